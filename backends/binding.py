@@ -1,4 +1,4 @@
-"""A plan and what it runs with: the checkpoints and the requests that it is given must fit it."""
+"""A plan bound to its models: checkpoints and requests must fit it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,33 @@ from specplan.ir.plan import CacheState, Plan, ValueState, walk_plan
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
+from specplan.runtime.sources.registry import shared_sources
+from specplan.runtime.sources.source import Source
+
+
+class BoundPlan:
+    """A plan bound to its models, and to what its sources learned of requests of all batches.
+
+    Attributes:
+        plan: what runs.
+        models: by the names the plan gives them.
+        shared: sources that outlive a batch, by name; see `Executable`.
+
+    Raises:
+        UsageError: a model is missing, or has other layers or another vocabulary than the plan.
+        MissingCapabilityError: a cache retrieves chunks of a model with sliding windows.
+    """
+
+    def __init__(self, plan: Plan, models: Mapping[str, Module]) -> None:
+        check_models(plan, models)
+        self.plan = plan
+        self.models = dict(models)
+        self.shared: dict[str, Source] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """See `Executable.forget`."""
+        self.shared.update(shared_sources(self.plan, self.models["target"].vocab_size))
 
 
 def check_roles(plan: Plan, given: Collection[str]) -> None:

@@ -24,12 +24,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from specplan.backends.executables import FOLDER, Executables
 from specplan.backends.manifest import (
+    FOLDER,
     KERNELS,
     MANIFEST,
     MODELS,
     SCHEMA_VERSION,
+    Executables,
     ModelReference,
     check_files,
     read_manifest,
@@ -182,21 +183,21 @@ def write_kernels(bundle: Bundle, architectures: Sequence[str], built: Path) -> 
     Args:
         bundle: as read back.
         architectures: of the kernels.
-        built: folder of kernels (`specplan.backends.kernels.cubins.build_kernels`).
+        built: folder of kernels (`specplan.backends.kernels.build.build_kernels`).
     """
     return _with(bundle, KERNELS, built, {"kernels": list(architectures)})
 
 
-def _with(bundle: Bundle, name: str, made: Path, told: Mapping[str, Any]) -> Bundle:
+def _with(bundle: Bundle, name: str, made: Path, entries: Mapping[str, Any]) -> Bundle:
     """The bundle with a folder of this name and what the manifest tells of it."""
     manifest = read_json(bundle.folder / MANIFEST, "bundle manifest")
     with staged(bundle.folder) as staging:
-        for held in manifest["files"]:
-            if PurePosixPath(held).parts[0] != name:
-                (staging / held).parent.mkdir(parents=True, exist_ok=True)
-                _take_over(bundle.folder / held, staging / held)
+        for file in manifest["files"]:
+            if PurePosixPath(file).parts[0] != name:
+                (staging / file).parent.mkdir(parents=True, exist_ok=True)
+                _take_over(bundle.folder / file, staging / file)
         shutil.copytree(made, staging / name)
-        _write_manifest(staging, {**manifest, **told})
+        _write_manifest(staging, {**manifest, **entries})
     return load_bundle(bundle.folder)
 
 

@@ -11,14 +11,13 @@ from pathlib import Path
 import torch
 
 from specplan.backends.bundle import Bundle
-from specplan.backends.executables import Machine, Shape
-from specplan.backends.kernels.built import homes_of, read_index
-from specplan.backends.kernels.fitting import Heads
-from specplan.backends.kernels.launching import architecture_of
-from specplan.backends.kernels.needs import heads_of, lacking
-from specplan.backends.manifest import KERNELS
+from specplan.backends.kernels.fused_parts import Heads
+from specplan.backends.kernels.kernel_folder import homes_of, read_index
+from specplan.backends.kernels.launcher import architecture_of
+from specplan.backends.kernels.plan_kernels import heads_of, lacking
+from specplan.backends.manifest import KERNELS, Machine, Shape
 from specplan.backends.registry import backend_capabilities
-from specplan.backends.static.holds import UNCOMPILED
+from specplan.backends.static.graph_capabilities import UNCOMPILED
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import MissingCapabilityError
 
@@ -71,11 +70,11 @@ def features_in(cpu_info: str) -> tuple[str, ...]:
     Args:
         cpu_info: /proc/cpuinfo; where processors differ, those that all of them have.
     """
-    found = [(kind, set(names.split())) for kind, names in _FLAGS.findall(cpu_info)]
-    if not found:
+    processors = [(kind, set(names.split())) for kind, names in _FLAGS.findall(cpu_info)]
+    if not processors:
         return ()
-    shared = set.intersection(*(names for _, names in found))
-    if found[0][0] == "Features":  # of Arm: all of them are instructions
+    shared = set.intersection(*(names for _, names in processors))
+    if processors[0][0] == "Features":  # of Arm: all of them are instructions
         return tuple(sorted(shared))
     return tuple(sorted(name for name in shared if _EMITTED.match(name)))
 
@@ -132,5 +131,5 @@ def check_kernels(bundle: Bundle, arch: str) -> None:
         raise MissingCapabilityError(
             f"the bundle's kernels lack {missing[0]}",
             where=str(folder),
-            remedy=f"Build them anew: specplan compile {bundle.folder} --cubins {arch}",
+            remedy=f"Build them again: specplan compile {bundle.folder} --cubins {arch}",
         )

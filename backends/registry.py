@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from specplan.backends.base import Backend
 from specplan.ir.capabilities import INTERPRETER, Capabilities, backend_name
-from specplan.ir.errors import UsageError
+from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.plan import Plan
+from specplan.runtime import require_torch
 
 if TYPE_CHECKING:
     from specplan.backends.static.packages import RoundBackend
 
 __all__ = [
     "INTERPRETER", "backend_capabilities", "backend_names", "backends_by_rule", "get_backend",
-    "round_backend", "round_backends",
+    "missing_packages", "round_backend", "round_backends",
 ]  # fmt: skip
 _FOLDER = __name__.rpartition(".")[0]
+
+
+class Backend(Protocol):
+    """A compile target: capabilities as data, and `compile` once, run many times."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can run."""
+        ...
+
+    def available(self) -> str | None:
+        """None when it can run here, else what is missing; imports nothing heavy."""
+        ...
+
+    def compile(self, plan: Plan, models: Mapping[str, Any]) -> Any:
+        """An executable (`specplan.runtime.executable.Executable`) for a verified plan.
+
+        Raises:
+            MissingCapabilityError: names the first op that the backend cannot run.
+        """
+        ...
 
 
 @cache
@@ -72,13 +94,22 @@ def round_backend(name: str) -> RoundBackend:
     Raises:
         UsageError: none of these has that name.
     """
-    found: Any = get_backend(name)
+    backend: Any = get_backend(name)
     if name not in round_backends():
         raise UsageError(
-            f"backend {name} compiles no rounds", remedy=f"These do: {', '.join(round_backends())}."
+            f"backend {name} does not compile rounds",
+            remedy=f"These do: {', '.join(round_backends())}.",
         )
-    backend: RoundBackend = found
-    return backend
+    return backend  # type: ignore[no-any-return]
+
+
+def missing_packages() -> str | None:
+    """The packages that run models and are not installed, in words; None where all are."""
+    try:
+        require_torch()
+    except MissingCapabilityError as error:
+        return str(error)
+    return None
 
 
 def _checked(name: str) -> str:

@@ -5,7 +5,7 @@
     python benchmarks/check_power.py live --bundle DIR --out FILE [--trials 10]
 
 `record` runs a bundle against itself, pair by pair, and stores what every run took. `replay` races
-on such a record, many times: stretches of consecutive pairs are drawn at random (a circular block
+on such a record, many times: pass_specs of consecutive pairs are drawn at random (a circular block
 bootstrap, Politis and Romano 1992), so that the machine's spells stay as long as they were, and the
 head's runs take 0 % or 5 % longer. `live` races for real: the head spins for 0 % or 5 % of the time
 of each of its runs before it returns. All is decided by the code of `specplan check speed`.
@@ -29,7 +29,7 @@ import numpy as np
 from specplan.checks.running import Load, count_groups, opened, run_bundle
 from specplan.checks.speed import SECONDS
 from specplan.ir.files import read_json, write_json_atomic
-from specplan.measure.bench.interleave import Pair, Race, Run, Turn, pairs, race
+from specplan.measure.bench.interleave import Pair, RaceResult, Run, Turn, pairs, race
 from specplan.measure.bench.sequential import ERROR, Rule
 from specplan.measure.machine import hardware_name, versions
 from specplan.measure.workbench import Workbench
@@ -44,9 +44,9 @@ class Tape:
 
     Attributes:
         rows: seconds and tokens of the first and of the second run of each pair.
-        draws: where each stretch starts.
+        draws: where each spec starts.
         now: seconds played.
-        left: runs of the stretch that is being played.
+        left: runs of the spec that is being played.
     """
 
     rows: Sequence[Sequence[float]]
@@ -64,8 +64,8 @@ class Tape:
         def run(group: int) -> Turn:
             if not self.left:
                 start = self.draws.randrange(len(self.rows))
-                stretch = [self.rows[(start + i) % len(self.rows)] for i in range(BLOCK)]
-                self.left = [(row[i], int(row[i + 1])) for row in stretch for i in (0, 2)]
+                spec = [self.rows[(start + i) % len(self.rows)] for i in range(BLOCK)]
+                self.left = [(row[i], int(row[i + 1])) for row in spec for i in (0, 2)]
             seconds, tokens = self.left.pop(0)
             self.now += seconds * (1.0 + slowdown)
             return Turn(seconds * (1.0 + slowdown), tokens)
@@ -85,7 +85,7 @@ def replay(rows: Sequence[Sequence[float]], slowdown: float, options: Any) -> di
     return summary(found)
 
 
-def outcome(raced: Race, slowdown: float) -> dict[str, Any]:
+def outcome(raced: RaceResult, slowdown: float) -> dict[str, Any]:
     """What is kept of a race."""
     judged = raced.judgement
     return {

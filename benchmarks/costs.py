@@ -24,7 +24,7 @@ from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.rounds.demands import round_demands
-from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.round_types import round_types
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
@@ -104,11 +104,11 @@ def price_all(device_name: str, candidates: list[Plan]) -> list[Speed]:
     }
     batch = np.array(BATCHES, dtype=float)[:, None]
     context = np.array(CONTEXTS, dtype=float)[None, :]
-    clock = Clock(load_device(device_name), shapes, batch, context)
+    pricer = RoundPricer(load_device(device_name), shapes, batch, context)
     acceptance = AcceptanceProfile.from_hazards([[0.7, 0.1, 0.05] + [0.005] * 29], trials=1000.0)
     found = []
     for plan in candidates:
-        speed = price_speed(plan, plan.rounds[0], clock, acceptance.evidence)
+        speed = price_speed(plan, plan.rounds[0], pricer, acceptance.evidence)
         assert isinstance(speed, Speed), speed
         assert np.asarray(speed.seconds_per_token.median).shape == (len(BATCHES), len(CONTEXTS))
         found.append(speed)

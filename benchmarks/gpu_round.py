@@ -24,10 +24,10 @@ from gpu_timing import LLAMA_8B, copy_bandwidth, device_called, llama_shape
 
 from specplan.backends.inductor.backend import InductorBackend
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.flat import flat_program
+from specplan.backends.static.export import flat_program
 from specplan.backends.static.packages import Packages
 from specplan.cost_models.devices.device import load_device
-from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import RoundPrice, price_round, read_round, round_cost
 from specplan.ir.files import write_json_atomic
 from specplan.ir.plan import Plan
@@ -134,9 +134,9 @@ def floor_and_price(
     demands = read_round(plan, plan.rounds[0])
     assert not hasattr(demands, "reason"), str(demands)
     device = device_called(name)
-    clock = Clock(device or load_device("h100-sxm"), shapes, batch, context)
-    size = float(round_cost(demands, clock, {"dkv": 1.0}).bytes)
-    price = price_round(demands, clock, {"dkv": 1.0})
+    pricer = RoundPricer(device or load_device("h100-sxm"), shapes, batch, context)
+    size = float(round_cost(demands, pricer, {"dkv": 1.0}).bytes)
+    price = price_round(demands, pricer, {"dkv": 1.0})
     if device is None or not isinstance(price, RoundPrice):
         return size, None
     return size, price.seconds.median

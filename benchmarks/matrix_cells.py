@@ -219,7 +219,7 @@ def logits_apart(
 
     generate(StaticExecutable(plan, models, catch, [bucket]), requests)
     graph, tensors = caught[min(PROBED_ROUND, len(caught) - 1)]
-    probe = JudgedLogits(graph.prepared, graph.item, graph.models, graph.sampling)
+    probe = JudgedLogits(graph.analysis, graph.item, graph.models, graph.sampling)
     folder = home / f"logits-{graph.sampling.word}-{bucket.word}"
     if not folder.is_dir():
         with staged(folder) as staging:

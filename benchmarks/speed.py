@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from specplan.cost_models.acceptance.evidence.base import Evidence, read_drafting
 from specplan.cost_models.intervals import Interval, Seconds
-from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import Unpriced, round_seconds
 from specplan.ir.plan import Plan, Round
 
@@ -27,20 +27,20 @@ class Speed:
 
 
 def price_speed(
-    plan: Plan, item: Round, clock: Clock, evidence: Evidence | None
+    plan: Plan, item: Round, pricer: RoundPricer, evidence: Evidence | None
 ) -> Speed | Unpriced:
-    """How fast one round of a plan decodes on the clock's grid of batch sizes and contexts.
+    """How fast one round of a plan decodes on the pricer's grid of batch sizes and contexts.
 
     Args:
         plan: a verified plan.
         item: one of its rounds, taken to run throughout.
-        clock: its batch and context may be arrays, e.g. `[b, 1]` and `[1, c]`.
+        pricer: its batch and context may be arrays, e.g. `[b, 1]` and `[1, c]`.
         evidence: of who drafts; None for plans that draft nothing.
     """
     drafting = read_drafting(plan, item, evidence)
     if isinstance(drafting, Unpriced):
         return drafting
-    seconds = round_seconds(drafting.demands, clock, drafting.lag(clock.batch))
+    seconds = round_seconds(drafting.demands, pricer, drafting.lag(pricer.batch))
     if isinstance(seconds, Unpriced):
         return seconds
     tokens = drafting.tokens_per_round

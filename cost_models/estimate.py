@@ -1,6 +1,6 @@
 """What a plan is worth: a round's price over the tokens it emits, and whole requests.
 
-Where rounds change with the place in an output, a round is the mean one (`stretches`).
+Where rounds change with the place in an output, a round is the mean one (`segments`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from specplan.cost_models.forecast import rate
 from specplan.cost_models.intervals import Interval, Seconds, total
 from specplan.cost_models.memory.plan_memory import PlanMemory, plan_memory, runtime_of
 from specplan.cost_models.models.model_shape import ModelShape
-from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import PricedOp, Unpriced, own_error
 from specplan.cost_models.rounds.segments import (
     Drafted,
-    Stretch,
+    OutputSegment,
     price_decode,
     read_drafted,
-    read_stretches,
+    read_segments,
 )
 from specplan.ir.plan import CacheState, Plan
 
@@ -61,7 +61,7 @@ class Estimate:
         own_error: of a round, the relative half width beside that one; see `own_error`.
         measured: whether this very plan was measured there, which its times then rest on.
         first_round: time of the first round in mean ones.
-        stretches: of the output, each emitted by one round; none of a schedule by load.
+        segments: of the output, each emitted by one round; none of a schedule by load.
     """
 
     batch: Quantity
@@ -86,7 +86,7 @@ class Estimate:
     own_error: Quantity = 0.0
     measured: Quantity = False
     first_round: Quantity = 1.0
-    stretches: tuple[Stretch, ...] = ()
+    segments: tuple[OutputSegment, ...] = ()
 
     def cells(self) -> tuple[Estimate, ...]:
         """One estimate of plain numbers for each cell."""
@@ -117,18 +117,20 @@ class Pricer:
     longest: tuple[int, int] | None = None
 
     @cached_property
-    def clock(self) -> Clock:
+    def round_pricer(self) -> RoundPricer:
         """What prices rounds at the mean context of these requests."""
-        return self._clock_at(self.output_tokens / 2.0)
+        return self._round_pricer_at(self.output_tokens / 2.0)
 
-    def _clock_at(self, emitted: float) -> Clock:
-        if emitted not in self._clocks:
+    def _round_pricer_at(self, emitted: float) -> RoundPricer:
+        if emitted not in self._round_pricers:
             context = self.prompt_tokens + emitted
-            self._clocks[emitted] = Clock(self.device, self.shapes, self.batch, context)
-        return self._clocks[emitted]
+            self._round_pricers[emitted] = RoundPricer(
+                self.device, self.shapes, self.batch, context
+            )
+        return self._round_pricers[emitted]
 
     @cached_property
-    def _clocks(self) -> dict[float, Clock]:
+    def _round_pricers(self) -> dict[float, RoundPricer]:
         return {}
 
     def estimate(self, plan: Plan, acceptance: AcceptanceProfile | None) -> Estimate | Unpriced:
@@ -148,16 +150,16 @@ class Pricer:
         return drafted if isinstance(drafted, Unpriced) else self.worth(plan, drafted)
 
     def drafted(self, plan: Plan, acceptance: AcceptanceProfile | None) -> Drafted | Unpriced:
-        """What a plan's rounds draft, stretch by stretch of an output; see `estimate`."""
+        """What a plan's rounds draft, segment by segment of an output; see `estimate`."""
         context = self.prompt_tokens + self.output_tokens / 2.0
-        stretches = read_stretches(plan, self.batch, context, self.output_tokens)
+        segments = read_segments(plan, self.batch, context, self.output_tokens)
         evidence = None if acceptance is None else acceptance.evidence
-        return read_drafted(plan, stretches, evidence)
+        return read_drafted(plan, segments, evidence)
 
     def worth(self, plan: Plan, drafted: Drafted) -> Estimate | Unpriced:
         """Price a plan by what its rounds draft; see `estimate`."""
         found = price_decode(
-            drafted, lambda part: self._clock_at((part.start + part.stop) / 2.0), self.batch
+            drafted, lambda part: self._round_pricer_at((part.start + part.stop) / 2.0), self.batch
         )
         if isinstance(found, Unpriced):
             return found
@@ -191,7 +193,7 @@ class Pricer:
             shared_error=self.device.shared_error,
             own_error=own_error(found.round, self.device.shared_error),
             first_round=found.first_round,
-            stretches=found.stretches,
+            segments=found.segments,
         )
 
     def composed(self, plan: Plan, parts: Sequence[Estimate], which: NDArray[np.int64]) -> Estimate:
@@ -213,7 +215,7 @@ class Pricer:
             memory=self.memory(plan),
             breakdown=(),
             extrapolated=request.extrapolated,
-            stretches=(),
+            segments=(),
         )
 
     def prefill(self, plan: Plan) -> Seconds:
@@ -230,7 +232,7 @@ class Pricer:
         for model in models:
             if model not in self._prefills:
                 self._prefills[model] = prefill_seconds(
-                    self.device, self.clock.shape(model), self.batch, self.prompt_tokens
+                    self.device, self.round_pricer.shape(model), self.batch, self.prompt_tokens
                 )
         return total(self._prefills[model] for model in models)
 

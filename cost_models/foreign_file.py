@@ -16,18 +16,67 @@ MOST_TOKENS = 1024
 BROKEN = "Take the file again from where it came."
 
 
+_SECONDS = 10.0
+_MOST_BYTES = 64 << 20
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is the address of a server rather than a path."""
+    return text.startswith(("http://", "https://"))
+
+
+def fetched(address: str) -> bytes:
+    """What a server answers at this very address: no proxy is asked, no redirect followed.
+
+    Args:
+        address: with `/metrics` added where it names a server alone.
+
+    Raises:
+        UsageError: it does not answer in time, or with something else than a page.
+    """
+    from http.client import HTTPException
+    from urllib.parse import urlsplit
+    from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector
+
+    if not urlsplit(address).path.strip("/"):
+        address = f"{address.rstrip('/')}/metrics"
+    opener = OpenerDirector()
+    for handler in (HTTPHandler(), HTTPSHandler()):
+        opener.add_handler(handler)
+    try:
+        with opener.open(address, timeout=_SECONDS) as answer:
+            if answer.status != 200:
+                raise UsageError(
+                    f"the server answered {answer.status} {answer.reason}",
+                    where=address,
+                    remedy="Give the address that answers, such as http://HOST:8000/metrics.",
+                )
+            data: bytes = answer.read(_MOST_BYTES)
+    except (OSError, HTTPException, ValueError) as error:
+        raise UsageError(
+            f"the server cannot be read ({error})",
+            where=address,
+            remedy="Check that it runs, and its address, such as http://HOST:8000/metrics.",
+        ) from error
+    return data
+
+
 class Source:
     """A file, read once, in whatever form an importer asks for.
 
     Args:
-        path: the file.
+        path: the file, or the `http` address of a running server.
 
     Raises:
         UsageError: it cannot be read.
     """
 
     def __init__(self, path: Path | str) -> None:
+        self.where = str(path)
         self.path = Path(path)
+        if is_address(self.where):
+            self.data = fetched(self.where)
+            return
         try:
             self.data = self.path.read_bytes()
         except OSError as error:
@@ -70,7 +119,7 @@ class Source:
 
     def error(self, what: str, remedy: str = BROKEN) -> UsageError:
         """An error about this file."""
-        return UsageError(what, where=str(self.path), remedy=remedy)
+        return UsageError(what, where=self.where, remedy=remedy)
 
     def number(
         self, holder: Mapping[str, Any], name: str, low: float = 0.0, high: float = math.inf

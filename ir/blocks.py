@@ -72,8 +72,8 @@ NO_SKIPS = Skips()
 def _read(words: tuple[str, ...]) -> Skips:
     layers: dict[str, list[int]] = {ATTENTION: [], MLP: []}
     for word in words:
-        found = _BLOCK.fullmatch(word)
-        if found is None:
+        block = _BLOCK.fullmatch(word)
+        if block is None:
             raise ValueError(f'"{word}" names no block; blocks are called attn.3 or mlp.3')
-        layers[found[1]].append(int(found[2]))
+        layers[block[1]].append(int(block[2]))
     return Skips.of(layers[ATTENTION], layers[MLP])

@@ -15,16 +15,21 @@ from specplan.ir.types.host_ops import misplaced
 
 INTERPRETER = "eager"
 """The backend that runs plans op by op, and all that the others leave to it."""
-_RENAMED = {"reference": "eager"}
-"""Backends by the names that they had before; read for one version."""
+_RENAMED = {"reference": "eager", "trtllm": "tensorrt_llm", "trt_llm": "tensorrt_llm"}
+"""Backends by names that they had before, read for one version; engines by their short names."""
 
 
-def backend_name(name: str) -> str:
-    """The name that a backend has now."""
-    return _RENAMED.get(name, name)
+def backend_name(text: str) -> str:
+    """The name of a backend or engine as `NAME` or `NAME@VERSION` has it, here `tensorrt_llm`.
+
+    Upper case and dashes do not matter (`vLLM`, `tensorrt-llm`), nor do old and short names.
+    """
+    name, at, version = text.partition("@")
+    name = name.lower().replace("-", "_")
+    return f"{_RENAMED.get(name, name)}{at}{version}"
 
 
-class Judge(Protocol):
+class CapabilityChecker(Protocol):
     """Whatever tells which plans it can run: a backend's capabilities, an engine's table."""
 
     def refusals(self, plan: Plan) -> tuple[Refusal, ...]:
@@ -94,21 +99,21 @@ class Refusal:
 
 def refusals(plan: Plan, capabilities: Capabilities) -> tuple[Refusal, ...]:
     """Everything in a plan that a backend cannot run; empty when it can run it all."""
-    found = [*_state_refusals(plan, capabilities)]
+    refused = [*_state_refusals(plan, capabilities)]
     for item in plan.rounds:
         for op in walk(item.ops):
             reason = _reason(op, capabilities)
             if reason is not None:
                 text = print_op(op).splitlines()[0].removesuffix(" {")
-                found.append(Refusal(capabilities.backend, text, reason))
+                refused.append(Refusal(capabilities.backend, text, reason))
         if capabilities.sources_around:
             placed = misplaced(item)
-            found += [Refusal(capabilities.backend, print_op(op), why) for op, why in placed]
+            refused += [Refusal(capabilities.backend, print_op(op), why) for op, why in placed]
     if capabilities.from_checkpoints:
         reason = "no checkpoint of a head or judge can be loaded yet"
         name = capabilities.backend
-        found += [Refusal(name, print_op(op), reason) for op in head_passes(plan)]
-    return tuple(found)
+        refused += [Refusal(name, print_op(op), reason) for op in head_passes(plan)]
+    return tuple(refused)
 
 
 def require_support(plan: Plan, capabilities: Capabilities) -> None:
@@ -117,10 +122,10 @@ def require_support(plan: Plan, capabilities: Capabilities) -> None:
     Raises:
         MissingCapabilityError: names the op, the backend and the remedy.
     """
-    found = refusals(plan, capabilities)
-    if found:
+    refused = refusals(plan, capabilities)
+    if refused:
         raise MissingCapabilityError(
-            f"{found[0]}" + (f" ({len(found) - 1} more)" if len(found) > 1 else ""),
+            f"{refused[0]}" + (f" ({len(refused) - 1} more)" if len(refused) > 1 else ""),
             where=f"plan {plan.name}",
             remedy="Choose another plan or another backend; `specplan methods` lists what runs.",
         )
@@ -167,7 +172,7 @@ def _small_cache_reason(state: CacheState, capabilities: Capabilities) -> str | 
 
 
 def _state_refusals(plan: Plan, capabilities: Capabilities) -> list[Refusal]:
-    found = []
+    refused = []
     for state in plan.states:
         reason = None
         if state.keyword not in capabilities.states:
@@ -184,8 +189,8 @@ def _state_refusals(plan: Plan, capabilities: Capabilities) -> list[Refusal]:
         else:
             reason = _beyond(state.keyword, state, capabilities)
         if reason is not None:
-            found.append(Refusal(capabilities.backend, f"state @{state.name}", reason))
+            refused.append(Refusal(capabilities.backend, f"state @{state.name}", reason))
     reason = _beyond("plan", plan, capabilities)
     if reason is not None:
-        found.append(Refusal(capabilities.backend, f"plan {plan.name}", reason))
-    return found
+        refused.append(Refusal(capabilities.backend, f"plan {plan.name}", reason))
+    return refused

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class SpecplanError(Exception):
     """Root of all errors raised on purpose.
@@ -10,11 +12,20 @@ class SpecplanError(Exception):
         what: what is wrong, one sentence without a final full stop.
         where: the file, key, line or op concerned; may be empty.
         remedy: what the user can do about it; may be empty.
+        errors: the single errors, where this one stands for several.
     """
 
     exit_code = 70
 
-    def __init__(self, what: str, *, where: str = "", remedy: str = "") -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str = "",
+        remedy: str = "",
+        errors: Sequence[SpecplanError] = (),
+    ) -> None:
+        self.errors = tuple(errors)
         self.what = what
         self.where = where
         self.remedy = remedy
@@ -44,6 +55,12 @@ class NothingToCompareError(SpecplanError):
     """A comparison was asked for and there is nothing on one of its sides."""
 
     exit_code = 5
+
+
+class UndecidedError(SpecplanError):
+    """What a decision rests on is not known, so that there is none to pass on."""
+
+    exit_code = 6
 
 
 class RegressionError(SpecplanError):

@@ -115,16 +115,16 @@ def read_document(
     Raises:
         UsageError: the file is missing, no JSON, something else or of another version.
     """
-    found = read_json(path, what)
-    if not isinstance(found, dict) or kind not in (None, found.get("kind")):
+    document = read_json(path, what)
+    if not isinstance(document, dict) or kind not in (None, document.get("kind")):
         raise UsageError(f"the file holds no {what}", where=str(path), remedy=remedy)
-    if found.get("schema_version") not in (version, *older):
+    if document.get("schema_version") not in (version, *older):
         raise UsageError(
-            f"the {what} of schema version {found.get('schema_version')!r}; {version} is read",
+            f"the {what} of schema version {document.get('schema_version')!r}; {version} is read",
             where=str(path),
             remedy=remedy,
         )
-    return found
+    return document
 
 
 def sha256_bytes(data: bytes) -> str:
@@ -207,10 +207,10 @@ def check_destination(folder: Path, marker: str, what: str) -> None:
 def _is_ours(marker: Path) -> bool:
     """Whether a file of that name is one that specplan wrote; others use such names too."""
     try:
-        held = read_json(marker)
+        document = read_json(marker)
     except UsageError:
         return False
-    return isinstance(held, dict) and "schema_version" in held
+    return isinstance(document, dict) and "schema_version" in document
 
 
 @contextmanager

@@ -149,8 +149,8 @@ def _value(node: ast.expr, names: Mapping[str, float]) -> Any:
         case ast.UnaryOp(_, operand):
             return -_value(operand, names)
         case ast.BoolOp(op, values):
-            found = (bool(_value(value, names)) for value in values)
-            return all(found) if isinstance(op, ast.And) else any(found)
+            truths = (bool(_value(value, names)) for value in values)
+            return all(truths) if isinstance(op, ast.And) else any(truths)
         case ast.Compare(left, ops, comparators):
             sides = [_value(left, names), *(_value(item, names) for item in comparators)]
             return all(

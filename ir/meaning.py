@@ -140,7 +140,7 @@ class Tree:
         order = sorted({i for number in chosen for i in self.ancestors(number)})
         place = {ROOT: ROOT, **{old: new for new, old in enumerate(order)}}
         nodes = tuple(replace(self.nodes[i], parent=place[self.nodes[i].parent]) for i in order)
-        attached = {place[i]: row for i, row in self.attached.items() if i in place}
+        attached = {place[i]: logits for i, logits in self.attached.items() if i in place}
         return Tree(self.base, nodes, tuple(range(len(nodes))) or (ROOT,), attached)
 
     def ranked(
@@ -177,7 +177,7 @@ class Logits:
 
     of: Mapping[Path, Sequence[Vector]] = field(default_factory=dict)
 
-    def row(self, path: Path) -> Vector | None:
+    def own(self, path: Path) -> Vector | None:
         """What follows a node, by its own logits."""
         return self.of[path][0] if path in self.of else None
 

@@ -157,8 +157,8 @@ class Op:
 
     def run_all(self, scopes: Mapping[int, Scope], batch: Batch) -> None:
         """What it means for the requests of a batch, by row; their scopes gain its results."""
-        for row, scope in scopes.items():
-            world = batch.worlds[row]
+        for request, scope in scopes.items():
+            world = batch.worlds[request]
             scope.update(zip(self.results, world.filled(self, self.run(scope, world)), strict=True))
 
     def demand(self, step: Step, plan: Plan) -> Demand:

@@ -75,8 +75,8 @@ class Entry:
 
     def integer(self, key: str, default: int) -> int:
         """The integer argument called `key`, or `default` when absent or of another kind."""
-        found = self.get(key, default)
-        return found if isinstance(found, int) else default
+        argument = self.get(key, default)
+        return argument if isinstance(argument, int) else default
 
 
 Atom: TypeAlias = int | float | bool | str | Span | Range | Entry | tuple["Atom", ...]

@@ -1,4 +1,4 @@
-"""Everybody who may draft for a problem: what is accepted of them, in the order it can be known."""
+"""Acceptance of all drafters of a problem, in the order in which it can be measured."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ from specplan.planner import DrafterPrices, ProblemFacts, later_drafters
 def measure_drafters(
     bench: Workbench, facts: ProblemFacts, device: Device | None, progress: Progress = silent
 ) -> dict[Drafter, AcceptanceProfile]:
-    """Profiles of a problem's drafters, and of sets of blocks where these are searched for.
+    """Profiles of a problem's drafters, and of sets of blocks if the problem searches for them.
 
-    Then of the plans whose own rounds are run with what was found.
+    Plans that are profiled by running their own rounds, with these profiles, come last.
 
     Args:
         bench: the problem's models and prompts.
         facts: the problem's shapes; its device is not read.
-        device: what prices drafts; None for the one that the problem names.
-        progress: told of every prompt and set.
+        device: prices drafts; None for the one that the problem names.
+        progress: called for every prompt and set.
     """
     priced = replace(facts, device=device or load_device(bench.problem.device))
-    hopeful = DrafterPrices(priced).worthwhile
-    found = measure_acceptance(bench, facts, progress=progress, hopeful=hopeful)
-    found |= search_blocks(bench, priced, progress=progress)
-    known = replace(priced, profiles={**facts.profiles, **found})
-    later = later_drafters(known)
-    return found | measure_acceptance(
+    promising = DrafterPrices(priced).promising
+    profiles = measure_acceptance(bench, facts, progress=progress, promising=promising)
+    profiles |= search_blocks(bench, priced, progress=progress)
+    known = replace(priced, profiles={**facts.profiles, **profiles})
+    return profiles | measure_acceptance(
         bench,
         known,
         progress=progress,
-        wanted=later,
-        hopeful=lambda some: hopeful([*found.values(), *some]),
+        wanted=later_drafters(known),
+        promising=lambda some: promising([*profiles.values(), *some]),
     )

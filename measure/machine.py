@@ -1,4 +1,4 @@
-"""What machine this is, and which software measures."""
+"""This machine and the software that measures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PACKAGES = ("specplan", "torch", "transformers", "numpy")
 
 
 def hardware_name(device: torch.device | None = None) -> str:
-    """Name of what models run on: an accelerator, or the processor and its logical cores.
+    """Name of the device that runs models: an accelerator, or the processor and its cores.
 
     Args:
         device: where the models are; None for the processor.
@@ -40,29 +40,29 @@ def memory_bytes(device: torch.device | None = None) -> float:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what takes part in a measurement."""
-    found = {"python": platform.python_version()}
+    """Versions of the software in a measurement."""
+    installed = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 @lru_cache(maxsize=1)
 def _processor() -> str:
-    """The processor's own name (CPUID, sysctl, registry: what py-cpuinfo finds)."""
+    """The processor's own name, by py-cpuinfo (CPUID, sysctl, registry)."""
     from cpuinfo import get_cpu_info
 
-    found = get_cpu_info()
-    return str(found.get("brand_raw") or found.get("arch_string_raw") or platform.machine())
+    info = get_cpu_info()
+    return str(info.get("brand_raw") or info.get("arch_string_raw") or platform.machine())
 
 
 def _nvml(index: int) -> tuple[str, float]:
     """Name and memory of a CUDA device by the driver; by torch without `nvidia-ml-py`.
 
-    NVML numbers devices as the bus does, torch as CUDA_VISIBLE_DEVICES says: the UUID names one.
+    NVML numbers devices by bus, torch by CUDA_VISIBLE_DEVICES: the UUID identifies one in both.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Who is told how far a long measurement has come."""
+"""Progress of long measurements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Progress(Protocol):
     """A listener: `done` of `total` steps of the work named `description` are finished."""
 
     def __call__(self, description: str, done: int, total: int) -> None:
-        """Take note."""
+        """Receive progress."""
 
 
 def silent(description: str, done: int, total: int) -> None:

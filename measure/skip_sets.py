@@ -1,9 +1,9 @@
-"""Searching for the blocks that the target can spare while it drafts for itself.
+"""Search for sets of blocks that the target skips while it drafts for itself.
 
-A few prompts tell what each block alone costs in acceptance; from there the planner's search
-proposes sets, each measured on the same prompts and priced on the problem's device. Whatever was
-measured is kept in one file, so that a run that was killed repeats no pass of a model. Only sets
-that come near plain decoding are then measured on as many prompts as other drafters are.
+On a few prompts, the loss of acceptance of each single block is measured. From there, the planner's
+search proposes sets, which are measured on the same prompts and priced on the problem's device.
+Every measurement is stored in one file, so that a run that was killed repeats no pass of a model.
+Only sets that come near plain decoding are then measured on as many prompts as other drafters.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from specplan.planner import (
 )
 
 PROMPTS = 4
-"""Prompts that the search looks at."""
+"""Prompts of the search."""
 POSITIONS = 64
-"""Tokens of each prompt's output that it looks at."""
+"""Tokens of each prompt's output in the search."""
 TRIALS = 16
 """Sets tried beyond those of the integer programme."""
 HOPELESS = 1.5
-"""No more sets are tried where the best guess takes so many times as long as plain decoding."""
+"""No more sets are tried if the best guess takes this many times as long as plain decoding."""
 NEAR = 1.1
-"""Sets are measured on further prompts where they take at most so many times as long."""
-KEPT = 2
+"""Sets are measured on further prompts if they take at most this many times as long."""
+MOST_SETS = 2
 """Sets that the problem's search chooses from."""
 Known = dict[str, dict[str, list[list[int]]]]
 
@@ -55,16 +55,16 @@ Known = dict[str, dict[str, list[list[int]]]]
 def search_blocks(
     bench: Workbench, facts: ProblemFacts, *, progress: Progress = silent
 ) -> dict[Drafter, AcceptanceProfile]:
-    """Search for sets of blocks to leave out, where the problem asks for that.
+    """Search for sets of blocks to skip, if the problem asks for that.
 
     Args:
         bench: the problem's models and prompts.
         facts: with the device that prices passes.
-        progress: told of every set.
+        progress: called for every set.
 
     Returns:
-        Profiles of the best sets by drafter; none where nothing is searched for, or where the
-        device, a table that somebody measured before, has no price for passes without some blocks.
+        Profiles of the best sets by drafter; empty without a search, or if the device, an older
+        measured table, has no price for passes without some blocks.
     """
     if not searches_blocks(bench.problem, facts.target):
         return {}
@@ -80,26 +80,26 @@ def search_blocks(
     if not guesses:
         return {}
     scores = {skips: search.score(skips) for skips in guesses}
-    found = tuple(sorted(guesses, key=lambda skips: scores[skips]))
-    if scores[found[0]] <= HOPELESS * search.prices.plain:
-        found = refine(found, names, search.score, trials=TRIALS, seed=bench.problem.seed)
+    sets = tuple(sorted(guesses, key=lambda skips: scores[skips]))
+    if scores[sets[0]] <= HOPELESS * search.prices.plain:
+        sets = refine(sets, names, search.score, trials=TRIALS, seed=bench.problem.seed)
     progress("sets of blocks to leave out", 1, 1)
-    return search.profiles(found[:KEPT])
+    return search.profiles(sets[:MOST_SETS])
 
 
 @dataclass
 class _Search:
-    """What the search measures, and its file.
+    """The measurements of a search, and their file.
 
     Attributes:
         bench: the problem's models and prompts.
         facts: the problem.
         prices: of drafts on its device.
-        prompts: that it looks at.
+        prompts: to measure on.
         path: of the file.
-        progress: told of every set.
-        known: accepted lengths by set, per prompt, as far as they were measured: to the depth of
-            one for blocks alone, and to the longest draft for sets.
+        progress: called for every set.
+        known: measured lengths by set and prompt: to depth one for single blocks, and to the
+            longest draft for sets.
     """
 
     bench: Workbench
@@ -113,7 +113,7 @@ class _Search:
 
     @classmethod
     def open(cls, bench: Workbench, facts: ProblemFacts, progress: Progress) -> _Search:
-        """Go on with what an earlier run stored."""
+        """Continue from the file of an earlier run."""
         prompts = bench.prompts(PROFILE)[:PROMPTS]
         key = acceptance_key(bench.problem, facts.shapes, _without(Skips.of([1])))
         about = (key.temperature, key.top_k, key.top_p, bench.problem.seed, bench.output_tokens)
@@ -122,25 +122,25 @@ class _Search:
         return cls(bench, facts, DrafterPrices(facts), prompts, path, progress, _read(path))
 
     def alone(self, name: str, whole: float) -> SparedBlock:
-        """What leaving one block out does; half a token counts as lost and half as kept."""
+        """The effect of skipping one block; half a token more counts as lost, half as accepted."""
         skips = Skips.read([name])
         rows = self._lengths("alone", skips, 1)
-        kept, every = sum(map(sum, rows)), sum(map(len, rows))
+        accepted, every = sum(map(sum, rows)), sum(map(len, rows))
         seconds = whole - self.prices.pass_seconds(skips)
-        return SparedBlock(name, seconds, -log((kept + 0.5) / (every + 1.0)))
+        return SparedBlock(name, seconds, -log((accepted + 0.5) / (every + 1.0)))
 
     def score(self, skips: Skips) -> float:
         """Seconds per token of the best chain drafted without these blocks."""
         return self.prices.best(self._profile(skips))
 
     def profiles(self, sets: tuple[Skips, ...]) -> dict[Drafter, AcceptanceProfile]:
-        """Their profiles: of many prompts where they may pay, else of those looked at."""
+        """Profiles of sets: of many prompts if a set may pay, else of those of the search."""
         near = [s for s in sets if self.score(s) <= NEAR * self.prices.plain]
         wanted: list[Drafter] = [_without(skips) for skips in near]
-        found: dict[Drafter, AcceptanceProfile] = {
+        measured: dict[Drafter, AcceptanceProfile] = {
             _without(skips): self._profile(skips) for skips in sets
         }
-        return found | measure_acceptance(
+        return measured | measure_acceptance(
             self.bench, self.facts, progress=self.progress, wanted=wanted
         )
 
@@ -171,7 +171,7 @@ class _Search:
         return known[skips.short]
 
     def _texts(self) -> list[TeacherText]:
-        """The prompts with the target's own continuations, opened when first asked for."""
+        """The prompts with the target's own continuations, opened at first use."""
         if not self.texts:
             outputs = continue_prompts(self.bench, self.prompts, self.progress)
             model = self.bench.models["target"]
@@ -189,10 +189,10 @@ class _Search:
 
 
 def _read(path: Path) -> Known:
-    """What an earlier run measured; nothing where there was none.
+    """The measurements of an earlier run, if any.
 
     Raises:
-        UsageError: the file holds something else.
+        UsageError: the file has another content.
     """
     known: Known = {"alone": {}, "sets": {}}
     if path.is_file():

@@ -1,4 +1,4 @@
-"""What measuring needs of a problem, opened once: models, tokenizer, backend, prompts."""
+"""The models, tokenizer, backend and prompts of a problem, opened once for measuring."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from specplan.runtime import require_torch
 if TYPE_CHECKING:
     from specplan.runtime.executable import Executable
     from specplan.runtime.models.causal import CausalModel
+    from specplan.runtime.requests import Request
     from specplan.runtime.tokenizer import Tokenizer
 
 PromptT = TypeVar("PromptT")
@@ -31,7 +32,7 @@ class TokenPrompt:
 
     Attributes:
         id: its name in the prompts file.
-        tokens: at most as many as the workload's prompts have, the last ones kept.
+        tokens: the last ones, at most as many as the workload's longest prompt.
     """
 
     id: str
@@ -39,14 +40,14 @@ class TokenPrompt:
 
 
 class Workbench:
-    """The models of a problem, loaded when they are first asked for.
+    """The models of a problem, loaded at first use.
 
     Args:
-        problem: with absolute paths, as `load_problem` gives it.
+        problem: with absolute paths, as from `load_problem`.
 
     Attributes:
-        runs_by: name of the backend that plans are run by: the problem's, or the interpreter where
-            that compiles rounds, whose ops cannot be told apart.
+        runs_by: name of the backend that runs plans: the problem's, or the interpreter if the
+            problem's compiles whole rounds, whose ops cannot be timed.
 
     Raises:
         MissingCapabilityError: torch or transformers is not installed, or the backend cannot run.
@@ -83,12 +84,12 @@ class Workbench:
 
     @property
     def output_tokens(self) -> int:
-        """Tokens to emit per prompt while measuring; a trace counts with 128."""
+        """Tokens to emit per prompt while measuring; 128 for a trace."""
         return self.problem.workload.output_tokens or 128
 
     @property
     def prompt_tokens(self) -> int:
-        """Most tokens of a prompt while measuring; a trace counts with 256."""
+        """Most tokens of a prompt while measuring; 256 for a trace."""
         return max(self.problem.workload.lengths, default=256)
 
     def compile(self, plan: Plan) -> Executable:
@@ -96,6 +97,25 @@ class Workbench:
         models = {name: self.models[name] for name in plan.models_run}
         executable: Executable = self.backend.compile(plan, models)
         return executable
+
+    def request(self, tokens: Sequence[int], seed: int, **options: Any) -> Request:
+        """A request at the workload's sampling settings, for `output_tokens` unless told otherwise.
+
+        Args:
+            tokens: the prompt.
+            seed: of its sampling.
+            options: further settings of `Request`.
+        """
+        from specplan.runtime.requests import Request
+
+        workload = self.problem.workload
+        settings = {
+            "max_new_tokens": self.output_tokens,
+            "temperature": workload.temperature,
+            "top_k": workload.top_k,
+            "top_p": workload.top_p,
+        }
+        return Request(prompt_tokens=tuple(tokens), seed=seed, **(settings | options))
 
     def prompts(self, split: str) -> list[TokenPrompt]:
         """The workload's prompts of its task and of a split, as tokens; see `chosen_prompts`.
@@ -119,7 +139,7 @@ class Workbench:
 def chosen_prompts(problem: Problem, split: str) -> list[Prompt]:
     """The prompts of a problem's task and of a split.
 
-    Where the file marks no splits, every other prompt belongs to each.
+    If the file marks no splits, every other prompt belongs to each.
 
     Raises:
         UsageError: no prompts are given, or none is left.

@@ -63,14 +63,14 @@ def _round(plan: Plan, item: Round) -> Round:
 
 def _greedy(op: Op) -> Op:
     """Without chance: the law of a request of temperature 0 has one token."""
-    if isinstance(op, Accept) and _keeps_every_law(op):
+    if isinstance(op, Accept) and _is_exact_everywhere(op):
         return dataclasses.replace(op, rule=Entry("greedy"), by=None)
     if isinstance(op, Grow) and op.how == "draw" and op.children == 1:
         return dataclasses.replace(op, how="best", by=None)
     return op
 
 
-def _keeps_every_law(op: Accept) -> bool:
+def _is_exact_everywhere(op: Accept) -> bool:
     rule = BUILTIN.find("rule", op.rule.name)
     return rule is not None and rule.lossless == "always"
 
@@ -110,8 +110,8 @@ def _handed_on(op: Op, types: Mapping[Value, Type]) -> tuple[Value, ...] | None:
         return op.trees
     if isinstance(op, Prune):
         tree, to = types.get(op.tree), types.get(op.to)
-        kept = (to.indices or ()) if isinstance(to, NodesType) else ()
-        whole = isinstance(tree, TreeType) and set(range(tree.nodes)) <= set(kept)
+        needed = (to.indices or ()) if isinstance(to, NodesType) else ()
+        whole = isinstance(tree, TreeType) and set(range(tree.nodes)) <= set(needed)
         if op.to == op.tree or whole:
             return (op.tree,)
     return None

@@ -68,9 +68,9 @@ def _applied(item: Pass, plan: Plan, name: str, ran: Sequence[str]) -> Plan:
 
 
 def _check(plan: Plan, name: str, ran: Sequence[str]) -> None:
-    found = verify_plan(plan)
-    if found:
-        raise _defect(plan, name, ran, f"broke a rule: {found[0]}")
+    broken = verify_plan(plan)
+    if broken:
+        raise _defect(plan, name, ran, f"broke a rule: {broken[0]}")
 
 
 def _defect(plan: Plan, name: str, ran: Sequence[str], what: str) -> PassError:

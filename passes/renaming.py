@@ -21,8 +21,8 @@ def renamed(item: T, kind: type[NameT], named: Callable[[NameT], NameT]) -> T:
         kind: `Value` or `State`.
         named: asked for what an op reads before what it defines, in program order.
     """
-    found: T = _renamed(item, kind, named)
-    return found
+    renamed_item: T = _renamed(item, kind, named)
+    return renamed_item
 
 
 def _renamed(item: Any, kind: type[Any], named: Callable[[Any], Any]) -> Any:

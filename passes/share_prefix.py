@@ -22,9 +22,9 @@ def share_prefix(plan: Plan) -> Plan:
     verification names its layers, since a plan does not know how high a stack is otherwise.
     """
     for item in plan.rounds:
-        found = _sharing(plan, item)
-        if found is not None:
-            plan = found.applied(plan, item)
+        sharing = _sharing(plan, item)
+        if sharing is not None:
+            plan = sharing.applied(plan, item)
     return plan
 
 
@@ -38,7 +38,7 @@ class _Sharing:
         tree: its nodes are verified.
         missing: those that the lower layers have not run.
         newest: these are the ones that were added last.
-        kept: where the drafts keep their hidden states already, if they do.
+        track_name: where the drafts keep their hidden states already, if they do.
     """
 
     whole: Forward
@@ -46,11 +46,11 @@ class _Sharing:
     tree: Value
     missing: tuple[int, ...]
     newest: bool
-    kept: State | None
+    track_name: State | None
 
     def applied(self, plan: Plan, item: Round) -> Plan:
         """The plan with the round changed, and its track."""
-        track = self.kept or _track(plan, item, self.whole.model, self.lower.stop)
+        track = self.track_name or _track(plan, item, self.whole.model, self.lower.stop)
         if plan.state(track) is None:
             declared = TrackState(name=track, model=self.whole.model, layer=self.lower.stop)
             plan = dataclasses.replace(plan, states=(*plan.states, declared))
@@ -65,7 +65,9 @@ class _Sharing:
                 yield from self._parts(track, fresh)
             elif isinstance(op, Forward) and op.cache == self.whole.cache:
                 yield dataclasses.replace(op, keep=track)
-            elif isinstance(op, Commit) and op.state == self.whole.cache and self.kept is None:
+            elif (
+                isinstance(op, Commit) and op.state == self.whole.cache and self.track_name is None
+            ):
                 yield op
                 yield dataclasses.replace(op, state=track)
             elif isinstance(op, Repeat | When | Segment):
@@ -101,9 +103,9 @@ def _sharing(plan: Plan, item: Round) -> _Sharing | None:
             continue
         drafts = _drafts(plan, item, whole)
         if drafts:
-            found = _shared(plan, item, whole, drafts)
-            if found is not None:
-                return found
+            sharing = _shared(plan, item, whole, drafts)
+            if sharing is not None:
+                return sharing
     return None
 
 
@@ -143,9 +145,11 @@ def _always(ops: Iterable[Op]) -> Iterator[Op]:
 
 
 def _shared(plan: Plan, item: Round, whole: Forward, drafts: list[Forward]) -> _Sharing | None:
-    lower, kept = drafts[0].layers[0], drafts[0].keep
-    held = None if kept is None else plan.state(kept)
-    if kept is not None and not (isinstance(held, TrackState) and held.layer == lower.stop):
+    lower, track_name = drafts[0].layers[0], drafts[0].keep
+    declared = None if track_name is None else plan.state(track_name)
+    if track_name is not None and not (
+        isinstance(declared, TrackState) and declared.layer == lower.stop
+    ):
         return None
     commits = [op for op in walk(item.ops) if isinstance(op, Commit) and op.state == whole.cache]
     if any(op.alive is not None for op in commits):
@@ -163,10 +167,10 @@ def _shared(plan: Plan, item: Round, whole: Forward, drafts: list[Forward]) -> _
     if not isinstance(verified, TreeType) or verified.lineage is None:
         return None
     present = runs.present(verified.lineage, (lower,), exact=True)
-    if present is None or runs.apart(verified.lineage) or not runs.caught_up((lower,)):
+    if present is None or runs.serves_other_trees(verified.lineage) or not runs.caught_up((lower,)):
         return None
     missing = tuple(sorted(set(range(verified.nodes)) - present - {ROOT}))
-    return _Sharing(whole, lower, tree, missing, verified.newest == missing, kept)
+    return _Sharing(whole, lower, tree, missing, verified.newest == missing, track_name)
 
 
 def _on(step: Step, cache: State | None) -> bool:

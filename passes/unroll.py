@@ -46,19 +46,19 @@ class _Copy:
         types: of the round's values, in the last trip inside loops.
         trip: of all enclosing loops that are unrolled.
         later: some enclosing loop that is unrolled is past its first trip.
-        kept: the region stands in a loop that stays, and all of it with it.
+        stays: the region stands in a loop that is not unrolled.
     """
 
     fresh: FreshNames
     types: Mapping[Value, Type]
     trip: int = 0
     later: bool = False
-    kept: bool = False
+    stays: bool = False
 
     def of(self, ops: Iterable[Op], names: Names) -> Iterator[Op]:
         """Ops without the loops that are unrolled; `names` gains what their results are called."""
         for op in ops:
-            if isinstance(op, Repeat) and _fixed(op) and not self.kept:
+            if isinstance(op, Repeat) and _fixed(op) and not self.stays:
                 yield from self._trips(op, names)
             elif isinstance(op, Repeat | When | Segment):
                 yield self._region(op, names)
@@ -80,7 +80,7 @@ class _Copy:
     def _region(self, op: Repeat | When | Segment, names: Names) -> Op:
         inside = self
         if isinstance(op, Repeat):
-            inside = dataclasses.replace(self, trip=self.trip * op.count, kept=True)
+            inside = dataclasses.replace(self, trip=self.trip * op.count, stays=True)
         elif isinstance(op, When):  # in an earlier trip it may have been left out
             inside = dataclasses.replace(self, later=False)
         inner = dict(names)
@@ -96,5 +96,5 @@ class _Copy:
         return op
 
     def _with_root(self, op: Forward) -> bool:
-        held = (self.types[name] for name in op.nodes)
-        return any(isinstance(item, TreeType) or getattr(item, "root", False) for item in held)
+        types = (self.types[name] for name in op.nodes)
+        return any(isinstance(item, TreeType) or getattr(item, "root", False) for item in types)

@@ -29,14 +29,15 @@ from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.measured.plans import MeasuredPlan, MeasuredPlans, plan_key
 from specplan.planner.measured.tuned import tuned
 from specplan.planner.method import Family, Method, Options, discover_methods
-from specplan.planner.problem.folder_checks import DATASTORE_FILE
 from specplan.planner.problem.loading import load_problem, problem_from_dict
 from specplan.planner.problem.schema import Problem, problem_json_schema
+from specplan.planner.problem.setting_checks import DATASTORE_FILE
 from specplan.planner.problem.workload_files import Prompt, RequestLengths, read_prompts, read_trace
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.limits import keeps_limits
 from specplan.planner.search.open_settings import OpenSettings
-from specplan.planner.search.search import PLAIN, SearchResult, search, settings_by
+from specplan.planner.search.search import SearchResult, search
+from specplan.planner.search.settings import PLAIN, settings_by
 from specplan.planner.search.uncertainty import request_draws
 from specplan.planner.templates.chains import cache_policy
 from specplan.planner.trees import StaticTree

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,23 @@ from specplan.cost_models.cost import Quantity
 from specplan.cost_models.devices.device import Device, load_device
 from specplan.cost_models.models.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
 from specplan.cost_models.models.model_shape import ModelShape
-from specplan.ir.capabilities import Capabilities, Judge
+from specplan.ir.capabilities import Capabilities, CapabilityChecker
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import MODULE_PREFIX
-from specplan.planner.drafters.profiles import check_profiles
+from specplan.planner.drafters.profiles import acceptance_key, check_profiles, stated_profile
 from specplan.planner.measured.plans import MeasuredPlans
 from specplan.planner.problem.errors import Origin
 from specplan.planner.problem.schema import Problem
 from specplan.planner.problem.workload_files import RequestLengths, read_trace
 from specplan.planner.search.objectives import Load, Objective
+
+EvidenceT = TypeVar("EvidenceT")
+
+
+class MissingAcceptance(str):
+    """A reason that a number would settle: nobody knows the acceptance of a drafter."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,7 @@ class ProblemFacts:
     device: Device
     profiles: Mapping[Drafter, AcceptanceProfile] = field(default_factory=dict)
     drafters: Mapping[str, DrafterShape] = field(default_factory=dict)
-    capabilities: Judge | None = None
+    capabilities: CapabilityChecker | None = None
     measured: MeasuredPlans = field(default_factory=MeasuredPlans)
     own_rounds: dict[Any, tuple[Problem, OwnRounds]] = field(
         default_factory=dict, compare=False, repr=False
@@ -119,8 +127,11 @@ class ProblemFacts:
         """Whether decoding is greedy (temperature 0)."""
         return self.problem.workload.greedy
 
-    def missing_profile(self, drafter: Drafter) -> str:
+    def missing_profile(self, drafter: Drafter) -> MissingAcceptance:
         """Why a method that needs the acceptance profile of `drafter` cannot be priced."""
+        return MissingAcceptance(self._missing_profile(drafter))
+
+    def _missing_profile(self, drafter: Drafter) -> str:
         if isinstance(drafter, Model) and drafter.name not in self.drafts:
             return (
                 f'the acceptance of "{drafter}" is not known and cannot be measured here: give a '
@@ -136,11 +147,31 @@ class ProblemFacts:
             "acceptance`"
         )
 
-    def other_evidence(self, drafter: Drafter, wanted: str) -> str:
-        """Why a profile that is at hand does not price what a method drafts."""
+    def no_tree(self, drafter: Drafter) -> str:
+        """Why no tree by `drafter`, whose acceptance is known, is better than a chain."""
+        if self.profiles[drafter].evidence.knows_second_choices:
+            return f'no second choice of "{drafter}" is ever accepted'
         return (
-            f'the acceptance profile of "{drafter}" holds {self.profiles[drafter].evidence.kind}, '
-            f"which say nothing of {wanted}: measure it with `specplan profile acceptance`"
+            f'the acceptance of "{drafter}" is known for first choices only, without the second '
+            "choices that trees need: measure it with `specplan profile acceptance`"
+        )
+
+    def evidence(self, drafter: Drafter, kind: type[EvidenceT], use: str) -> EvidenceT | str:
+        """The evidence in a drafter's profile, or why there is none of the wanted kind.
+
+        Args:
+            drafter: who drafts.
+            kind: of evidence that prices what a method drafts.
+            use: what that is, for the reason.
+        """
+        if drafter not in self.profiles:
+            return self.missing_profile(drafter)
+        evidence = self.profiles[drafter].evidence
+        if isinstance(evidence, kind):
+            return evidence
+        return (
+            f'the acceptance profile of "{drafter}" holds {evidence.kind}, which say nothing of '
+            f"{use}: measure it with `specplan profile acceptance`"
         )
 
     def shape(self, role: str) -> ModelShape:
@@ -185,7 +216,7 @@ def gather_facts(
     *,
     device: Device | None = None,
     profiles: Mapping[Drafter, AcceptanceProfile] | None = None,
-    capabilities: Judge | None = None,
+    capabilities: CapabilityChecker | None = None,
 ) -> ProblemFacts:
     """Read in what a checked problem names.
 
@@ -203,7 +234,7 @@ def gather_facts(
             sampling settings, or the measured device is not given.
     """
     stored = problem.models.target
-    target = ModelShape.from_folder(stored.path, stored.dtype, "target")
+    target = ModelShape.from_path(stored.path, name="target", **stored.formats)
     drafts, drafters = _drafts(problem, target)
     if device is None:
         if problem.device == "measured":
@@ -218,9 +249,10 @@ def gather_facts(
 
         device = compiled_by(device, capabilities.backend)
     found = dict(profiles or {})
-    for drafter, path in problem.ready_profiles.items():
+    shapes = ProblemFacts(problem, target, drafts, device, drafters=drafters).shapes
+    for drafter, stated in problem.stated_acceptance.items():
         with Origin().key(f"acceptance.{drafter}"):
-            found[drafter] = AcceptanceProfile.load(path)
+            found[drafter] = stated_profile(stated, acceptance_key(problem, shapes, drafter))
     if isinstance(capabilities, Capabilities) and capabilities.all_trips:
         found = {one: profile.with_all_trips() for one, profile in found.items()}
     facts = ProblemFacts(problem, target, drafts, device, found, drafters, capabilities)
@@ -237,8 +269,8 @@ def _drafts(
     for draft in problem.models.drafts:
         if is_drafter_folder(draft.path):
             drafters[draft.name] = read_drafter(
-                draft.path, target, name=draft.name, dtype=draft.dtype
+                draft.path, target, name=draft.name, **draft.formats
             )
         else:
-            models[draft.name] = ModelShape.from_folder(draft.path, draft.dtype, draft.name)
+            models[draft.name] = ModelShape.from_path(draft.path, name=draft.name, **draft.formats)
     return models, drafters

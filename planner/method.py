@@ -9,138 +9,107 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, get_args
 
 from specplan.cost_models.acceptance.drafters import Drafter, Model, OwnRounds, Source
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
+from specplan.planner.options import DraftName, Family, Option, Options, OptionsT, Refusal
 
+__all__ = [
+    "DraftName",
+    "Family",
+    "Method",
+    "Option",
+    "Options",
+    "OptionsT",
+    "Refusal",
+    "discover_methods",
+    "own_rounds",
+]
 ENTRY_POINT_GROUP = "specplan.methods"
-
-
-@dataclass(frozen=True)
-class Options:
-    """One setting of a method's options; a method adds its own fields."""
-
-    @property
-    def words(self) -> str:
-        """The setting in a few words, for tables."""
-        given = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in given)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The options by name, ready for JSON; drafters as files name them."""
-        given = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return {name: str(x) if isinstance(x, Drafter) else x for name, x in given}
-
-
-OptionsT = TypeVar("OptionsT", bound=Options)
-
-
-@dataclass(frozen=True)
-class Domain:
-    """What values an option may take.
-
-    Attributes:
-        values: every value tried, in order.
-        description: what the option is, with its unit.
-        whole: whether every whole number from the first value to the last one may be taken, though
-            not all of them are tried.
-    """
-
-    values: tuple[Any, ...]
-    description: str
-    whole: bool = False
-
-
-@dataclass(frozen=True)
-class Family(Generic[OptionsT]):
-    """Settings of a method that stand or fall together.
-
-    Attributes:
-        name: short name, unique within the method.
-        domains: the options that vary, with what they range over.
-        settings: the legal settings within the domains, simpler ones first.
-        at: the setting at a point of the domains, given by their names, where `settings` are only
-            some of those there are; it gives None where there is none. None where all are tried.
-    """
-
-    name: str
-    domains: Mapping[str, Domain]
-    settings: tuple[OptionsT, ...]
-    at: Callable[[Mapping[str, Any]], OptionsT | None] | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A family that cannot be used for this problem.
-
-    Attributes:
-        name: name of the family.
-        reason: why, and what would change it.
-    """
-
-    name: str
-    reason: str
 
 
 class Method(ABC, Generic[OptionsT]):
     """One way of drafting, open to the world: nothing outside its file knows its name.
 
     Attributes:
-        name: the word that stands in problem files.
+        name: the word that stands in problem files; that of the file where the class says none.
+        options: the class of its options.
+        summary: one line for `specplan methods`.
+        paper: where it was published, or who runs it; `papers` reads its arXiv ids.
+        differs: what differs from the paper, in one sentence; empty where nothing does.
+        acceptance: how it is measured what the target accepts of its drafts.
+        memory: what it keeps besides models and their caches, and how much that is at most.
         engine_drafter: who drafts in its plans, in the words of the engines' tables
             (`specplan.backends.engines.structure`); empty where no engine has such a drafter.
         shape: the simplest that its drafts may have, in the same words.
-        summary: one line for `specplan methods`.
-        paper: where it was published, or who runs it.
-        acceptance: how it is measured what the target accepts of its drafts.
-        memory: what it keeps beside models and their caches, and how much that is at most.
-        lossless: whether the output law is the target's own.
         sources: sources that it drafts from (words of the problem's `sources`).
-        source_drafters: what its sources bring, as acceptance profiles call it.
-        needs_draft_model: whether it needs a model or drafter beside the target.
-        leaves_blocks_out: whether the target drafts without some of its blocks; which ones these
-            are is searched for where models run.
-        by_name: whether its settings are measured, and those offered that only rounds tell of or
-            that other methods have too, only where the problem's `methods` names it.
-        priced: whether its plans have a price, given an acceptance profile.
-        emitted: whether it writes plans in the ops of the language.
+        source_drafter: what its source brings, as acceptance profiles call it: the one drafter
+            whose profile prices all its plans.
+        shares: whether its drafts depend on other requests, so that sampled outputs do too.
+        lossless: whether the output follows the target's own distribution; plans promise it.
+        by_name: whether it is offered only where the problem's `methods` names it: its settings
+            are measured by running them, or other methods have them too.
         runnable: whether a backend of this package runs what it writes.
     """
 
     name: ClassVar[str]
-    engine_drafter: ClassVar[str] = ""
-    shape: ClassVar[str] = "chain"
+    options: ClassVar[type[Options]]
     summary: ClassVar[str]
     paper: ClassVar[str] = ""
+    differs: ClassVar[str] = ""
     acceptance: ClassVar[str] = ""
     memory: ClassVar[str] = ""
-    lossless: ClassVar[bool] = True
+    engine_drafter: ClassVar[str] = ""
+    shape: ClassVar[str] = "chain"
     sources: ClassVar[tuple[str, ...]] = ()
-    source_drafters: ClassVar[tuple[Model | Source, ...]] = ()
-    needs_draft_model: ClassVar[bool] = False
-    leaves_blocks_out: ClassVar[bool] = False
+    source_drafter: ClassVar[Model | Source | None] = None
+    shares: ClassVar[bool] = False
+    lossless: ClassVar[bool] = True
     by_name: ClassVar[bool] = False
-    priced: ClassVar[bool] = True
-    emitted: ClassVar[bool] = True
     runnable: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if "name" not in vars(cls):
+            cls.name = cls.__module__.rpartition(".")[2]
+        for given in (one for base in cls.__orig_bases__ for one in get_args(base)):  # type: ignore[attr-defined]
+            if isinstance(given, type) and issubclass(given, Options):
+                cls.options = given
+
+    @property
+    def papers(self) -> tuple[str, ...]:
+        """The arXiv ids of its papers."""
+        return tuple(re.findall(r"arXiv (\d{4}\.\d{5})", self.paper))
+
+    @property
+    def needs_draft_model(self) -> bool:
+        """Whether it needs a model or drafter besides the target."""
+        return any(option.drafts for option in self.options.declared().values())
 
     @property
     def status(self) -> tuple[str, ...]:
-        """Those of `priced`, `emitted` and `runnable` that hold."""
-        words = {"priced": self.priced, "emitted": self.emitted, "runnable": self.runnable}
-        return tuple(word for word, holds in words.items() if holds)
+        """What becomes of its plans: all are priced and emitted, some are runnable."""
+        return ("priced", "emitted", *(["runnable"] if self.runnable else []))
 
     def is_unasked(self, facts: ProblemFacts) -> bool:
         """Whether it is offered by name only, and the problem does not name it."""
         return self.by_name and self.name not in (facts.problem.methods or ())
+
+    def missing_source(self, facts: ProblemFacts) -> str | None:
+        """Why it cannot draft from its sources; None where they and their profile are there."""
+        if not set(self.sources) <= set(facts.problem.sources):
+            return f'the problem\'s sources leave out "{self.sources[0]}"'
+        if self.source_drafter is None or self.source_drafter in facts.profiles:
+            return None
+        return facts.missing_profile(self.source_drafter)
 
     @abstractmethod
     def choices(self, facts: ProblemFacts) -> Sequence[Family[OptionsT] | Refusal]:
@@ -153,26 +122,26 @@ class Method(ABC, Generic[OptionsT]):
     def drafter(self, facts: ProblemFacts, options: OptionsT) -> Drafter | None:
         """Whose acceptance profile prices the plan; None when nothing is drafted.
 
-        Where a method does not say, the plan's own rounds: they are run on the prompts, and what
-        is known of them holds for this plan alone, to the last constant.
+        Where a method does not say, what its source brings, else the plan's own rounds: these are
+        run on the prompts, and their profile holds for this plan alone, to the last constant.
         """
-        return own_rounds(facts, self, options)
+        return self.source_drafter or own_rounds(facts, self, options)
 
     def drafters(self, facts: ProblemFacts) -> tuple[Drafter, ...]:
         """What it makes of the problem's models, whose acceptance is measured.
 
-        Beside what the problem names, and beside rounds that are run (`run_settings`).
+        Besides what the problem names, and besides rounds that are run (`run_settings`).
         """
         return ()
 
     def run_settings(self, facts: ProblemFacts) -> Iterator[OptionsT]:
-        """Settings whose own rounds are run, as far as models alone tell of them."""
+        """Settings whose own rounds are run, as far as the models alone say which."""
         return iter(())
 
     def later_settings(self, facts: ProblemFacts) -> Iterator[OptionsT]:
-        """Those that only the device and the profiles of other drafters tell of, and the others.
+        """The same, with those that only the device and profiles of other drafters say.
 
-        Where these are not known yet: the ones that a device is to be measured for.
+        Before these are known: the settings that a device is to be measured for.
         """
         return iter(())
 
@@ -194,10 +163,10 @@ def discover_methods() -> dict[str, Method[Any]]:
     """
     from specplan.planner import methods as folder
 
-    found: dict[str, Method[Any]] = {}
+    methods: dict[str, Method[Any]] = {}
     for module in sorted(pkgutil.iter_modules(folder.__path__), key=lambda module: module.name):
         loaded = importlib.import_module(f"{folder.__name__}.{module.name}")
-        _add(found, loaded.METHOD, f"planner/methods/{module.name}.py")
+        _add(methods, loaded.METHOD, f"planner/methods/{module.name}.py")
     for point in entry_points(group=ENTRY_POINT_GROUP):
         place = f'entry point "{point.name}" of {point.value}'
         try:
@@ -208,21 +177,21 @@ def discover_methods() -> dict[str, Method[Any]]:
                 where=place,
                 remedy="Mend or uninstall the package that brings it.",
             ) from error
-        _add(found, method, place)
-    return found
+        _add(methods, method, place)
+    return methods
 
 
-def _add(found: dict[str, Method[Any]], method: object, place: str) -> None:
+def _add(methods: dict[str, Method[Any]], method: object, place: str) -> None:
     if not isinstance(method, Method):
         raise UsageError(
             "this is not a Method",
             where=place,
             remedy="Let it name an instance of a subclass of specplan.planner.method.Method.",
         )
-    if method.name in found:
+    if method.name in methods:
         raise UsageError(
             f'a method is already called "{method.name}"',
             where=place,
             remedy="Rename one of the two.",
         )
-    found[method.name] = method
+    methods[method.name] = method

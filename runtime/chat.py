@@ -1,4 +1,4 @@
-"""Chat messages to prompt tokens, by the template that the tokenizer brings along."""
+"""Chat messages to prompt tokens, by the tokenizer's template."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def chat_tokens(
         options: passed to the template, such as `enable_thinking=False`.
 
     Raises:
-        UsageError: there is no template, or it refuses the messages.
+        UsageError: there is no template, or it rejects the messages.
     """
     backend = tokenizer.backend
     where = str(getattr(backend, "name_or_path", "tokenizer"))

@@ -1,4 +1,4 @@
-"""What a backend compiles a plan to: an executable, and the session of one batch."""
+"""A compiled plan: its executable, and the session of one batch."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from specplan.runtime.sources.source import Source
 
 
 class Observer(Protocol):
-    """Told of each op that a session runs, for profiling."""
+    """A callback for each op that a session runs, for profiling."""
 
     def __call__(
         self, op: str, model: str | None, batch: int, width: int, context: int, seconds: float
     ) -> None:
-        """Take note of one op.
+        """Receive one op.
 
         Args:
             op: keyword of the op, for `accept`, `grow` and `commit` with
@@ -39,12 +39,12 @@ NO_LOGITS, _SKIP = "no logits", "skip="
 
 
 def forward_variant(layers: tuple[int, int] | None, logits: bool, skip: Sequence[str] = ()) -> str:
-    """A forward in words for observers, `0:8 skip=attn.3,mlp.4 no logits`; "" for a usual one.
+    """A forward in words for observers, `0:8 skip=attn.3,mlp.4 no logits`; "" for a whole one.
 
     Args:
         layers: half-open span that runs, None for all.
         logits: whether there are rows of logits.
-        skip: blocks that are left out.
+        skip: skipped blocks.
     """
     words = [] if layers is None else [f"{layers[0]}:{layers[1]}"]
     words += [_SKIP + ",".join(skip)] if skip else []
@@ -52,7 +52,7 @@ def forward_variant(layers: tuple[int, int] | None, logits: bool, skip: Sequence
 
 
 def read_forward_variant(variant: str) -> tuple[tuple[int, int] | None, bool, tuple[str, ...]]:
-    """Layers, whether there are logits, and blocks left out, of a word by `forward_variant`."""
+    """Layers, whether there are logits, and skipped blocks of a variant by `forward_variant`."""
     layers: tuple[int, int] | None = None
     skip: tuple[str, ...] = ()
     for word in variant.removesuffix(NO_LOGITS).split():
@@ -66,13 +66,13 @@ def read_forward_variant(variant: str) -> tuple[tuple[int, int] | None, bool, tu
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one round appended to the texts.
+    """The tokens that one round appended to the texts.
 
     Attributes:
         tokens: int64 `[B, W]`, padded with -1.
         counts: int64 `[B]`.
-        trips: int64 `[B, L]`, how many trips each request took in the round's loops that may end
-            early; None where it has none.
+        trips: int64 `[B, L]`, trips of each request in the round's loops that may end early; None
+            without such loops.
     """
 
     tokens: Tensor
@@ -81,7 +81,7 @@ class StepResult:
 
 
 class Session(Protocol):
-    """One batch of requests on its way; owns their texts and caches."""
+    """One batch of requests; owns their texts and caches."""
 
     @property
     def lengths(self) -> Sequence[int]:
@@ -90,13 +90,13 @@ class Session(Protocol):
 
     @property
     def done(self) -> Sequence[bool]:
-        """Rows that want no more tokens."""
+        """Per row, whether it needs no more tokens."""
         ...
 
     def prefill(self, observer: Observer | None = None) -> None:
         """Run the prompts through the models, so that the first round is like any other.
 
-        The observer is told of one op `prefill` per model, its width the longest prompt.
+        The observer gets one op `prefill` per model, with the longest prompt as its width.
         """
         ...
 
@@ -113,12 +113,12 @@ class Session(Protocol):
         ...
 
     def release(self) -> None:
-        """Free what the session holds; it cannot step any more."""
+        """Free the session's memory; it cannot step any more."""
         ...
 
 
 class Executable(Protocol):
-    """A compiled plan; run as many batches as you like.
+    """A compiled plan; runs any number of batches.
 
     Attributes:
         shared: sources that outlive a batch, by name; executables of one plan may share them.
@@ -128,7 +128,7 @@ class Executable(Protocol):
 
     @property
     def plan(self) -> Plan:
-        """What was compiled."""
+        """The compiled plan."""
         ...
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> Session:
@@ -144,5 +144,5 @@ class Executable(Protocol):
         ...
 
     def forget(self) -> None:
-        """Let sources forget what they learned of the requests of earlier batches."""
+        """Let sources forget the requests of earlier batches."""
         ...

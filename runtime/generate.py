@@ -27,7 +27,7 @@ is half a character. A last call with no tokens may follow."""
 
 @dataclass(frozen=True)
 class Completion:
-    """What became of one request.
+    """The output of one request.
 
     Attributes:
         tokens: emitted tokens, a stop token included; they end with the token that completed a
@@ -52,12 +52,12 @@ class Completion:
 
 @dataclass(frozen=True)
 class Generation:
-    """What became of a batch.
+    """The output of a batch.
 
     Attributes:
         completions: one per request, in order.
         rounds: rounds that ran.
-        rounds_by_name: how often each round ran.
+        rounds_by_name: number of runs of each round.
         prefill_seconds: from the start until the prompts are in the caches.
         decode_seconds: from there to the end.
     """
@@ -91,7 +91,7 @@ class Generation:
 
 
 class _Row:
-    """One request on its way."""
+    """One request in progress."""
 
     def __init__(self, index: int, request: Request, tokenizer: Tokenizer | None) -> None:
         self.index = index
@@ -113,18 +113,18 @@ class _Row:
                 break
             if self.decoder is not None:
                 shown += self.watch.feed(self.decoder.feed(token))
-            if self.watch.found:
+            if self.watch.stopped:
                 self.reason = "stop_string"
                 break
         self.tokens += taken
         self._show(tuple(taken), shown, on_tokens)
 
     def close(self, on_tokens: OnTokens | None) -> None:
-        """Show what was held back."""
+        """Emit the text that was held back."""
         self.reason = self.reason or "length"
         if self.decoder is not None and self.reason != "stop_string":
             shown = self.watch.feed(self.decoder.flush())
-            if self.watch.found:
+            if self.watch.stopped:
                 self.reason = "stop_string"
             else:
                 shown += self.watch.flush()
@@ -157,12 +157,12 @@ def generate(
         requests: run together as one batch; an empty batch gives an empty result.
         tokenizer: needed for text and stop strings.
         on_tokens: called as tokens come.
-        observer: called for each op that runs, prefill included.
+        observer: called for each op, prefill included.
         capacity: tokens of text per row to reserve memory for.
 
     Raises:
         UsageError: stop strings without a tokenizer.
-        SpecplanError: the plan's rounds emit nothing any more.
+        SpecplanError: the plan's rounds stopped emitting.
     """
     if tokenizer is None and any(request.stop_strings for request in requests):
         raise UsageError(
@@ -199,7 +199,7 @@ def _run(
     on_tokens: OnTokens | None,
     observer: Observer | None,
 ) -> dict[str, int]:
-    """Step until all rows are done; returns how often each round ran."""
+    """Step until all rows are done; returns the number of runs of each round."""
     names: dict[str, int] = {}
     current: str | None = None
     idle, patience = 0, max(session.lengths) + 16
@@ -229,7 +229,7 @@ def _step(
     on_tokens: OnTokens | None,
     observer: Observer | None,
 ) -> bool:
-    """Run one round and hand its tokens on; False when it emitted nothing."""
+    """Run one round and emit its tokens; False if it emitted none."""
     result: StepResult = session.step(name, observer)
     counts, tokens = result.counts.tolist(), result.tokens.tolist()
     for row in active:

@@ -1,4 +1,4 @@
-"""What is asked of masks by request."""
+"""Operations on masks with a row per request."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from torch import Tensor, arange
 
 
 def first_true(mask: Tensor, dim: int = 1) -> Tensor:
-    """The first place along a dimension, which is kept, where a mask holds; 0 where it never does.
+    """The first true place along a dimension, kept with size 1; 0 if there is none.
 
-    In graphs by a minimum: `argmax` of bytes, compiled ahead of time, was seen to give places
-    beyond the end.
+    In graphs by a minimum: `argmax` of bytes, compiled ahead of time, gave places beyond the end.
     """
     if not torch.compiler.is_exporting():
         return mask.to(torch.uint8).argmax(dim, keepdim=True)
@@ -22,11 +21,11 @@ def first_true(mask: Tensor, dim: int = 1) -> Tensor:
 
 
 def prefix(mask: Tensor) -> Tensor:
-    """Bool `[B, N]`: up to the first entry where a mask does not hold."""
+    """Bool `[B, N]`: entries before the first false one."""
     return (~mask).cumsum(1) == 0
 
 
 def marked(places: Tensor, live: Tensor, width: int) -> Tensor:
-    """Bool `[B, width]`: the places that some of these `[B, W]` name, dead ones left out."""
-    found = live.new_zeros((len(places), width + 1))
-    return found.scatter(1, places.where(live, width), True)[:, :width]
+    """Bool `[B, width]`, true at places `[B, W]` that are live."""
+    marks = live.new_zeros((len(places), width + 1))
+    return marks.scatter(1, places.where(live, width), True)[:, :width]

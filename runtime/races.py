@@ -53,7 +53,7 @@ def race(probs: Tensor, times: Tensor, count: int = 1) -> Tensor:
     Args:
         probs: `[..., V]`, non-negative, not all zero; need not sum to 1.
         times: E(x), `[..., V]`.
-        count: how many; beyond the distribution's support they are uniform over what is left.
+        count: number of tokens; beyond the support they are uniform over the other tokens.
 
     Returns: int64 `[..., count]`; the first is drawn from the distribution, the next from what it
         leaves.

@@ -1,4 +1,4 @@
-"""What a caller asks for: a prompt, how to sample, when to stop."""
+"""A request: a prompt, sampling settings, and when to stop."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from math import inf
 from specplan.ir.errors import UsageError
 
 LEAST_TEMPERATURE = 1e-5
-"""Below it, logits over the temperature may pass what float32 holds."""
+"""Below it, logits over the temperature may overflow float32."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One text to be continued; settings and seed are its own, whatever else is in the batch.
+    """A text to continue, with settings and a seed that do not depend on the rest of the batch.
 
     Attributes:
         prompt_tokens: at least one token.

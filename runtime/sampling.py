@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class HasSampling(Protocol):
-    """What is read of a request."""
+    """The sampling settings of a request."""
 
     @property
     def temperature(self) -> float:
@@ -37,8 +37,8 @@ class SamplingSettings:
         temperature: float32 `[B]`; 0 is greedy.
         top_k: int64 `[B]`; 0 is off.
         top_p: float64 `[B]`; 1 is off.
-        greedy: every row has temperature 0; known on the host.
-        truncated: some row has top-k or top-p on; known on the host.
+        greedy: every row has temperature 0; on the host.
+        truncated: some row has top-k or top-p on; on the host.
     """
 
     temperature: Tensor
@@ -66,9 +66,9 @@ class SamplingSettings:
 
 
 def probabilities(logits: Tensor, settings: SamplingSettings) -> Tensor:
-    """The distribution that a request's settings make of logits.
+    """Probabilities of logits under a request's settings.
 
-    Temperature first, then top-k, then top-p of what is left: the smallest set of likeliest tokens
+    Temperature first, then top-k, then top-p of the rest: the smallest set of likeliest tokens
     whose mass reaches top_p. Among equal logits the lower token id counts as likelier, everywhere.
 
     Args:
@@ -151,35 +151,35 @@ def draw_distinct(probs: Tensor, uniforms: Tensor) -> Tensor:
     return torch.stack(tokens, dim=-1)
 
 
-def best(rows: Tensor, count: int) -> Tensor:
+def best(scores: Tensor, count: int) -> Tensor:
     """The `count` likeliest tokens of each row, likeliest first, lower ids first among equals.
 
     Args:
-        rows: `[B, R, V]`, logits or distributions.
+        scores: `[B, R, V]`, logits or probabilities.
         count: at most V.
 
     Returns:
         int64 `[B, R, count]`.
     """
     if count == 1:
-        return rows.argmax(-1, keepdim=True)
+        return scores.argmax(-1, keepdim=True)
     if torch.compiler.is_compiling():
-        return _best_by_turns(rows, count)
-    values, tokens = rows.topk(count, dim=-1)
+        return _best_by_turns(scores, count)
+    values, tokens = scores.topk(count, dim=-1)
     # `topk` breaks ties in any order; only when a tie is there is a stable sort worth its time.
     tied = (values[..., 1:] == values[..., :-1]).any() | (
-        (rows == values[..., -1:]).sum(-1) > 1
+        (scores == values[..., -1:]).sum(-1) > 1
     ).any()
     if not bool(tied):
         return tokens
-    return rows.sort(dim=-1, descending=True, stable=True).indices[..., :count]
+    return scores.sort(dim=-1, descending=True, stable=True).indices[..., :count]
 
 
-def _best_by_turns(rows: Tensor, count: int) -> Tensor:
-    """`best` without a look at the numbers: the first of the largest, `count` times."""
+def _best_by_turns(scores: Tensor, count: int) -> Tensor:
+    """`best` without reading the numbers on the host: `count` times the first maximum."""
     tokens = []
     for index in range(count):
-        tokens.append(rows.argmax(-1, keepdim=True))
+        tokens.append(scores.argmax(-1, keepdim=True))
         if index + 1 < count:
-            rows = rows.scatter(-1, tokens[-1], float("-inf"))
+            scores = scores.scatter(-1, tokens[-1], float("-inf"))
     return torch.cat(tokens, -1)

@@ -10,7 +10,7 @@ from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json
 
 _INCOMPLETE = "�"
-"""What decoders put in place of bytes that are no character (yet)."""
+"""Decoders put this in place of bytes that are no character yet."""
 
 
 class Tokenizer:
@@ -71,7 +71,7 @@ class StreamDecoder:
         return self._advance(text)
 
     def flush(self) -> str:
-        """What is still held back, with replacement characters for broken bytes."""
+        """The text still held back, with replacement characters for broken bytes."""
         return self._advance(self._tokenizer.decode(self._tokens[self._start :]))
 
     def _advance(self, text: str) -> str:
@@ -88,36 +88,36 @@ class StopStrings:
     before the longest. The outcome does not depend on how the stream is cut into pieces.
 
     Args:
-        strings: what to look for; may be empty.
+        strings: stop strings; may be empty.
     """
 
     def __init__(self, strings: Sequence[str]) -> None:
         self._strings = tuple(strings)
-        self._held = ""
-        self.found = False
+        self._pending = ""
+        self.stopped = False
 
     def feed(self, piece: str) -> str:
-        """Take a piece and return what can be shown; sets `found`."""
-        if not self._strings or self.found:
-            return "" if self.found else piece
-        text = self._held + piece
+        """Take a piece and return what can be shown; sets `stopped`."""
+        if not self._strings or self.stopped:
+            return "" if self.stopped else piece
+        text = self._pending + piece
         ends = [
             (place + len(string), place)
             for string in self._strings
             if (place := text.find(string)) >= 0
         ]
         if ends:
-            self.found = True
-            self._held = ""
+            self.stopped = True
+            self._pending = ""
             return text[: min(ends)[1]]
         keep = max(_overlap(text, string) for string in self._strings)
-        self._held = text[len(text) - keep :]
+        self._pending = text[len(text) - keep :]
         return text[: len(text) - keep]
 
     def flush(self) -> str:
-        """What was held back for nothing."""
-        held, self._held = self._held, ""
-        return held
+        """The text held back, which became no stop string."""
+        pending, self._pending = self._pending, ""
+        return pending
 
 
 def _overlap(text: str, string: str) -> int:

@@ -1,7 +1,7 @@
-"""Uniform numbers that depend on the request alone, never on its batch mates.
+"""Uniform numbers that depend on the request alone, never on the rest of its batch.
 
-A number is a pure function of (seed, stream, text length at the start of the round, index): a
-counter, so nothing is remembered and nothing can drift between batches, buckets or backends.
+A number is a pure function of (seed, stream, text length at the start of the round, index), so
+there is no state, and batches, buckets and backends agree.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def position_uniforms(
 
 
 def numbers_of(key: Literal["round", "position"]) -> Callable[..., Tensor]:
-    """`uniforms`, or `position_uniforms`: how a stream of this key is read."""
+    """The function that draws from a stream of this key."""
     return position_uniforms if key == "position" else uniforms
 
 

@@ -41,7 +41,6 @@ READ_BY_PATTERN = {
     "cost_models/devices/device.py": "names of devices",
     "cost_models/devices/measured/table.py": "what a table's reader complains of",
     "cost_models/devices/silicon/package.py": "numbers of versions",
-    "backends/kernels/resources.py": "what a compiler prints of a kernel",
     "backends/machine.py": "what the system says of its processor",
     "backends/onnx_export/exporting.py": "names and complaints of the exporter",
     "backends/onnxruntime/package.py": "what a session complains of",

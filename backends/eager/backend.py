@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from specplan.backends.binding import check_models, check_requests
+from specplan.backends.binding import BoundPlan, check_requests
 from specplan.backends.eager.capabilities import CAPABILITIES
-from specplan.backends.eager.prepared import prepare
+from specplan.backends.eager.plan_analysis import analyse
 from specplan.backends.eager.session import EagerSession
+from specplan.backends.registry import missing_packages
 from specplan.ir.capabilities import require_support
-from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import Plan
 from specplan.ir.rules.verify import check_plan
-from specplan.runtime import require_torch
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
-from specplan.runtime.sources.source import Source
-from specplan.runtime.sources.use import shared_sources
 
 
 class EagerBackend:
@@ -26,11 +23,7 @@ class EagerBackend:
 
     def available(self) -> str | None:
         """None when torch and transformers are installed, else what is missing."""
-        try:
-            require_torch()
-        except MissingCapabilityError as error:
-            return str(error)
-        return None
+        return missing_packages()
 
     def compile(self, plan: Plan, models: Mapping[str, Module]) -> EagerExecutable:
         """An executable for a plan.
@@ -45,26 +38,20 @@ class EagerBackend:
         """
         check_plan(plan)
         require_support(plan, self.capabilities)
-        check_models(plan, models)
         return EagerExecutable(plan, models)
 
 
-class EagerExecutable:
-    """A plan bound to its models, and to what its sources learned of requests of all batches.
+class EagerExecutable(BoundPlan):
+    """A plan bound to its models, run op by op.
 
     Attributes:
-        plan: what runs.
-        models: by the names the plan gives them.
-        prepared: what the plan's ops need to know before they run.
-        shared: sources that outlive a batch, by name; see `Executable`.
+        analysis: what the plan's ops need to know before they run.
         side_by_side: whether lanes run at once; None: where there are cores for all of them.
     """
 
     def __init__(self, plan: Plan, models: Mapping[str, Module]) -> None:
-        self.plan = plan
-        self.models = dict(models)
-        self.prepared = prepare(plan, models)
-        self.shared = self._new_sources()
+        super().__init__(plan, models)
+        self.analysis = analyse(plan, models)
         self.side_by_side: bool | None = None
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> EagerSession:
@@ -79,15 +66,8 @@ class EagerExecutable:
         """
         check_requests(self.plan, self.models, requests)
         return EagerSession(
-            self.prepared, self.models, requests, self.shared, capacity, self.side_by_side
+            self.analysis, self.models, requests, self.shared, capacity, self.side_by_side
         )
-
-    def forget(self) -> None:
-        """See `Executable.forget`."""
-        self.shared.update(self._new_sources())
-
-    def _new_sources(self) -> dict[str, Source]:
-        return shared_sources(self.plan, self.models["target"].vocab_size)
 
 
 BACKEND = EagerBackend

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specplan.backends.eager.values import Held, Scope
+from specplan.backends.eager.op_runner import Scope
 from specplan.ir.ops import Forward, Graft, Grow, Op, Pick, Prune, Repeat, Segment, Uniform
 from specplan.ir.plan import Plan, walk
 from specplan.ir.types.lifetimes import read_by
-from specplan.ir.values import Value
 from specplan.runtime.models.modules import Module
 
 if TYPE_CHECKING:
@@ -36,12 +35,12 @@ def lanes_of(plan: Plan, models: Mapping[str, Module]) -> dict[int, tuple[Segmen
     They stand one after another, none reads what another gives, no two run the same model, and
     their ops touch nothing else that others might.
     """
-    found: dict[int, tuple[Segment, ...]] = {}
+    lanes: dict[int, tuple[Segment, ...]] = {}
     for item in plan.rounds:
         for ops in _regions(item.ops):
             for group in _groups(ops, models):
-                found[id(group[0])] = group
-    return found
+                lanes[id(group[0])] = group
+    return lanes
 
 
 def room_for(lanes: int, device: torch.device) -> bool:
@@ -74,9 +73,7 @@ def _at_once(session: EagerSession, lanes: int) -> bool:
     return room_for(lanes, session.batch.device)
 
 
-def _together(
-    session: EagerSession, group: Sequence[Segment], scope: Scope
-) -> list[dict[Value, Held]]:
+def _together(session: EagerSession, group: Sequence[Segment], scope: Scope) -> list[Scope]:
     """What lanes give: all but the first run in threads, the first in this one."""
     own, *others = [(copy(session), op, dict(scope)) for op in group]
     running = [_pool(len(others)).submit(_run, *lane) for lane in others]
@@ -88,11 +85,8 @@ def _together(
 
 
 @torch.inference_mode()
-def _run(session: EagerSession, op: Segment, inner: Scope) -> dict[Value, Held]:
-    """Run a region in a scope of its own; what it yields, by the names of the results."""
-    session.run(op.body.ops, inner)
-    yielded = (inner[name] for name in op.body.yields)
-    return dict(zip(op.results, yielded, strict=True))
+def _run(session: EagerSession, op: Segment, inner: Scope) -> Scope:
+    return session.region(op, inner)
 
 
 @cache

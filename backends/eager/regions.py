@@ -1,87 +1,57 @@
-"""Regions: loops, those that end by request, what only some requests enter, and lanes."""
+"""Regions that only some requests enter or go on with: conditions, and loops that end early."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.values import Held, Scope, held_as
+from specplan.backends.eager.op_runner import Scope, typed
 from specplan.backends.ops.when import when as either
-from specplan.ir.ops import Repeat, When
+from specplan.ir.ops import When
 
 if TYPE_CHECKING:
     from specplan.backends.eager.session import EagerSession
 
 
-class Stops:
-    """The requests of a batch in a loop that may end early.
+class HostStops:
+    """The requests of a batch in a loop that may end early, on the host; see `Stops`.
 
     Attributes:
-        running: bool `[B]`, on the host: the next trip counts for them.
         trips: int64 `[B]`, trips that each request took so far.
     """
 
-    def __init__(self, idle: Sequence[bool], only: Tensor | None) -> None:
-        self.running = ~torch.tensor(idle, dtype=torch.bool)
+    def __init__(self, session: EagerSession, only: Tensor | None) -> None:
+        self._session = session
+        self.running = ~torch.tensor(session.idle_rows, dtype=torch.bool)
         if only is not None:
             self.running &= only.cpu()
         self.trips = torch.zeros_like(self.running, dtype=torch.int64)
+        session.loops.append(self)
 
-    @property
+    def any_stopped(self) -> bool:
+        """See `Stops.any_stopped`."""
+        return not bool(self.running.all())
+
     def over(self) -> bool:
-        """Whether every request has stopped."""
+        """See `Stops.over`."""
         return not bool(self.running.any())
 
     def passed(self, flag: Tensor) -> None:
-        """Count a trip; requests whose flag holds, bool `[B]`, take no further one."""
+        """See `Stops.passed`."""
         self.trips += self.running
         self.running = self.running & ~flag.cpu()
 
-
-def repeat(session: EagerSession, op: Repeat, scope: Scope) -> None:
-    """A number of trips; fewer where every request has asked for no more of them.
-
-    What a request carried when it stopped stays as it was, whoever goes on.
-    """
-    carried: list[Held] = [scope[initial] for _, initial in op.carried]
-    outer, until = session.trip, op.body.until
-    stops = None
-    if until is not None:
-        stops = Stops(session.idle_rows, None if op.only is None else _flag(scope[op.only]))
-        session.loops.append(stops)
-    for index in range(op.count):
-        if stops is not None and stops.over:
-            break
-        session.trip = outer * op.count + index
-        inner = dict(scope)
-        inner.update({p: held for (p, _), held in zip(op.carried, carried, strict=True)})
-        session.run(op.body.ops, inner)
-        following = [inner[name] for name in op.body.yields]
-        if stops is not None and until is not None:
-            if not bool(stops.running.all()):
-                following = [
-                    either(stops.running, new, old)
-                    for new, old in zip(following, carried, strict=True)
-                ]
-            stops.passed(_flag(inner[until]))
-        carried = following
-    if stops is not None:
-        session.loops.pop()
-        session.trips.append(stops.trips)
-    session.trip = outer
-    scope.update(zip(op.results, carried, strict=True))
-
-
-def _flag(held: Held) -> Tensor:
-    return held_as(held, Tensor)
+    def end(self) -> None:
+        """See `Stops.end`."""
+        self._session.loops.pop()
+        self._session.trips.append(self.trips)
 
 
 def when(session: EagerSession, op: When, scope: Scope) -> None:
     """Ops for the requests whose flag holds; the others take what there was."""
-    flag = _flag(scope[op.flag]).cpu()
+    flag = typed(scope[op.flag], Tensor).cpu()
     outer = session.active
     entered = flag if outer is None else flag & torch.tensor(outer)
     if not bool(entered.any()):

@@ -10,72 +10,71 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager import lanes, sources
-from specplan.backends.eager.observed import Observed
+from specplan.backends.eager.op_runner import OpRunner, Scope
 from specplan.backends.eager.passes.forward import catch_up
-from specplan.backends.eager.prepared import Prepared
-from specplan.backends.eager.run_ops import OPS
+from specplan.backends.eager.plan_analysis import PlanAnalysis
+from specplan.backends.eager.regions import HostStops
 from specplan.backends.eager.state.batch import MOST_CHUNK, Batch
-from specplan.backends.eager.values import Scope
-from specplan.backends.ops import lowerings
-from specplan.backends.ops.accept import Form, fastest
-from specplan.backends.ops.tensors.values import Tree
+from specplan.backends.eager.state.slots import overlaps
+from specplan.backends.eager.stateful_ops import OPS, OpRecord
+from specplan.backends.ops.lookup import Continuations
+from specplan.backends.ops.tensors.values import Nodes, Tree
 from specplan.ir import ops as ir
 from specplan.ir.needs import Work
-from specplan.ir.types.value_types import Type
-from specplan.ir.values import Value
+from specplan.ir.values import State
 from specplan.runtime.executable import Observer, StepResult
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
+from specplan.runtime.sources.registry import sources_of_batch
 from specplan.runtime.sources.source import Source
-from specplan.runtime.sources.use import sources_of_batch
 
 
-class EagerSession:
+class EagerSession(OpRunner):
     """One batch decoding under a plan.
 
     Attributes:
-        trip: of all loops around the op that runs, counted together.
         active: which requests take part in the region that runs; None for all.
     """
 
     most_chunk = MOST_CHUNK
+    stateful = OPS
 
     def __init__(
         self,
-        prepared: Prepared,
+        analysis: PlanAnalysis,
         models: Mapping[str, Module],
         requests: Sequence[Request],
         shared: Mapping[str, Source],
         capacity: int | None,
         side_by_side: bool | None = None,
     ) -> None:
-        plan = prepared.plan
-        self.prepared, self.plan, self.models = prepared, plan, models
+        plan = analysis.plan
+        self.analysis, self.plan, self.models = analysis, plan, models
         self.lanes = lanes.lanes_of(plan, models)
         self.side_by_side = side_by_side
         self.ahead: set[int] = set()
-        self.scores = models["target"].logits_dtype if prepared.scored else None
+        self.scores = models["target"].logits_dtype if analysis.scored else None
         used = sources_of_batch(plan, models["target"].vocab_size, shared, requests)
-        self.batch = Batch(requests, models, used, prepared.speculative, capacity)
-        self.batch.add_states(prepared, models, self.scores)
+        self.batch = Batch(requests, models, used, analysis.speculative, capacity)
+        self.batch.add_states(analysis, models, self.scores)
         self.emitted: list[list[int]] = []
         self.constants: dict[tuple[int, int], tuple[Tensor, Tensor | None]] = {}
         self.trip = 0
         self.active: list[bool] | None = None
         self.trips: list[Tensor] = []
-        self.loops: list[Any] = []
+        self.loops: list[HostStops] = []
         self.observer: Observer | None = None
-        self.observed: Observed | None = None
+        self.op_record: OpRecord | None = None
 
     @property
     def done(self) -> list[bool]:
-        """Rows that want no more tokens."""
+        """Requests that want no more tokens."""
         return self.batch.done
 
     @property
     def idle_rows(self) -> list[bool]:
-        """Rows that are done, or take no part in the region that runs."""
+        """Requests that are done, or take no part in the region that runs."""
         if self.active is None:
             return self.batch.done
         return [done or not own for done, own in zip(self.batch.done, self.active, strict=True)]
@@ -110,14 +109,14 @@ class EagerSession:
             if cache.of is not None:
                 cache.refresh()
                 continue
-            if name not in self.prepared.prefilled:
+            if name not in self.analysis.prefilled:
                 continue
-            stretch, start = self.prepared.whole[name], perf_counter()
-            catch_up(self, cache, stretch, 1)
+            spec, start = self.analysis.whole[name], perf_counter()
+            catch_up(self, cache, spec, 1)
             if observer is not None:
                 seconds = perf_counter() - start
                 longest = max(self.lengths)
-                observer("prefill", stretch.model, self.batch.size, longest, 0, seconds)
+                observer("prefill", spec.model, self.batch.size, longest, 0, seconds)
 
     @torch.inference_mode()
     def step(self, round_name: str, observer: Observer | None = None) -> StepResult:
@@ -125,7 +124,7 @@ class EagerSession:
 
         Args:
             round_name: of the plan.
-            observer: told of every op's seconds.
+            observer: gets every op's seconds.
 
         Returns:
             Emitted tokens `[B, W]`, padded with -1, and how many per row.
@@ -145,31 +144,24 @@ class EagerSession:
         """Run ops in order; `scope` gains their results, and loses what nothing reads any more."""
         for op in ops:
             if self.observer is None or op.body is not None:
-                self._run_one(op, scope)
+                self.run_op(op, scope)
             else:
                 self._observe(self.observer, op, scope)
-            for name in self.prepared.spent.get(id(op), ()):
+            for name in self.analysis.spent.get(id(op), ()):
                 scope.pop(name, None)
 
-    def _run_one(self, op: ir.Op, scope: Scope) -> None:
-        special = OPS.get(type(op))
-        if special is not None:
-            special(self, op, scope)
-        else:
-            scope[op.results[0]] = lowerings()[op.keyword](op, scope, self)
-
     def _observe(self, observer: Observer, op: ir.Op, scope: Scope) -> None:
-        """Run one op, and tell how long it took."""
-        self.observed = None
+        """Run one op, and report its seconds."""
+        self.op_record = None
         start = perf_counter()
-        self._run_one(op, scope)
+        self.run_op(op, scope)
         seconds = perf_counter() - start
-        seen = self.observed
-        if seen is None:
-            work = op.demand(self.prepared.steps[id(op), self.trip], self.plan)
+        record = self.op_record
+        if record is None:
+            work = op.demand(self.analysis.steps[id(op), self.trip], self.plan)
             assert isinstance(work, Work), "passes say what they are"
-            seen = Observed(work.name, width=work.width)
-        observer(seen.name, seen.model, self.batch.size, seen.width, seen.context, seconds)
+            record = OpRecord(work.name, width=work.width)
+        observer(record.name, record.model, self.batch.size, record.width, record.context, seconds)
 
     def taking_part(self) -> Tensor | None:
         """Which requests take part in the region that runs, bool `[B]`; None for all."""
@@ -177,40 +169,42 @@ class EagerSession:
             return None
         return torch.tensor(self.active, device=self.batch.device)
 
-    # what lowerings ask: see `specplan.backends.ops.Runner`
-
-    def kind(self, op: ir.Op) -> Type:
-        """See `Runner.kind`."""
-        return self.prepared.steps[id(op), self.trip].gives[0]
-
-    def reads(self, op: ir.Op) -> Mapping[Value, Type]:
-        """See `Runner.reads`."""
-        return self.prepared.steps[id(op), self.trip].reads
-
     def root(self, op: ir.Op) -> Tree:
-        """See `Runner.root`."""
+        """See `OpRunner.root`."""
         return self.batch.root(self.scores)
 
     def state(self, op: ir.Load | ir.Store) -> Tree | Tensor:
-        """See `Runner.state`."""
+        """See `OpRunner.state`."""
         return self.batch.values[op.state]
 
-    def keeps_probs(self, op: ir.Store) -> bool:
-        """See `Runner.keeps_probs`."""
-        return op.state in self.prepared.drawn
-
     def settings(self, op: ir.Op) -> SamplingSettings:
-        """See `Runner.settings`."""
+        """See `OpRunner.settings`."""
         return self.batch.settings
 
-    def remembers(self, op: ir.Op) -> bool:
-        """See `Runner.remembers`."""
-        return self.prepared.mixes
+    def continuations(self, op: ir.Lookup, at: Nodes) -> Continuations:
+        """See `OpRunner.continuations`."""
+        return sources.continuations_below(self.batch, op, at)
 
-    def most(self, op: ir.Op) -> int | None:
-        """See `Runner.most`."""
-        return self.prepared.judged.get(id(op))
+    def lag(self, state: State, layers: Any) -> Tensor:
+        """See `OpRunner.lag`."""
+        lengths = self.batch.caches[state].lengths
+        inside = [known for span, known in lengths.items() if overlaps(span, layers)]
+        least = list(map(min, *inside)) if len(inside) > 1 else inside[0]
+        lag = [now - done for now, done in zip(self.batch.lengths, least, strict=True)]
+        return torch.tensor(lag, dtype=torch.float64)
 
-    def form(self, op: ir.Op) -> Form:
-        """See `Runner.form`."""
-        return fastest
+    def counting(self) -> Tensor:
+        """See `OpRunner.counting`; on the host."""
+        return ~torch.tensor(self.idle_rows)
+
+    def emitted_keys(self) -> tuple[Tensor, Tensor]:
+        """See `OpRunner.emitted_keys`."""
+        return self.batch.written()[1:]
+
+    def number(self, numbers: Tensor) -> Tensor:
+        """See `OpRunner.number`: on the host."""
+        return numbers.cpu()
+
+    def stops(self, only: Tensor | None) -> HostStops:
+        """See `OpRunner.stops`."""
+        return HostStops(self, only)

@@ -1,4 +1,4 @@
-"""What sources are asked and taught: their side of `lookup` and `update`, on the host."""
+"""The ops `lookup` and `update` on the host: sources are queried, and learn."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from specplan.backends.ops.tensors.values import Logits, Nodes, Tree
 from specplan.ir.ops import Lookup, Update
 from specplan.ir.values import TEXT_STATE
 from specplan.runtime.sampling import best
-from specplan.runtime.sources.source import Found, Tokens, Wanted
-from specplan.runtime.sources.text import TEXT_MATCH, continuations, lookup_batch
-from specplan.runtime.sources.use import SourceUse
+from specplan.runtime.sources.registry import BatchSource
+from specplan.runtime.sources.source import SourceDrafts, Tokens, Wanted
+from specplan.runtime.sources.text import continuations, lookup_batch, match_of
 
 
 class Texts(Protocol):
@@ -44,7 +44,7 @@ class Texts(Protocol):
         ...
 
     @property
-    def sources(self) -> Mapping[str, SourceUse]:
+    def sources(self) -> Mapping[str, BatchSource]:
         """By name."""
         ...
 
@@ -56,21 +56,21 @@ class Texts(Protocol):
 def wanted_of(op: Lookup, width: int) -> Wanted:
     """What the op asks for below so many nodes; what needs no merging stands side by side."""
     children = max(counts_of(op.children, width))
-    match = op.match or (TEXT_MATCH if op.source == TEXT_STATE else (1, 1))
+    match = match_of(op)
     nodes = op.nodes if merges(op) else None
     return Wanted(match[0], match[-1], children, op.length, nodes)
 
 
-def asked(batch: Texts, op: Lookup, at: Nodes) -> Continuations:
+def continuations_below(batch: Texts, op: Lookup, at: Nodes) -> Continuations:
     """What a source, or the text itself, has below W nodes."""
     wanted = wanted_of(op, at.width)
     longest = None if op.source == TEXT_STATE else wanted.longest
     texts, lengths = _texts(batch, at, longest)
     if op.source == TEXT_STATE:
-        found = _in_texts(texts, lengths, wanted)
+        answer = _in_texts(texts, lengths, wanted)
     else:
-        found = batch.sources[op.source].lookup(texts, lengths, wanted)
-    parts = (found.tokens, found.parents, found.live)
+        answer = batch.sources[op.source].lookup(texts, lengths, wanted)
+    parts = (answer.tokens, answer.parents, answer.live)
     tokens, parents, live = (torch.from_numpy(part).to(at.tree.tokens.device) for part in parts)
     return tokens, parents, live
 
@@ -102,28 +102,28 @@ def _texts(batch: Texts, at: Nodes, longest: int | None) -> tuple[Tokens, Tokens
     return whole.reshape(requests * width, -1), ends.reshape(-1)
 
 
-def _in_texts(texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+def _in_texts(texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
     """Continuations of each text in itself."""
     if wanted.children == 1 and wanted.nodes is None:
         tokens, counts = lookup_batch(
             texts, lengths, shortest=wanted.shortest, longest=wanted.longest, length=wanted.length
         )
         live = np.arange(wanted.length) < counts[:, None]
-        return Found(tokens, Found.nothing(len(texts), wanted).parents, live)
+        return SourceDrafts(tokens, SourceDrafts.nothing(len(texts), wanted).parents, live)
     rows = zip(texts, lengths, strict=True)
-    return Found.stacked([continuations(text[:length], wanted) for text, length in rows])
+    return SourceDrafts.stacked([continuations(text[:length], wanted) for text, length in rows])
 
 
 def update(batch: Texts, op: Update, tree: Tree, rows: Logits | None) -> None:
-    """Teach a source rows of judged nodes, the text up to the root, or runs of drafted nodes."""
+    """Teach a source logits of judged nodes, the text up to the root, or drafted paths."""
     use = batch.sources[op.source]
     if rows is not None:
         if use.width:  # others learn nothing of rows
-            parts = taught_rows(tree, rows, use.width)
-            teach_rows(batch, op, *(part.cpu().numpy() for part in parts))
+            parts = judged_tokens(tree, rows, use.width)
+            teach_logits(batch, op, *(part.cpu().numpy() for part in parts))
     elif tree.size:
         runs = (tree.tokens, tree.parents, tree.live)
-        teach_runs(batch, op, *(part.cpu().numpy() for part in runs))
+        teach_paths(batch, op, *(part.cpu().numpy() for part in runs))
     else:
         teach_text(batch, op)
 
@@ -140,7 +140,7 @@ def _active(batch: Texts) -> list[int]:
     return [row for row, done in enumerate(batch.done) if not done or batch.emitted(row)]
 
 
-def taught_rows(tree: Tree, rows: Logits, width: int) -> tuple[Tensor, Tensor, Tensor]:
+def judged_tokens(tree: Tree, rows: Logits, width: int) -> tuple[Tensor, Tensor, Tensor]:
     """What a source learns of rows: the root and all nodes, which were judged, and what follows.
 
     Args:
@@ -155,14 +155,14 @@ def taught_rows(tree: Tree, rows: Logits, width: int) -> tuple[Tensor, Tensor, T
     return tree.tokens, tree.live & known, best(logits, min(width, logits.shape[2]))
 
 
-def teach_rows(batch: Texts, op: Update, tokens: Tokens, live: Tokens, likeliest: Tokens) -> None:
-    """Teach a source what `taught_rows` gives."""
+def teach_logits(batch: Texts, op: Update, tokens: Tokens, live: Tokens, likeliest: Tokens) -> None:
+    """Teach a source what `judged_tokens` gives."""
     use = batch.sources[op.source]
     for row in _active(batch):
         use.learn_rows(row, tokens[row][live[row]], likeliest[row][live[row]])
 
 
-def teach_runs(batch: Texts, op: Update, tokens: Tokens, parents: Tokens, live: Tokens) -> None:
+def teach_paths(batch: Texts, op: Update, tokens: Tokens, parents: Tokens, live: Tokens) -> None:
     """Teach a source the last tokens on the path from the root, which is one of them, to each leaf.
 
     Args:
@@ -189,7 +189,7 @@ def teach_runs(batch: Texts, op: Update, tokens: Tokens, parents: Tokens, live: 
         batch.sources[op.source].learn_runs(row, runs)
 
 
-def close(text: Tensor, lengths: Sequence[int], sources: MutableMapping[str, SourceUse]) -> None:
+def close(text: Tensor, lengths: Sequence[int], sources: MutableMapping[str, BatchSource]) -> None:
     """End the texts `[B, S]` that sources learn."""
     ended = text.cpu().numpy()
     for use in sources.values():

@@ -46,7 +46,7 @@ def project(job: Job) -> Emission:
 
 
 def _arguments(job: Job) -> list[str]:
-    found = ["--model", job.target]
+    arguments = ["--model", job.target]
     for name, value in server_settings(job).items():
-        found += [f"--{name}", json.dumps(value) if isinstance(value, dict) else str(value)]
-    return found
+        arguments += [f"--{name}", json.dumps(value) if isinstance(value, dict) else str(value)]
+    return arguments

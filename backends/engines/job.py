@@ -130,6 +130,16 @@ class Emission:
     notes: tuple[str, ...] = ()
 
 
+def benchmark(program: str, *flags: str) -> str:
+    """The command of `Forced.measure`, of load generators that descend from vLLM's."""
+    return command_line(
+        program,
+        "--dataset-name random --random-input-len {prompt_tokens}",
+        " ".join(["--random-output-len {output_tokens}", *flags]),
+        "--max-concurrency {batch} --num-prompts {requests}",
+    )
+
+
 def in_format(text: str) -> str:
     """A text that `str.format` gives back as it is."""
     return text.replace("{", "{{").replace("}", "}}")

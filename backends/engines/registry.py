@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +10,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, cast
 
 from specplan.backends.engines.table import Table, read_tables
+from specplan.ir.capabilities import backend_name
 from specplan.ir.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ def engine_names() -> tuple[str, ...]:
 
 def is_engine(text: str) -> bool:
     """Whether `NAME` or `NAME@VERSION` names an engine, of whatever version."""
-    return text.partition("@")[0] in engine_names()
+    return backend_name(text).partition("@")[0] in engine_names()
 
 
 def open_table(text: str, *, any_version: bool = False) -> Table:
@@ -37,10 +39,14 @@ def open_table(text: str, *, any_version: bool = False) -> Table:
     Raises:
         UsageError: no engine has that name, or nothing was verified for that version.
     """
-    name, _, version = text.partition("@")
+    name, _, version = backend_name(text).partition("@")
     if name not in engine_names():
+        close = difflib.get_close_matches(name, engine_names(), n=1)
         raise UsageError(
-            f'no engine is called "{name}"', remedy=f"There are: {', '.join(engine_names())}."
+            f'unknown engine "{name}"',
+            remedy=f'Did you mean "{close[0]}"?'
+            if close
+            else f"Known: {', '.join(engine_names())}.",
         )
     tables = read_tables(name)
     newest = next(iter(tables.values()))
@@ -72,9 +78,9 @@ def all_tables() -> tuple[Table, ...]:
 
 def engines_by_draft() -> dict[tuple[str, str], tuple[str, ...]]:
     """Names of the engines, newest version of each, by who drafts and the shape of the drafts."""
-    found: dict[tuple[str, str], list[str]] = {}
+    engines: dict[tuple[str, str], list[str]] = {}
     for name in engine_names():
         for drafter, ability in open_table(name).drafters.items():
             for shape in ability.shapes:
-                found.setdefault((drafter, shape), []).append(name)
-    return {draft: tuple(names) for draft, names in found.items()}
+                engines.setdefault((drafter, shape), []).append(name)
+    return {draft: tuple(names) for draft, names in engines.items()}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ class Choice:
         words: its setting.
         speedup: over plain decoding, by the problem's objective.
         loads: figures for each load of the workload.
+        assumed: what was assumed of acceptance, by drafter; empty where it was measured.
     """
 
     plan: Plan
@@ -37,6 +38,7 @@ class Choice:
     words: str
     speedup: Interval
     loads: tuple[Load, ...]
+    assumed: Mapping[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON; the plan as text."""
@@ -46,6 +48,7 @@ class Choice:
             "words": self.words,
             "speedup": asdict(self.speedup),
             "loads": [asdict(load) for load in self.loads],
+            "assumed": dict(self.assumed),
         }
 
 
@@ -174,6 +177,9 @@ def _loss_words(projection: Projection) -> Iterator[str]:
 
 
 def _figures(choice: Choice) -> Iterator[str]:
+    for drafter, text in choice.assumed.items():
+        yield f'**Assumed, not measured**: the acceptance of "{drafter}": {text}.'
+        yield ""
     yield "| batch | prompt tokens | output tokens | tokens per round | tokens per second |"
     yield "|---|---|---|---|---|"
     for load in choice.loads:

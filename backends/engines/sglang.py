@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from specplan.backends.engines.job import Emission, Forced, Job, command_line
+from specplan.backends.engines.job import Emission, Forced, Job, benchmark, command_line
 
 _ALGORITHMS = {
     "model": "STANDALONE",
@@ -44,12 +44,7 @@ def project(job: Job) -> Emission:
         command=command,
         forced=Forced(
             command_line(_LAUNCH, "--config sglang.yaml", environment=environment),
-            command_line(
-                "python -m sglang.bench_serving --backend sglang",
-                "--dataset-name random --random-input-len {prompt_tokens}",
-                "--random-output-len {output_tokens} --random-range-ratio 1",
-                "--max-concurrency {batch} --num-prompts {requests}",
-            ),
+            benchmark("python -m sglang.bench_serving --backend sglang", "--random-range-ratio 1"),
             "/server_info: internal_states[0].avg_spec_accept_length",
         ),
         notes=_notes(job),

@@ -99,7 +99,7 @@ class Structure:
         rounds: by name.
         axes: what its schedule looks at (`batch`, `context`, ...); empty without a schedule.
         ranges: first and last batch size (None: no end) and the round that runs there; what the
-            schedule decides by anything but the batch is not told.
+            schedule decides by anything but the batch is left out.
         largest_batch: that the plan was made for.
     """
 
@@ -116,8 +116,8 @@ class Structure:
     @property
     def lengths(self) -> tuple[tuple[int, int | None, int], ...]:
         """First and last batch size, and the tokens drafted there; neighbours differ."""
-        told = [(first, last, self.rounds[name].tokens) for first, last, name in self.ranges]
-        runs = [list(run) for _, run in groupby(told, key=lambda item: item[2])]
+        ranges = [(first, last, self.rounds[name].tokens) for first, last, name in self.ranges]
+        runs = [list(run) for _, run in groupby(ranges, key=lambda item: item[2])]
         return tuple((run[0][0], run[-1][1], run[0][2]) for run in runs)
 
 
@@ -153,10 +153,10 @@ def read_drafting(plan: Plan, item: Round) -> Drafting:
     assert isinstance(tree, TreeType)
     if not isinstance(rows, LogitsType):
         return Drafting("other", "empty", unusual=unusual)
-    found = {drafter for step in steps for drafter in _drafters(plan, step, accept.op, rows.model)}
-    if not tree.nodes and not found:
+    who = {drafter for step in steps for drafter in _drafters(plan, step, accept.op, rows.model)}
+    if not tree.nodes and not who:
         return Drafting("none", "empty", unusual=unusual)
-    drafter: Drafter = found.pop() if len(found) == 1 else "other"
+    drafter: Drafter = who.pop() if len(who) == 1 else "other"
     return Drafting(
         drafter,
         _shape(tree),
@@ -179,14 +179,13 @@ def _rounds_used(plan: Plan) -> Iterator[str]:
 def _ranges(plan: Plan, most: int) -> tuple[tuple[int, int | None, str], ...]:
     """Ranges of batch sizes by round, at the smallest context; the last one has no end."""
     names = [select_round(plan, batch=batch, context=1) for batch in range(1, most + 1)]
-    found: list[tuple[int, int | None, str]] = []
+    ranges: list[tuple[int, int | None, str]] = []
     first = 1
     for name, run in groupby(names):
         last = first + len(list(run)) - 1
-        found.append((first, last, name))
+        ranges.append((first, None if last == most else last, name))
         first = last + 1
-    found[-1] = (found[-1][0], None, found[-1][2])
-    return tuple(found)
+    return tuple(ranges)
 
 
 def _shape(tree: TreeType) -> Shape:
@@ -229,8 +228,8 @@ def _forward_drafters(plan: Plan, op: Forward, target: str) -> Iterator[Drafter]
 
 
 def _details(plan: Plan, steps: Sequence[Step], target: str) -> dict[str, Any]:
-    """Everything else that engines are told of a round."""
-    found: dict[str, Any] = {}
+    """What engines need to know of a round, besides the drafter and the tree."""
+    details: dict[str, Any] = {}
     models: list[str] = []
     widest = 1
     for step in steps:
@@ -238,20 +237,18 @@ def _details(plan: Plan, steps: Sequence[Step], target: str) -> dict[str, Any]:
             case Forward() as op:
                 models += [op.model] if op.model != target else []
                 if op.model == target and op.layers and op.layers[0].start == 0:
-                    found["exit_layer"] = op.layers[0].stop
+                    details["exit_layer"] = op.layers[0].stop
                 track = None if op.features is None else plan.state(op.features)
                 if op.most_levels > 1 and op.cache is not None:
-                    found["block"] = op.most_levels
+                    details["block"] = op.most_levels
                 if isinstance(track, TrackState) and track.model == target != op.model:
-                    found["target_layers"] = _numbers(track.layer)
-            case Grow(children=children):
+                    details["target_layers"] = _numbers(track.layer)
+            case Grow(children=children) | Lookup(children=children):
                 counts = children if isinstance(children, tuple) else (children,)
                 widest = max(widest, *counts)
-            case Lookup(match=match, children=children):
-                found["match"] = match
-                counts = children if isinstance(children, tuple) else (children,)
-                widest = max(widest, *counts)
-    return found | {"models": tuple(dict.fromkeys(models)), "widest": widest}
+        if isinstance(step.op, Lookup):
+            details["match"] = step.op.match
+    return details | {"models": tuple(dict.fromkeys(models)), "widest": widest}
 
 
 def _numbers(layer: int | str | tuple[int, ...]) -> tuple[int, ...]:

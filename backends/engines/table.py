@@ -11,7 +11,7 @@ A table is `NAME.yaml` beside the engine's module:
         against: what was read or run
         drafters:                 # who may draft; see `structure.DRAFTERS`
           head: {shapes: [chain], schedule: [lengths, rise, stop]}
-        why: {static tree: a reason that is told with refusals}
+        why: {static tree: a reason that is added to refusals}
 
 A version stands for all that begin with it: "0.32" for 0.32.1. With `like: ENGINE` drafters and
 reasons are those of that engine's newest version.
@@ -85,7 +85,7 @@ class Table:
         verified_on: when that was.
         against: what was read or run.
         drafters: who may draft.
-        why: reasons that are told with refusals, by drafter, shape or `schedule`.
+        why: reasons that are added to refusals, by drafter, shape or `schedule`.
         dtypes: number types of the target that it takes.
         asked: the version asked for where it is not this one, else "".
     """
@@ -105,14 +105,14 @@ class Table:
     def refusals(self, plan: Plan) -> tuple[Refusal, ...]:
         """Everything in a verified plan that the engine cannot express; empty for nothing."""
         structure = read_structure(plan)
-        found = [
+        refusals = [
             Refusal(self.engine, f"round {name}", reason)
             for name, drafting in structure.rounds.items()
             for reason in self._of_round(drafting, structure.largest_batch)
         ]
-        if not found:
-            found = [Refusal(self.engine, "schedule", r) for r in self._of_schedule(structure)]
-        return tuple(found)
+        if not refusals:
+            refusals = [Refusal(self.engine, "schedule", r) for r in self._of_schedule(structure)]
+        return tuple(refusals)
 
     def differs(self, plan: Plan) -> tuple[str, ...]:
         """What the engine does otherwise than a plan that it expresses says, in words."""
@@ -192,14 +192,12 @@ def _table(version: str, data: Mapping[str, Any]) -> Table:
     for drafter, given in data["drafters"].items():
         if drafter not in DRAFTERS:
             raise ValueError(f"{data['engine']}.yaml: no drafter is called {drafter}")
-        settings: dict[str, Any] = {
-            key: tuple(item) if isinstance(item, list) else item for key, item in given.items()
-        }
-        drafters[drafter] = Ability(**settings)
+        drafters[drafter] = Ability(**_frozen(given))
     if data["level"] not in get_args(Level):
         raise ValueError(f"{data['engine']}.yaml: no level is called {data['level']}")
-    told: dict[str, Any] = {
-        key: tuple(item) if isinstance(item, list) else item for key, item in data.items()
-    }
-    told |= {"version": version, "drafters": drafters}
-    return Table(**told)
+    return Table(**{**_frozen(data), "version": version, "drafters": drafters})
+
+
+def _frozen(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists as tuples."""
+    return {key: tuple(item) if isinstance(item, list) else item for key, item in data.items()}

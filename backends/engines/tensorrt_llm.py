@@ -11,7 +11,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from specplan.backends.engines.job import Emission, Forced, Job, command_line, in_format
+from specplan.backends.engines.job import Emission, Forced, Job, benchmark, command_line, in_format
 
 _TYPES = {
     "model": "Draft_Target",
@@ -32,23 +32,18 @@ def project(job: Job) -> Emission:
     serve = command_line(f"trtllm-serve {target}", "--config tensorrt_llm.yaml")
     if job.drafting.drafter == "none":
         return Emission(documents, command=serve)
-    kept = max(job.forced.tokens_per_round.mean - 1.0, 0.0)  # counts drafted tokens, not the bonus
-    environment = {"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS": str(round(kept, 3))}
+    accepted = max(
+        job.forced.tokens_per_round.mean - 1.0, 0.0
+    )  # counts drafted tokens, not the bonus
+    environment = {"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS": str(round(accepted, 3))}
     return Emission(
         documents,
         command=serve,
         forced=Forced(
             command_line(
-                f"trtllm-serve {target}",
-                "--config tensorrt_llm.yaml",
-                environment=environment,
+                f"trtllm-serve {target}", "--config tensorrt_llm.yaml", environment=environment
             ),
-            command_line(
-                f"{_BENCH} --model {in_format(target)}",
-                "--dataset-name random --random-input-len {prompt_tokens}",
-                "--random-output-len {output_tokens} --ignore-eos",
-                "--max-concurrency {batch} --num-prompts {requests}",
-            ),
+            benchmark(f"{_BENCH} --model {in_format(target)}", "--ignore-eos"),
             "the metric trtllm_spec_decode_acceptance_length",
         ),
         notes=_notes(job),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from specplan.backends.engines.job import Emission, Forced, Job, command_line, in_format
+from specplan.backends.engines.job import Emission, Forced, Job, benchmark, command_line, in_format
 
 _METHODS = {
     "model": "draft_model",
@@ -36,12 +36,7 @@ def project(job: Job) -> Emission:
         command=command_line(serve, "--config vllm.yaml"),
         forced=Forced(
             command_line(serve, "--config forced.yaml"),
-            command_line(
-                f"vllm bench serve --model {in_format(target)}",
-                "--dataset-name random --random-input-len {prompt_tokens}",
-                "--random-output-len {output_tokens} --ignore-eos",
-                "--max-concurrency {batch} --num-prompts {requests}",
-            ),
+            benchmark(f"vllm bench serve --model {in_format(target)}", "--ignore-eos"),
             "Prometheus: 1 + vllm:spec_decode_num_accepted_tokens / vllm:spec_decode_num_drafts",
         ),
         notes=notes,

@@ -10,11 +10,10 @@ from torch import Tensor
 
 from specplan.backends.inductor.capabilities import CAPABILITIES
 from specplan.backends.inductor.package import load_package, write_package
+from specplan.backends.registry import missing_packages
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import RoundBackend
 from specplan.backends.static.session import Program
-from specplan.ir.errors import MissingCapabilityError
-from specplan.runtime import require_torch
 from specplan.runtime.models.modules import Module
 
 
@@ -33,13 +32,9 @@ class InductorBackend(RoundBackend):
 
     def available(self) -> str | None:
         """None when torch, transformers and a C++ compiler are here, else what is missing."""
-        try:
-            require_torch()
-        except MissingCapabilityError as error:
-            return str(error)
         if shutil.which("g++") is None and shutil.which("clang++") is None:
-            return "there is no C++ compiler (g++ or clang++)"
-        return None
+            return missing_packages() or "there is no C++ compiler (g++ or clang++)"
+        return missing_packages()
 
     def write(self, graph: RoundGraph, tensors: Sequence[Tensor], folder: Path) -> None:
         """See `RoundBackend.write`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from specplan.backends.static.holds import STATIC
+from specplan.backends.static.graph_capabilities import STATIC
 
 CAPABILITIES = replace(STATIC, backend="inductor")
 """Every round that makes a graph."""

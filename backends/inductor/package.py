@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-from specplan.backends.static.flat import exported
+from specplan.backends.static.export import exported
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import named_weights, weight_names
 from specplan.backends.static.session import Program
@@ -90,8 +90,8 @@ def _check_archive(path: Path) -> None:
 
 
 def _leaves(name: str) -> bool:
-    held = PurePosixPath(name)
-    return held.is_absolute() or ".." in held.parts
+    path = PurePosixPath(name)
+    return path.is_absolute() or ".." in path.parts
 
 
 def _read_tables(path: Path) -> dict[str, Tensor]:
@@ -122,9 +122,9 @@ class _Loaded:
         self._constants = constants
 
     def __call__(self, *tensors: Tensor) -> Tensor:
-        (told,) = self._run(list(tensors))
-        assert isinstance(told, Tensor)
-        return told
+        (report,) = self._run(list(tensors))
+        assert isinstance(report, Tensor)
+        return report
 
 
 def _name_constants(program: ExportedProgram, name_of: Mapping[int, str]) -> dict[str, Tensor]:
@@ -133,11 +133,11 @@ def _name_constants(program: ExportedProgram, name_of: Mapping[int, str]) -> dic
     Returns:
         Those that are no weights.
     """
-    held, specs = dict(program.constants), []
+    constants, specs = dict(program.constants), []
     tables: dict[str, Tensor] = {}
     for spec in program.graph_signature.input_specs:
-        if spec.kind == InputKind.CONSTANT_TENSOR and held[spec.target or ""].numel():
-            constant = held.pop(spec.target or "")
+        if spec.kind == InputKind.CONSTANT_TENSOR and constants[spec.target or ""].numel():
+            constant = constants.pop(spec.target or "")
             name = name_of.get(constant.data_ptr())
             if name is None:
                 name = f"{constant.device.type}_table.{len(tables)}"
@@ -147,5 +147,5 @@ def _name_constants(program: ExportedProgram, name_of: Mapping[int, str]) -> dic
         specs.append(spec)
     program.graph_signature.input_specs[:] = specs
     program.constants.clear()
-    program.constants.update(held)
+    program.constants.update(constants)
     return tables

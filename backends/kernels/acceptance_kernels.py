@@ -9,8 +9,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from specplan.backends.kernels.law_kernels import draw_from, mass_of
-from specplan.backends.kernels.node_kernels import drafted_nodes, parents_of, tell
+from specplan.backends.kernels.acceptance_parts import (
+    drafted_nodes,
+    draw_from,
+    mass_of,
+    parents_of,
+    store_outcome,
+)
 
 
 @triton.jit
@@ -59,16 +64,16 @@ def accept_greedy_kernel(
     going = count < levels
     while going:
         hit = (parent == here) & alive & (token == wanted)
-        found = tl.min(tl.where(hit, node, nodes), 0)
-        going = found < nodes
+        child = tl.min(tl.where(hit, node, nodes), 0)
+        going = child < nodes
         if going:
-            steps = tl.where(node == count, found, steps)
+            steps = tl.where(node == count, child, steps)
             count += 1
-            here = found
+            here = child
             law = laws + (here + 1).to(tl.int64) * vocabulary
             wanted = _first_choice(law, vocabulary, BLOCK_V)
             going = count < levels
-    tell(path, accepted, bonus, row, node, levels, steps, count, wanted)
+    store_outcome(path, accepted, bonus, row, node, levels, steps, count, wanted)
 
 
 @triton.jit(do_not_specialize=("nodes",))
@@ -132,4 +137,4 @@ def accept_token_kernel(
     number = tl.load(uniforms + row * (nodes + 1) + nodes)
     drawn_token = draw_from(law, proposal, refused, stop, number * total, vocabulary, BLOCK_V)
     steps = tl.where(node < count, node, -1)
-    tell(path, accepted, bonus, row, node, nodes, steps, count, drawn_token)
+    store_outcome(path, accepted, bonus, row, node, nodes, steps, count, drawn_token)

@@ -51,6 +51,6 @@ def move_slots_kernel(
         old = row * page_words + old * slot_words
         new = row * page_words + new * slot_words
     cache += head * head_words
-    held = tl.load(cache + old[:, None] + word[None, :], mask=there[:, None], other=0)
+    words = tl.load(cache + old[:, None] + word[None, :], mask=there[:, None], other=0)
     tl.debug_barrier()  # no warp writes before all have read
-    tl.store(cache + new[:, None] + word[None, :], held, mask=there[:, None])
+    tl.store(cache + new[:, None] + word[None, :], words, mask=there[:, None])

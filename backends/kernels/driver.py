@@ -96,8 +96,8 @@ class Function:
             arguments: tensors and numbers.
             stream: handle of a CUDA stream.
         """
-        held = packed(types, arguments)
-        places = (ctypes.c_void_p * len(held))(*(ctypes.addressof(value) for value in held))
+        values = packed(types, arguments)
+        places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         sizes = [*grid, 1, 1][:3]
         self._driver.call(
             "cuLaunchKernel", self._handle, *sizes, threads, 1, 1, self._shared_bytes,

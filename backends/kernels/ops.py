@@ -5,10 +5,13 @@ makes; elsewhere it is plain torch, which Inductor fuses as any other. triton is
 first kernel is launched.
 """
 
+from importlib import import_module
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from specplan.backends.kernels import plain
+from specplan.backends.kernels import torch_forms
 from specplan.backends.kernels.variants import RULES
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.runtime.acceptance import DraftedTree, Judged
@@ -46,11 +49,7 @@ def tree_attention(
         MissingCapabilityError: on CUDA, triton is missing or has no kernel for the head size.
     """
     _check(query, keys, values, seen, pages)
-    if query.device.type != "cuda":
-        return plain.tree_attention(query, keys, values, prefix, seen, pages, scale)
-    from specplan.backends.kernels import launch
-
-    return launch.tree_attention(query, keys, values, prefix, seen, pages, scale, splits)
+    return _forms(query).tree_attention(query, keys, values, prefix, seen, pages, scale, splits)  # type: ignore[no-any-return]
 
 
 @torch.library.triton_op("specplan::rotate_and_store", mutates_args={"keys", "values"})
@@ -73,11 +72,7 @@ def rotate_and_store(
     Raises:
         MissingCapabilityError: on CUDA, triton is missing.
     """
-    if joined.device.type != "cuda":
-        return plain.rotate_and_store(joined, cos, sin, slots, keys, values)
-    from specplan.backends.kernels import launch
-
-    return launch.rotate_and_store(joined, cos, sin, slots, keys, values)
+    return _forms(joined).rotate_and_store(joined, cos, sin, slots, keys, values)  # type: ignore[no-any-return]
 
 
 @torch.library.triton_op("specplan::rms_norm", mutates_args=())
@@ -95,11 +90,7 @@ def rms_norm(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     Raises:
         MissingCapabilityError: on CUDA, triton is missing.
     """
-    if hidden.device.type != "cuda":
-        return plain.rms_norm(hidden, weight, epsilon)
-    from specplan.backends.kernels import launch
-
-    return launch.rms_norm(hidden, weight, epsilon)
+    return _forms(hidden).rms_norm(hidden, weight, epsilon)  # type: ignore[no-any-return]
 
 
 @torch.library.triton_op("specplan::gated_silu", mutates_args=())
@@ -115,11 +106,7 @@ def gated_silu(joined: Tensor) -> Tensor:
     Raises:
         MissingCapabilityError: on CUDA, triton is missing.
     """
-    if joined.device.type != "cuda":
-        return plain.gated_silu(joined)
-    from specplan.backends.kernels import launch
-
-    return launch.gated_silu(joined)
+    return _forms(joined).gated_silu(joined)  # type: ignore[no-any-return]
 
 
 @torch.library.triton_op("specplan::accept", mutates_args=())
@@ -155,13 +142,10 @@ def accept_tensors(
         The fields of `Judged`.
     """
     tree = DraftedTree(tokens, parents, live, laws, law_index, distinct, levels, widest)
-    if target.device.type != "cuda":
-        judged = plain.accept(rule, tree, target, uniforms)
-        return judged.path.clone(), judged.accepted.clone(), judged.bonus.clone()
-    from specplan.backends.kernels import launch
-
-    judged = launch.accept(rule, tree, target, uniforms)
-    return judged.path, judged.accepted, judged.bonus
+    judged: Judged = _forms(target).accept(rule, tree, target, uniforms)
+    if target.device.type == "cuda":
+        return judged.path, judged.accepted, judged.bonus
+    return judged.path.clone(), judged.accepted.clone(), judged.bonus.clone()
 
 
 @torch.library.custom_op("specplan::move_slots", mutates_args=("caches",))
@@ -182,12 +166,7 @@ def move_slots(
         live: bool `[B, M]`; dead lanes move nothing.
         pages: int32 `[B, n]`; no two rows write to one page.
     """
-    if caches[0].device.type != "cuda":
-        plain.move_slots(caches, source, destination, live, pages)
-        return
-    from specplan.backends.kernels import launch
-
-    launch.move_slots(caches, source, destination, live, pages)
+    _forms(caches[0]).move_slots(caches, source, destination, live, pages)
 
 
 @move_slots.register_fake
@@ -219,7 +198,7 @@ def accept(rule: str, tree: DraftedTree, target: Tensor, uniforms: Tensor | None
             remedy=f"These have: {', '.join(RULES)}; others run as tensor ops.",
         )
     if not tree.size:
-        return plain.accept(rule, tree, target, uniforms)
+        return torch_forms.accept(rule, tree, target, uniforms)
     levels = tree.size if rule == "token" else tree.depth
     index = None if tree.probs is None else tree.probs_tensor()
     path, accepted, bonus = accept_tensors(
@@ -227,6 +206,13 @@ def accept(rule: str, tree: DraftedTree, target: Tensor, uniforms: Tensor | None
         uniforms, levels, tree.width, tree.distinct,
     )  # fmt: skip
     return Judged(path, accepted, bonus)
+
+
+def _forms(tensor: Tensor) -> Any:
+    """The module whose functions compute on the device of a tensor."""
+    if tensor.device.type != "cuda":
+        return torch_forms
+    return import_module("specplan.backends.kernels.cuda_forms")  # may need triton
 
 
 def _check(query: Tensor, keys: Tensor, values: Tensor, seen: Tensor, pages: Tensor | None) -> None:

@@ -10,8 +10,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from specplan.backends.kernels.law_kernels import draw_from, mass_of
-from specplan.backends.kernels.node_kernels import drafted_nodes, parents_of, tell
+from specplan.backends.kernels.acceptance_parts import (
+    drafted_nodes,
+    draw_from,
+    mass_of,
+    parents_of,
+    store_outcome,
+)
 
 
 @triton.jit
@@ -87,9 +92,11 @@ def _judge(
             for start in range(0, vocabulary, BLOCK_V):
                 entry = start + tl.arange(0, BLOCK_V)
                 gone = _drawn_before(entry, parent, token, index, here, child, nodes, BLOCK_NODES)
-                kept = (entry < vocabulary) & (gone == 0)
-                total += tl.sum(tl.load(proposal + entry, mask=kept, other=0.0).to(tl.float64), 0)
-                rest += tl.sum(kept.to(tl.int32), 0)
+                remaining = (entry < vocabulary) & (gone == 0)
+                total += tl.sum(
+                    tl.load(proposal + entry, mask=remaining, other=0.0).to(tl.float64), 0
+                )
+                rest += tl.sum(remaining.to(tl.int32), 0)
             if total > 0:
                 divisor = total.to(kind)
             else:
@@ -204,4 +211,4 @@ def accept_recursive_kernel(
     else:
         total = mass_of(residual, law, none, 0, vocabulary, BLOCK_V)
         drawn = draw_from(residual, law, none, 0, number * total, vocabulary, BLOCK_V)
-    tell(path, accepted, bonus, row, node, levels, steps, count, drawn)
+    store_outcome(path, accepted, bonus, row, node, levels, steps, count, drawn)

@@ -61,9 +61,9 @@ def attention_tile(lines: int, head_dim: int, element_bytes: int, arch: str) -> 
         block_n = 128 if 16 < lines <= 128 else 64
     elif head_dim > 64:
         warps, stages = 4 if block_m == 16 else 8, 2
-    held = (block_m + 2 * stages * block_n) * head_dim * element_bytes
+    shared = (block_m + 2 * stages * block_n) * head_dim * element_bytes
     room = _ROOMY if roomy(arch) else _SMALL
-    return AttentionTile(block_m, block_n, warps, stages, resident=min(2, max(1, room // held)))
+    return AttentionTile(block_m, block_n, warps, stages, resident=min(2, max(1, room // shared)))
 
 
 def attention_splits(

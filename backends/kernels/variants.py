@@ -19,6 +19,14 @@ INDEX = "kernels.json"
 """The file that tells what a folder of built kernels holds."""
 NUMBER_TYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 """From torch's words for them to Triton's."""
+MODULES = {
+    "accept_greedy_kernel": "acceptance_kernels", "accept_recursive_kernel": "recursion_kernels",
+    "accept_token_kernel": "acceptance_kernels", "gated_silu_kernel": "layer_kernels",
+    "move_slots_kernel": "cache_kernels", "rms_norm_kernel": "layer_kernels",
+    "rotate_and_store_kernel": "rotary_kernels", "tree_attention_combine": "attention_kernels",
+    "tree_attention_split": "attention_kernels",
+}  # fmt: skip
+"""The module of each kernel."""
 _NODES, _MOVES, _LINES = 128, 16, (16, 128, 256)
 RULES = ("greedy", "token", "recursive")
 """Acceptance rules that have a kernel."""
@@ -30,7 +38,6 @@ class Variant:
 
     Attributes:
         name: of the variant.
-        module: of this package, where the kernel is.
         kernel: its function.
         signature: types of the arguments that are passed, in their order, in Triton's words.
         constants: values of the arguments that are not passed.
@@ -41,14 +48,18 @@ class Variant:
     """
 
     name: str
-    module: str
     kernel: str
     signature: dict[str, str]
     constants: dict[str, int]
     aligned: tuple[str, ...]
-    num_warps: int
-    num_stages: int
+    num_warps: int = 4
+    num_stages: int = 1
     architectures: tuple[str, ...] = ARCHITECTURES
+
+    @property
+    def module(self) -> str:
+        """The module of this package where the kernel is."""
+        return MODULES[self.kernel]
 
 
 def variants(
@@ -68,16 +79,16 @@ def variants(
     """
     _check("number type", dtypes, tuple(DTYPES))
     _check("head size", head_dims, tiles.HEAD_DIMS)
-    found: list[Variant] = []
+    chosen: list[Variant] = []
     for dtype in dtypes:
         for head_dim in head_dims:
-            found += attention(dtype, head_dim, _LINES, page)
+            chosen += attention(dtype, head_dim, _LINES, page)
             if not page:
-                found.append(rotation(dtype, head_dim))
-        found += layers(dtype)
+                chosen.append(rotation(dtype, head_dim))
+        chosen += layers(dtype)
     row_bytes = {head_dim * DTYPES[dtype] for dtype in dtypes for head_dim in head_dims}
-    found += [moves(size, _MOVES, page) for size in sorted(row_bytes)]
-    return [*found, *(acceptance(rule, _NODES) for rule in RULES)]
+    chosen += [moves(size, _MOVES, page) for size in sorted(row_bytes)]
+    return [*chosen, *(acceptance(rule, _NODES) for rule in RULES)]
 
 
 def _check(what: str, given: Sequence[object], known: tuple[object, ...]) -> None:
@@ -98,24 +109,14 @@ def attention(dtype: str, head_dim: int, lines: Iterable[int], page: int = 0) ->
         lines: queries times query heads of a key/value head, of every pass.
         page: see `variants`.
     """
-    strides = [
-        f"{what}_{axis}"
-        for what, axes in (
-            ("query", ("row", "head", "token")),
-            ("key", ("page", "head", "slot")),
-            ("value", ("page", "head", "slot")),
-        )
-        for axis in axes
-    ]
-    out = ["out_row", "out_head", "out_token"]
-    signature = {
-        **dict.fromkeys(("query", "keys", "values"), f"*{dtype}"),
-        "pages": _pages(page), "prefix": "*i64", "seen": "*i1", "out": "*fp32", "sums": "*fp32",
-        "scale": "fp32",
-        **dict.fromkeys(("tokens", "window", "slots", "kv_heads", "group"), "i32"),
-        **dict.fromkeys((*strides, "pages_row", "seen_row", *out), "i32"),
-    }  # fmt: skip
-    aligned = ("query", "keys", "values", "out", "sums", *strides)
+    strides = "query_row query_head query_token key_page key_head key_slot "
+    strides += "value_page value_head value_slot"
+    signature = _signature(
+        "query keys values pages prefix seen out sums scale tokens window slots kv_heads group "
+        f"{strides} pages_row seen_row {_OUT}",
+        **dict.fromkeys(("query", "keys", "values"), f"*{dtype}"), pages=_pages(page),
+    )  # fmt: skip
+    aligned = ("query", "keys", "values", "out", "sums", *strides.split())
     kind = f"paged{page}" if page else "contiguous"
     serving: dict[tiles.AttentionTile, list[str]] = {}
     for arch in ARCHITECTURES:
@@ -124,31 +125,17 @@ def attention(dtype: str, head_dim: int, lines: Iterable[int], page: int = 0) ->
     for tile, architectures in sorted(serving.items()):
         size = f"m{tile.block_m}n{tile.block_n}s{tile.num_stages}"
         yield Variant(
-            f"tree_attention_{dtype}_d{head_dim}_{size}_{kind}",
-            "attention_kernels",
-            "tree_attention_split",
-            signature,
+            f"tree_attention_{dtype}_d{head_dim}_{size}_{kind}", "tree_attention_split", signature,
             {
                 "HEAD_DIM": head_dim, "PAGE": page, "WHOLE": False,
                 "BLOCK_M": tile.block_m, "BLOCK_N": tile.block_n,
             },
-            aligned,
-            tile.num_warps,
-            tile.num_stages,
-            tuple(architectures),
+            aligned, tile.num_warps, tile.num_stages, tuple(architectures),
         )  # fmt: skip
     yield Variant(
-        f"tree_attention_combine_{dtype}_d{head_dim}",
-        "attention_kernels",
-        "tree_attention_combine",
-        {
-            "parts": "*fp32", "sums": "*fp32", "out": f"*{dtype}",
-            **dict.fromkeys(("tokens", "kv_heads", "group", "splits", *out), "i32"),
-        },
-        {"HEAD_DIM": head_dim, "BLOCK_SPLITS": tiles.MOST_SPLITS},
-        ("parts", "out", *out),
-        4,
-        1,
+        f"tree_attention_combine_{dtype}_d{head_dim}", "tree_attention_combine",
+        _signature(f"parts sums out tokens kv_heads group splits {_OUT}", out=f"*{dtype}"),
+        {"HEAD_DIM": head_dim, "BLOCK_SPLITS": tiles.MOST_SPLITS}, ("parts", "out", *_OUT.split()),
     )  # fmt: skip
 
 
@@ -159,21 +146,15 @@ def rotation(dtype: str, head_dim: int) -> Variant:
         dtype: of `DTYPES`.
         head_dim: of `tiles.HEAD_DIMS`.
     """
-    tensors, strides = ("query", "keys", "values"), ("row", "head", "slot")
-    axes = [f"{what}_{axis}" for what in ("key", "value") for axis in strides]
+    tensors = ("joined", "cos", "sin", "query", "keys", "values")
+    strides = "key_row key_head key_slot value_row value_head value_slot"
     return Variant(
-        f"rotate_and_store_{dtype}_d{head_dim}",
-        "rotary_kernels",
-        "rotate_and_store_kernel",
-        {
-            **dict.fromkeys(("joined", "cos", "sin"), f"*{dtype}"), "slots": "*i64",
-            **dict.fromkeys(tensors, f"*{dtype}"),
-            **dict.fromkeys(("tokens", "heads", "kv_heads", *axes), "i32"),
-        },
-        {"HALF": head_dim // 2},
-        ("joined", "cos", "sin", *tensors, *axes),
-        1,
-        1,
+        f"rotate_and_store_{dtype}_d{head_dim}", "rotate_and_store_kernel",
+        _signature(
+            f"joined cos sin slots query keys values tokens heads kv_heads {strides}",
+            **dict.fromkeys(tensors, f"*{dtype}"), slots="*i64",
+        ),
+        {"HALF": head_dim // 2}, (*tensors, *strides.split()), num_warps=1,
     )  # fmt: skip
 
 
@@ -183,18 +164,14 @@ def layers(dtype: str) -> Iterator[Variant]:
     Args:
         dtype: of `DTYPES`.
     """
-    norm = {
-        **dict.fromkeys(("hidden", "weight", "out"), f"*{dtype}"), "epsilon": "fp32", "width": "i32"
-    }  # fmt: skip
-    gated = {**dict.fromkeys(("joined", "out"), f"*{dtype}"), "width": "i32"}
-    for name, signature, block, warps in (
-        ("rms_norm", norm, tiles.BLOCK_NORM, tiles.NORM_WARPS),
-        ("gated_silu", gated, tiles.BLOCK_GATED, tiles.GATED_WARPS),
+    for name, names, block, warps in (
+        ("rms_norm", "hidden weight out epsilon width", tiles.BLOCK_NORM, tiles.NORM_WARPS),
+        ("gated_silu", "joined out width", tiles.BLOCK_GATED, tiles.GATED_WARPS),
     ):
-        aligned = tuple(argument for argument in signature if argument != "epsilon")
+        tensors = dict.fromkeys(("hidden", "weight", "out", "joined"), f"*{dtype}")
         yield Variant(
-            f"{name}_{dtype}", "layer_kernels", f"{name}_kernel",
-            signature, {"BLOCK_WIDTH": block}, aligned, warps, 1,
+            f"{name}_{dtype}", f"{name}_kernel", _signature(names, **tensors),
+            {"BLOCK_WIDTH": block}, tuple(n for n in names.split() if n != "epsilon"), warps,
         )  # fmt: skip
 
 
@@ -211,20 +188,16 @@ def moves(row_bytes: int, most: int, page: int = 0) -> Variant:
         most: slots that are moved at once, per row.
         page: see `variants`.
     """
-    strides = ("page_words", "head_words", "slot_words")
+    strides = "page_words head_words slot_words"
     block = tiles.power_of_two(most)
     return Variant(
         f"move_slots_{row_bytes}bytes_m{block}_{f'paged{page}' if page else 'contiguous'}",
-        "cache_kernels",
         "move_slots_kernel",
-        {
-            "addresses": "*i64", "pages": _pages(page), "source": "*i64", "destination": "*i64",
-            "live": "*i1", **dict.fromkeys(("moves", "heads", *strides, "pages_row"), "i32"),
-        },
-        {"WORDS": row_bytes // 4, "PAGE": page, "BLOCK_MOVES": block},
-        strides,
-        4,
-        1,
+        _signature(
+            f"addresses pages source destination live moves heads {strides} pages_row",
+            pages=_pages(page),
+        ),
+        {"WORDS": row_bytes // 4, "PAGE": page, "BLOCK_MOVES": block}, tuple(strides.split()),
     )  # fmt: skip
 
 
@@ -239,37 +212,39 @@ def acceptance(rule: str, nodes: int, drawn: bool = True, distinct: bool = True)
     """
     block = tiles.power_of_two(nodes)
     sizes = {"BLOCK_NODES": block, "BLOCK_V": tiles.BLOCK_VOCABULARY}
-    tree = {"tokens": "*i64", "parents": "*i64", "live": "*i1"}
-    told = {"path": "*i64", "accepted": "*i64", "bonus": "*i64"}
-    drafts = {"laws": "*fp32", "law_index": "*i64", "uniforms": "*fp64"}
-    warps = tiles.ACCEPTING_WARPS
-    if rule == "greedy":
-        return Variant(
-            f"accept_greedy_n{block}", "acceptance_kernels", "accept_greedy_kernel",
-            {
-                "target": "*fp32", **tree, **told,
-                **dict.fromkeys(("nodes", "levels", "vocabulary", "parents_row"), "i32"),
-            },
-            sizes, (), warps, 1,
-        )  # fmt: skip
+    numbers = {"HAS_LAWS": drawn}
     kind = f"{'drawn' if drawn else 'points'}_n{block}"
-    if rule == "token":
-        return Variant(
-            f"accept_token_{kind}", "acceptance_kernels", "accept_token_kernel",
-            {
-                "target": "*fp32", "tokens": "*i64", "live": "*i1", **drafts, **told,
-                **dict.fromkeys(("nodes", "vocabulary", "law_rows", "index_row"), "i32"),
-            },
-            {"HAS_LAWS": drawn, **sizes}, (), warps, 1,
-        )  # fmt: skip
-    numbers = ("nodes", "levels", "vocabulary", "parents_row", "law_rows", "index_row")
-    kind = f"distinct_n{block}" if drawn and distinct else kind
+    if rule == "greedy":
+        names = "target tokens parents live path accepted bonus nodes levels vocabulary parents_row"
+        kind, numbers = f"n{block}", {}
+    elif rule == "token":
+        names = (
+            "target tokens live laws law_index uniforms path accepted bonus "
+            "nodes vocabulary law_rows index_row"
+        )
+    else:
+        names = (
+            "target tokens parents live laws law_index uniforms residual path accepted bonus "
+            "nodes levels vocabulary parents_row law_rows index_row"
+        )
+        kind = f"distinct_n{block}" if drawn and distinct else kind
+        numbers |= {"DISTINCT": drawn and distinct}
     return Variant(
-        f"accept_recursive_{kind}", "recursion_kernels", "accept_recursive_kernel",
-        {
-            "target": "*fp32", **tree, **drafts, "residual": "*fp32", **told,
-            **dict.fromkeys(numbers, "i32"),
-        },
-        {"HAS_LAWS": drawn, "DISTINCT": drawn and distinct, **sizes},
-        (), warps, 1,
+        f"accept_{rule}_{kind}", f"accept_{rule}_kernel", _signature(names, tokens="*i64"),
+        {**numbers, **sizes}, (), tiles.ACCEPTING_WARPS,
     )  # fmt: skip
+
+
+def _signature(names: str, **types: str) -> dict[str, str]:
+    """Types of arguments, given by name: those stated here, usual ones, else int32 numbers."""
+    return {name: types.get(name) or _TYPES.get(name, "i32") for name in names.split()}
+
+
+_OUT = "out_row out_head out_token"
+_TYPES = {
+    **dict.fromkeys(("out", "sums", "parts", "target", "laws", "residual"), "*fp32"),
+    **dict.fromkeys(("prefix", "addresses", "source", "destination", "parents"), "*i64"),
+    **dict.fromkeys(("path", "accepted", "bonus", "law_index"), "*i64"),
+    "seen": "*i1", "live": "*i1", "uniforms": "*fp64", "scale": "fp32", "epsilon": "fp32",
+}  # fmt: skip
+"""Types of arguments that have the same one in all kernels."""

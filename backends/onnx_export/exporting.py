@@ -1,4 +1,4 @@
-"""A round as an ONNX model: what is written comes out, and weights are named, not held."""
+"""A round as an ONNX model: what it writes comes out; weights are named, their bytes left out."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from torch.export import ExportedProgram
 from torch.fx.traceback import preserve_node_meta
 
 from specplan.backends.onnx_export.translations import translations
-from specplan.backends.static.flat import exported
+from specplan.backends.static.export import exported
+from specplan.backends.static.functional import FunctionalRound
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import weight_names
-from specplan.backends.static.rewrites.functional import FunctionalRound
-from specplan.backends.static.tracing import PLAN_OP
+from specplan.backends.static.traced.round_run import PLAN_OP
 from specplan.ir.errors import MissingCapabilityError
 
 OPSET = 23
 """The first with `Attention` and `RMSNormalization`."""
-TOLD, AFTER = "told", ".after"
+REPORT, AFTER = "report", ".after"
 """The first output, and what the names of the others have after those of the inputs."""
 NOWHERE = "the checkpoint"
 """Where the model says that its weights are."""
@@ -51,8 +51,8 @@ class Exported:
 def export_round(graph: RoundGraph, tensors: Sequence[Tensor]) -> Exported:
     """The round as an ONNX model.
 
-    Inputs are those of `Interface.names`; outputs are `told` and those of `Interface.written` that
-    the round changes, each with `AFTER` behind its name.
+    Inputs are those of `Interface.names`; outputs are `report` and those of `Interface.written`
+    that the round changes, each with `AFTER` behind its name.
 
     Args:
         graph: the round.
@@ -79,11 +79,11 @@ def export_round(graph: RoundGraph, tensors: Sequence[Tensor]) -> Exported:
         assert made is not None
         model = made.model
         _name_plan_ops(model, made.exported_program)
-        held = _weights_as_inputs(model.graph, weight_names(graph.models))
+        weights = _weights_as_inputs(model.graph, weight_names(graph.models))
         _simplify(model)
-    _name(model.graph, interface.names(), [TOLD, *(name + AFTER for name in interface.written())])
+    _name(model.graph, interface.names(), [REPORT, *(name + AFTER for name in interface.written())])
     _drop_unchanged(model.graph)
-    read = _weights_elsewhere(model.graph, held)
+    read = _weights_elsewhere(model.graph, weights)
     return Exported(model, read, tuple(_in_place(model.graph)))
 
 
@@ -97,23 +97,23 @@ def _name_plan_ops(model: Any, program: ExportedProgram | None) -> None:
     """Write into each node of a model the op of the plan that it comes from."""
     if program is None:
         return
-    found = {
+    origins = {
         node.name: node.meta.get("custom", {}).get(PLAN_OP, "") for node in program.graph.nodes
     }
     for node in model.graph:
         traced = re.match(r"%(\w+) :", node.metadata_props.get("pkg.torch.onnx.fx_node", ""))
-        if traced is not None and found.get(traced[1]):
-            node.metadata_props[PLAN_OP] = found[traced[1]]
+        if traced is not None and origins.get(traced[1]):
+            node.metadata_props[PLAN_OP] = origins[traced[1]]
 
 
 def _refusal(program: ExportedProgram, error: Exception) -> MissingCapabilityError:
-    found = re.search(r"OpOverload\(op='([\w.]+)', overload='(\w+)'\)", str(error))
-    if found is None:
+    op = re.search(r"OpOverload\(op='([\w.]+)', overload='(\w+)'\)", str(error))
+    if op is None:
         cause = re.search(r"<class '[\w.]+'>: .*", str(error))
         what, source = cause[0] if cause else type(error).__name__, ""
     else:
-        what, source = f"ONNX has no form for the op {found[1]}", ""
-        called = (n for n in program.graph.nodes if str(n.target) == f"{found[1]}.{found[2]}")
+        what, source = f"ONNX has no form for the op {op[1]}", ""
+        called = (n for n in program.graph.nodes if str(n.target) == f"{op[1]}.{op[2]}")
         node = next(called, None)
         if node is not None:
             source = node.meta.get("custom", {}).get(PLAN_OP) or _innermost(node.stack_trace or "")
@@ -238,9 +238,9 @@ def _drop_unchanged(graph: Any) -> None:
             value = value.producer().inputs[0]
         return own is not None and value is own
 
-    kept = [value for value in graph.outputs if not unchanged(value)]
+    changed = [value for value in graph.outputs if not unchanged(value)]
     graph.outputs.clear()
-    graph.outputs.extend(kept)
+    graph.outputs.extend(changed)
 
 
 def _in_place(graph: Any) -> list[str]:
@@ -250,7 +250,7 @@ def _in_place(graph: Any) -> list[str]:
     graph can run, and must be an op that writes some places and leaves the others.
     """
     inputs = {value.name: value for value in graph.inputs}
-    found = []
+    names = []
     for output in graph.outputs:
         name = output.name.removesuffix(AFTER)
         last, given = output.producer(), inputs.get(name)
@@ -260,17 +260,17 @@ def _in_place(graph: Any) -> list[str]:
             continue
         before = _ancestors(last)
         if all(id(reader) in before for reader, _ in given.uses()):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def _ancestors(node: Any) -> set[int]:
     """A node, and all whose results it depends on."""
-    found, waiting = {id(node)}, [node]
+    ancestors, waiting = {id(node)}, [node]
     while waiting:
         for value in waiting.pop().inputs:
             above = None if value is None else value.producer()
-            if above is not None and id(above) not in found:
-                found.add(id(above))
+            if above is not None and id(above) not in ancestors:
+                ancestors.add(id(above))
                 waiting.append(above)
-    return found
+    return ancestors

@@ -29,8 +29,8 @@ def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
         last = op.Constant(value_ints=[-1])
         bounds = op.Unsqueeze(ordered, op.Constant(value_ints=[-2]))
         before = op.LessOrEqual if right or side == "right" else op.Less
-        found = before(bounds, op.Unsqueeze(values, last))
-        return op.ReduceSum(op.Cast(found, to=INT64), last, keepdims=0)
+        below = before(bounds, op.Unsqueeze(values, last))
+        return op.ReduceSum(op.Cast(below, to=INT64), last, keepdims=0)
 
     def stable_sort(
         values: Any, *, stable: bool = True, dim: int = -1, descending: bool = False

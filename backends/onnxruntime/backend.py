@@ -12,11 +12,11 @@ from specplan.backends.machine import onnxruntime_version
 from specplan.backends.onnxruntime.capabilities import CAPABILITIES
 from specplan.backends.onnxruntime.package import load_package, write_package
 from specplan.backends.onnxruntime.providers import Provider, choose_provider
+from specplan.backends.registry import missing_packages
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import RoundBackend
 from specplan.backends.static.session import Program
 from specplan.ir.errors import MissingCapabilityError
-from specplan.runtime import require_torch
 from specplan.runtime.models.modules import Module
 
 
@@ -42,15 +42,10 @@ class OnnxRuntimeBackend(RoundBackend):
 
     def available(self) -> str | None:
         """None when torch, transformers and the packages for ONNX are here, else what is not."""
-        try:
-            require_torch()
-        except MissingCapabilityError as error:
-            return str(error)
         needed = ("onnx", "onnx_ir", "onnxscript", "onnxruntime")
-        missing = [name for name in needed if find_spec(name) is None]
-        if not missing:
-            return None
-        return f"needs {', '.join(missing)}. Install it with: pip install 'specplan[onnx]'"
+        missing = ", ".join(name for name in needed if find_spec(name) is None)
+        advice = f"needs {missing}. Install it with: pip install 'specplan[onnx]'"
+        return missing_packages() or (advice if missing else None)
 
     def provider(self, models: Mapping[str, Module]) -> Provider:
         """What runs these models.

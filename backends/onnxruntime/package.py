@@ -17,17 +17,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from torch import Tensor
 
 from specplan.backends.onnx_export.exporting import (
     AFTER,
-    TOLD,
+    REPORT,
     Exported,
     export_round,
     source_of,
@@ -52,11 +53,20 @@ _TYPES: dict[torch.dtype, Any] = {
 }
 _HERE = frozenset({"NotImplemented", "EPFail", "RuntimeException"})
 """Errors of ONNX Runtime that say more of the machine than of the graph."""
-_TOLD_TYPES = {
+_REPORT_TYPES = {
     "tensor(int64)": torch.int64,
     "tensor(float)": torch.float32,
     "tensor(double)": torch.float64,
 }
+
+
+@dataclass(frozen=True)
+class Names:
+    """Weights that a round is opened with, and the inputs that it writes in place."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    weights: list[str]
+    in_place: list[str]
 
 
 def write_package(
@@ -114,10 +124,10 @@ def load_package(
 
     names = _read_names(folder / NAMES)
     known = named_weights(models)
-    lacking = set(names["weights"]) - set(known)
+    lacking = set(names.weights) - set(known)
     if lacking:
         raise UsageError(f"the models have no weight {min(lacking)}", where=str(folder / NAMES))
-    held = {name: _shared(known[name]) for name in names["weights"]}
+    weights = {name: _shared(known[name]) for name in names.weights}
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = torch.get_num_threads()
@@ -128,13 +138,13 @@ def load_package(
         options.add_session_config_entry("ep.context_embed_mode", "1")
     elif (folder / CONTEXT).is_file():
         path = folder / CONTEXT
-    options.add_external_initializers(list(held), list(held.values()))
+    options.add_external_initializers(list(weights), list(weights.values()))
     chosen = [(provider.name, provider.options), *provider.fallback]
     try:
         session = onnxruntime.InferenceSession(
             str(path), options, providers=chosen, enable_fallback=0
         )
-        return OnnxRound(session, held, names["in_place"])
+        return OnnxRound(session, weights, names.in_place)
     except Exception as error:  # ONNX Runtime's errors have no root of their own
         if type(error).__name__ in _HERE:
             raise
@@ -145,19 +155,16 @@ def load_package(
         ) from error
 
 
-def _read_names(path: Path) -> dict[str, list[str]]:
+def _read_names(path: Path) -> Names:
     data = read_json(path, "names of a compiled round")
-    held = data if isinstance(data, dict) else {}
-    names = {key: value for key, value in held.items() if isinstance(value, list)}
-    if set(held) != {"weights", "in_place"} or not all(
-        key in names and all(isinstance(name, str) for name in names[key]) for key in held
-    ):
+    try:
+        return TypeAdapter(Names).validate_python(data)
+    except ValidationError:
         raise UsageError(
             "these are no names of a compiled round",
             where=str(path),
             remedy="Compile it here: `specplan compile DIR`.",
-        )
-    return names
+        ) from None
 
 
 class OnnxRound:
@@ -174,8 +181,8 @@ class OnnxRound:
         self._weights = weights
         self._binding = session.io_binding()
         self._inputs = [item.name for item in session.get_inputs()]
-        told, *written = session.get_outputs()
-        self._told = (tuple(map(int, told.shape)), _TOLD_TYPES[told.type])
+        report, *written = session.get_outputs()
+        self._report = (tuple(map(int, report.shape)), _REPORT_TYPES[report.type])
         places = {name: place for place, name in enumerate(self._inputs)}
         self._written = [
             (name, places[name]) for name in (item.name.removesuffix(AFTER) for item in written)
@@ -195,15 +202,15 @@ class OnnxRound:
                 copied.append((goal, fresh))
                 goal = fresh
             self._bind(name + AFTER, goal, output=True)
-        shape, dtype = self._told
-        told = torch.empty(shape, dtype=dtype, device=tensors[0].device)
-        self._bind(TOLD, told, output=True)
-        if told.is_cuda:  # the session has a stream of its own
-            torch.cuda.current_stream(told.device).synchronize()
+        shape, dtype = self._report
+        report = torch.empty(shape, dtype=dtype, device=tensors[0].device)
+        self._bind(REPORT, report, output=True)
+        if report.is_cuda:  # the session has a stream of its own
+            torch.cuda.current_stream(report.device).synchronize()
         self._session.run_with_iobinding(self._binding)
-        for kept, found in copied:
-            kept.copy_(found)
-        return told
+        for old, new in copied:
+            old.copy_(new)
+        return report
 
     def _bind(self, name: str, tensor: Tensor, *, output: bool) -> None:
         """Give an input or output the memory of a tensor, unless it has it already."""
@@ -234,10 +241,10 @@ def _shared(weight: Tensor) -> Any:
 def _agree(loaded: OnnxRound, tensors: Sequence[Tensor]) -> bool:
     """Whether running in place gives, bit by bit, what running beside gives."""
     here, beside = ([tensor.clone() for tensor in tensors] for _ in range(2))
-    told = loaded(*here)
-    kept, loaded.in_place = loaded.in_place, frozenset()
-    same = torch.equal(told, loaded(*beside))
-    loaded.in_place = kept
+    report = loaded(*here)
+    in_place, loaded.in_place = loaded.in_place, frozenset()
+    same = torch.equal(report, loaded(*beside))
+    loaded.in_place = in_place
     return same and all(
         torch.equal(_usable(one), _usable(other)) for one, other in zip(here, beside, strict=True)
     )
@@ -252,13 +259,13 @@ def _usable(tensor: Tensor) -> Tensor:
 
 
 def _refusal(model: Any, provider: Provider, error: Exception) -> MissingCapabilityError:
-    found = re.search(r"implementation for (\w+)\(\d+\) node with name '([^']*)'", str(error))
-    if found is None:
+    failure = re.search(r"implementation for (\w+)\(\d+\) node with name '([^']*)'", str(error))
+    if failure is None:
         what = error.what if isinstance(error, UsageError) else str(error).strip()
         return MissingCapabilityError(f"backend onnxruntime: {what}")
-    named = (node for node in model.graph if node.name == found[2])
+    named = (node for node in model.graph if node.name == failure[2])
     return MissingCapabilityError(
-        f"backend onnxruntime: {provider.name} has no kernel for the op {found[1]}",
+        f"backend onnxruntime: {provider.name} has no kernel for the op {failure[1]}",
         where=next(map(source_of, named), ""),
         remedy="Load the models in float32, or choose another backend.",
     )

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 
 class Runner(Protocol):
-    """What lowerings ask of whoever runs ops, beside their operands, by the parameter's name."""
+    """What lowerings ask of whoever runs ops, besides operands, by the name of the parameter."""
 
     def kind(self, op: Op) -> Type:
-        """What the verifier knows of the op's result."""
+        """The static type of the op's result."""
         ...
 
     def reads(self, op: Op) -> Mapping[Value, Type]:
-        """What it knows of the op's operands."""
+        """The static types of the op's operands."""
         ...
 
     def root(self, op: Op) -> Tree:
@@ -50,23 +50,23 @@ class Runner(Protocol):
         ...
 
     def state(self, op: Any) -> Tree | Tensor:
-        """What the value state of `load` or `store` holds."""
+        """The content of the value state of `load` or `store`."""
         ...
 
     def keeps_probs(self, op: Any) -> bool:
-        """Whether that state keeps the laws that nodes were drawn from."""
+        """Whether that state keeps the probabilities that nodes were drawn from."""
         ...
 
     def settings(self, op: Op) -> SamplingSettings:
-        """Of the requests."""
+        """Sampling settings of the requests."""
         ...
 
     def remembers(self, op: Op) -> bool:
-        """Whether rows that trees are grown from are asked for again, see `Tree.logits`."""
+        """Whether a later op reads the logits that trees are grown from, see `Tree.logits`."""
         ...
 
     def most(self, op: Op) -> int | None:
-        """Nodes that the round judges at most; None: as many as there are."""
+        """Most nodes that the round judges; None: as many as there are."""
         ...
 
     def form(self, op: Op) -> Form:
@@ -103,17 +103,17 @@ class Lowering:
             scope: what values hold.
             runner: who runs it.
         """
-        given = [held(getattr(op, name), scope) for name in self.operands]
+        given = [operand_of(getattr(op, name), scope) for name in self.operands]
         asked = {name: getattr(runner, name)(op) for name in self.asked}
         return self.function(op, *given, **asked)
 
 
-def held(field: object, scope: Mapping[Value, Any]) -> Any:
-    """What the values in a field of an op hold; anything else as it is."""
+def operand_of(field: object, scope: Mapping[Value, Any]) -> Any:
+    """The values named in a field of an op; anything else as it is."""
     if isinstance(field, Value):
         return scope[field]
     if isinstance(field, tuple):
-        return [held(one, scope) for one in field]
+        return [operand_of(one, scope) for one in field]
     return field
 
 

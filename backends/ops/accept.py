@@ -86,8 +86,8 @@ def accept(
     if by is not None and (last, width + 1) != (width, by.shape[1]):
         last = min(last, by.shape[1] - 1)
         by = torch.cat([by[:, :width], by[:, last : last + 1]], 1)
-    rows = probabilities(logits, settings) if rule.TARGET == "probabilities" else logits
-    judged = form(op.rule.name)(drafted, rows, by, **declared.arguments(op.rule))
+    target_vectors = probabilities(logits, settings) if rule.TARGET == "probabilities" else logits
+    judged = form(op.rule.name)(drafted, target_vectors, by, **declared.arguments(op.rule))
     return _path(part, judged, None if sure else known)
 
 
@@ -121,15 +121,15 @@ def _whole(tree: Tree) -> _Part:
     )  # fmt: skip
 
 
-def _part(tree: Tree, at: Nodes | None, rows: int) -> _Part:
+def _part(tree: Tree, at: Nodes | None, most: int) -> _Part:
     """What hangs below a node; of chains as many as there may be rows for, by their depths."""
-    if at is None and (not tree.chain or (tree.in_order and tree.size <= rows)):
+    if at is None and (not tree.chain or (tree.in_order and tree.size <= most)):
         return _whole(tree)
     over = Nodes(tree, range(tree.columns)) if at is None else at_and_below(tree, at)
     at = Nodes(tree, range(1)) if at is None else at
     width = over.width - 1
     if tree.chain:
-        width = min(width, rows)
+        width = min(width, most)
     mask = marked(over.columns, over.live, tree.columns)
     mask = mask.scatter(1, at.columns, False)
     order, live = first_columns(mask & tree.live, width, tree.depths if tree.chain else None)

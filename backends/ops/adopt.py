@@ -101,21 +101,21 @@ def _judged_by(
     """The tree where what was taken is drawn from the rows of its parents; without them, given."""
     nothing = torch.full_like(adopted.probs_row, -1)
     if logits is None:
-        row, own, probs = nothing, adopted.own, adopted.probs
+        drawn_from, own, probs = nothing, adopted.own, adopted.probs
         own = None if own is None else own.masked_fill(taken, 0.0)
     else:
         parents = adopted.keys.gather(1, adopted.parents)
         place, there = places_of(parents, logits.keys, logits.live)
-        row = torch.where(there, place + adopted.probs_count, nothing)
+        drawn_from = torch.where(there, place + adopted.probs_count, nothing)
         probs, own = (*adopted.probs, probabilities(logits.values, settings)), adopted.own
         if own is not None:
-            said = logits.values.log_softmax(2).flatten(1)
-            said = said.gather(1, place * logits.values.shape[2] + adopted.tokens)
-            own = torch.where(taken, said.where(there, 0.0).to(own), own)
+            logit = logits.values.log_softmax(2).flatten(1)
+            logit = logit.gather(1, place * logits.values.shape[2] + adopted.tokens)
+            own = torch.where(taken, logit.where(there, 0.0).to(own), own)
     return replace(
         adopted,
         probs=probs,
-        probs_row=torch.where(taken, row, adopted.probs_row),
+        probs_row=torch.where(taken, drawn_from, adopted.probs_row),
         own=own,
         scores=None if own is None else summed(adopted, own),
     )

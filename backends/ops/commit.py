@@ -21,5 +21,5 @@ def commit(keys: Tensor, emitted: Tensor, known: Tensor, there: Tensor) -> tuple
         The slot of each, counted from the text's end, int64 `[B, E]`, and which of them belong to
         the prefix, bool `[B, E]`.
     """
-    places, held = places_of(keys, known, there)
-    return places, prefix(held & emitted)
+    places, resident = places_of(keys, known, there)
+    return places, prefix(resident & emitted)

@@ -29,14 +29,14 @@ def compute(
         UsageError: the formula has no value for a request.
     """
     kind = torch.bool if is_condition(formula) else torch.float64
-    found = []
-    for row in range(batch):
+    values = []
+    for request in range(batch):
         try:
-            mine = {name: float(numbers[row]) for name, numbers in operands.items()}
+            mine = {name: float(numbers[request]) for name, numbers in operands.items()}
             value = evaluate(formula, mine)
         except UsageError:
-            if not idle(row):
+            if not idle(request):
                 raise
             value = 0.0
-        found.append(value)
-    return torch.tensor(found, dtype=kind)
+        values.append(value)
+    return torch.tensor(values, dtype=kind)

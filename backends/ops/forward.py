@@ -135,6 +135,6 @@ def attention_mask(
     place = keys - ends
     behind = (place < seen.shape[2]) & (place >= 0)
     clamped = place.clamp(0, seen.shape[2] - 1)[:, None, :].expand(-1, seen.shape[1], -1)
-    found = seen.expand(len(slots), -1, -1).gather(2, clamped)
-    nodes = found & behind[:, None, :] | (place < 0)[:, None, :]
+    seen_by_slot = seen.expand(len(slots), -1, -1).gather(2, clamped)
+    nodes = seen_by_slot & behind[:, None, :] | (place < 0)[:, None, :]
     return torch.cat([keys <= slots[:, :texts, None], nodes], 1) if texts else nodes

@@ -29,14 +29,16 @@ def graft(op: Graft, trees: Sequence[Tree], *, kind: TreeType) -> Tree:
 
 def _side_by_side(trees: Sequence[Tree], chain: bool) -> Tree:
     """Equal siblings apart."""
-    parents, probs, start, held = list[Tensor](), list[Tensor](), 0, 0
+    parents, probs, start, probs_before = list[Tensor](), list[Tensor](), 0, 0
     for tree in trees:
         own = tree.parents[:, 1:]
         parents.append(torch.where(own > 0, own + start, own) if start else own)
         drawn = tree.probs_row[:, 1:]
-        probs.append(torch.where(drawn >= 0, drawn + held, drawn) if held else drawn)
+        probs.append(
+            torch.where(drawn >= 0, drawn + probs_before, drawn) if probs_before else drawn
+        )
         start += tree.size
-        held += tree.probs_count
+        probs_before += tree.probs_count
     first = trees[0]
     scored = first.scores is not None
 

@@ -41,16 +41,16 @@ def grow(
         remembers: whether the rows are asked for again, see `Tree.logits`.
     """
     at, chain = nodes_of(at), kind.is_chain
-    rows, there = logits.ahead(at)
+    vectors, there = logits.ahead(at)
     if remembers:
-        tree = replace(tree, logits=(*tree.logits, Logits(at.keys, rows, there, at, False)))
+        tree = replace(tree, logits=(*tree.logits, Logits(at.keys, vectors, there, at, False)))
     counts = counts_of(op.children, at.width)
     if not any(counts):
         return tree
     if op.how == "draw_distinct" and op.keep is not None:
         assert by is not None, "the verifier lets no draw without uniforms through"
-        return _beam(tree, at, rows, there, by, counts=counts, keep=op.keep, settings=settings)
-    tokens, probs = _tokens(op, tree, at, rows, by, counts, settings)
+        return _beam(tree, at, vectors, there, by, counts=counts, keep=op.keep, settings=settings)
+    tokens, probs = _tokens(op, tree, at, vectors, by, counts, settings)
     parents, live = at.columns, at.live_in(tree)
     live = live if there is at.live else there & live
     above = [number for number, count in enumerate(counts) for _ in range(count)]
@@ -61,8 +61,8 @@ def grow(
         parents, live = parents.index_select(1, place), live.index_select(1, place)
     own = None
     if tree.scores is not None and place is not None:
-        total = rows.logsumexp(2).index_select(1, place)
-        own = rows.flatten(1).gather(1, place * rows.shape[2] + tokens) - total
+        total = vectors.logsumexp(2).index_select(1, place)
+        own = vectors.flatten(1).gather(1, place * vectors.shape[2] + tokens) - total
     drawn = None if probs is None or place is None else (place + tree.probs_count).expand_as(tokens)
     grown = extended(
         tree,
@@ -91,19 +91,19 @@ def _tokens(
     op: Grow,
     tree: Tree,
     at: Nodes,
-    rows: Tensor,
+    vectors: Tensor,
     by: Tensor | None,
     counts: tuple[int, ...],
     settings: SamplingSettings,
 ) -> tuple[Tensor, Tensor | None]:
     """Tokens `[B, C]` of all children, and the laws `[B, W, V]` that they were drawn from."""
     if op.how == "best":
-        ranked = best(rows, max(counts))
+        ranked = best(vectors, max(counts))
         if set(counts) == {ranked.shape[2]}:
             return ranked.flatten(1), None
         return torch.cat([ranked[:, i, :count] for i, count in enumerate(counts)], 1), None
     assert by is not None, "the verifier lets no draw without uniforms through"
-    probs = probabilities(rows, settings)
+    probs = probabilities(vectors, settings)
     if op.how == "draw" and set(counts) == {1}:
         return draw(probs, by[:, : len(counts)]), probs
     if op.how == "shared":
@@ -141,7 +141,7 @@ def _best_of(tree: Tree, most: int) -> Tree:
 def _beam(
     tree: Tree,
     at: Nodes,
-    rows: Tensor,
+    vectors: Tensor,
     there: Tensor,
     by: Tensor,
     *,
@@ -157,14 +157,14 @@ def _beam(
     Args:
         tree: what grows.
         at: W parents.
-        rows: their logits `[B, W, V]`.
+        vectors: their logits `[B, W, V]`.
         there: which of these there are, bool `[B, W]`.
         by: uniforms; each parent takes the first of as many as it may have children.
         counts: children of each at most.
         keep: of all of them at most.
         settings: of the requests.
     """
-    probs, device = probabilities(rows, settings), rows.device
+    probs, device = probabilities(vectors, settings), vectors.device
     last = by.shape[1] - 1  # parents behind it have no children
     starts = [min(sum(counts[:place]), last) for place in range(len(counts))]
     noise = _perturbed(tree, at, probs, by[:, torch.tensor(starts, device=device)])
@@ -181,8 +181,8 @@ def _beam(
     place, tokens = order // len(rank), tokens.flatten(1).gather(1, order)
     own = None
     if tree.scores is not None:
-        said = rows.flatten(1).gather(1, place * rows.shape[2] + tokens)
-        own = said - rows.logsumexp(2).gather(1, place)
+        logit = vectors.flatten(1).gather(1, place * vectors.shape[2] + tokens)
+        own = logit - vectors.logsumexp(2).gather(1, place)
     grown = extended(
         tree, at.columns.gather(1, place), tokens, may.flatten(1).gather(1, order), own=own,
         probs_row=place + tree.probs_count,
@@ -206,8 +206,8 @@ def _perturbed(tree: Tree, at: Nodes, probs: Tensor, numbers: Tensor) -> Tensor:
     noise = at.take(above)[:, :, None] + probs.double().log()
     noise = noise - exponentials(numbers, probs.shape[2]).log()
     known = torch.zeros_like(noise[:, :, 0])
-    for rows in tree.noise:
-        values, there = rows.of(at)
+    for drawn_noise in tree.noise:
+        values, there = drawn_noise.of(at)
         known = torch.where(there, values[:, :, 0], known)
     shift = (-known).exp() - (-noise.amax(2)).exp()  # the best child has the noise of its parent
     bound = -((-noise).exp() + shift[:, :, None]).clamp(min=1e-300).log()

@@ -20,7 +20,7 @@ them: parents count from the first slot of each of W texts, -1 is the text's end
 
 
 def lookup(
-    op: Lookup, tree: Tree, at: Tree | Nodes, *, found: Continuations, kind: TreeType
+    op: Lookup, tree: Tree, at: Tree | Nodes, *, continuations: Continuations, kind: TreeType
 ) -> Tree:
     """The tree with what was found below nodes.
 
@@ -28,17 +28,17 @@ def lookup(
         op: how many continuations, of how many tokens.
         tree: what grows.
         at: W nodes.
-        found: below each.
+        continuations: below each.
         kind: what the verifier knows of the result.
     """
     at, length, chain = nodes_of(at), op.length, kind.is_chain
     counts = counts_of(op.children, at.width)
     if not merges(op) and (op.nodes is None or sum(counts) * length <= op.nodes):
         if counts == (1,) and chain and tree.in_order and at.is_last_of(tree):
-            return _chain_below(tree, at, found, length)
-        return _side_by_side(tree, at, found, counts, length, chain)
+            return _chain_below(tree, at, continuations, length)
+        return _side_by_side(tree, at, continuations, counts, length, chain)
     requests, width, old = len(tree.tokens), at.width, tree.columns
-    tokens, parents, live = (part.view(requests, width, -1) for part in found)
+    tokens, parents, live = (part.view(requests, width, -1) for part in continuations)
     slots, device = tokens.shape[2], tokens.device
     taken = _taken(counts, length, slots, op.nodes or 0)
     chosen = torch.tensor([place * slots + slot for place, slot, _ in taken], device=device)
@@ -90,7 +90,7 @@ def merges(op: Lookup) -> bool:
 def _side_by_side(
     tree: Tree,
     at: Nodes,
-    found: Continuations,
+    continuations: Continuations,
     counts: tuple[int, ...],
     length: int,
     chain: bool,
@@ -100,7 +100,9 @@ def _side_by_side(
     above = [place for place, count in enumerate(counts) for _ in range(count)]
     if not above:
         return tree
-    tokens, live = (part.view(requests, width * most, length) for part in (found[0], found[2]))
+    tokens, live = (
+        part.view(requests, width * most, length) for part in (continuations[0], continuations[2])
+    )
     device, chains, old = tokens.device, len(above), tree.columns
     parents, keys, depths, alive = at.columns, at.keys, at.take(tree.depths), at.live
     if set(counts) != {1}:
@@ -138,10 +140,10 @@ def _side_by_side(
     )
 
 
-def _chain_below(tree: Tree, at: Nodes, found: Continuations, length: int) -> Tree:
+def _chain_below(tree: Tree, at: Nodes, continuations: Continuations, length: int) -> Tree:
     """The same of a chain that goes on below its last column: a column is a depth."""
     requests, old = len(tree.tokens), tree.columns
-    tokens, live = (part.view(requests, length) for part in (found[0], found[2]))
+    tokens, live = (part.view(requests, length) for part in (continuations[0], continuations[2]))
     columns = torch.arange(old, old + length, device=tokens.device).expand(requests, -1)
     new = {
         "tokens": tokens,

@@ -23,7 +23,7 @@ def measure(operand: Tree | Nodes | Path | Logits | Tensor, kind: Entry) -> Tens
     if isinstance(operand, Path):
         return operand.accepted.double()
     if isinstance(operand, Logits):
-        return _of_row(operand, kind.name).where(operand.live[:, 0], 0.0)
+        return _of_logits(operand, kind.name).where(operand.live[:, 0], 0.0)
     nodes = operand
     if isinstance(operand, Tree):
         nodes = Nodes(operand, range(1, operand.columns))
@@ -63,14 +63,14 @@ def said(operand: Tree | Nodes, keys: Tensor, emitted: Tensor) -> Tensor:
     return (same.any(2) & nodes.live & (nodes.columns > 0)).sum(1).double()
 
 
-def _of_row(rows: Logits, kind: str) -> Tensor:
-    first = rows.values[:, 0].double()
+def _of_logits(vectors: Logits, kind: str) -> Tensor:
+    first = vectors.values[:, 0].double()
     if kind == "score":
         return first[:, 0]
-    law = first.softmax(-1)
+    probs = first.softmax(-1)
     if kind == "entropy":
-        return -torch.where(law > 0, law * law.log(), 0.0).sum(-1)
-    best = law.topk(1 if kind == "top1" else 2).values
+        return -torch.where(probs > 0, probs * probs.log(), 0.0).sum(-1)
+    best = probs.topk(1 if kind == "top1" else 2).values
     return best[:, 0] if kind == "top1" else best[:, 0] - best[:, 1]
 
 

@@ -28,12 +28,13 @@ def mix(op: Mix, logits: Sequence[Logits | Tree], weights: Sequence[Tensor]) -> 
     assert first.nodes is not None, "a forward gives rows of one set of nodes"
     values, live = [first.values], first.live
     for other in others:
-        found, known = torch.zeros_like(first.values), torch.zeros_like(first.live)
-        for rows in other.logits if isinstance(other, Tree) else (other,):
-            there, has_row = rows.of(first.nodes)
-            found, known = torch.where(has_row[:, :, None], there, found), known | has_row
-        values.append(found)
-        live = live & known
+        aligned, covered = torch.zeros_like(first.values), torch.zeros_like(first.live)
+        for part in other.logits if isinstance(other, Tree) else (other,):
+            values_there, there = part.of(first.nodes)
+            aligned = torch.where(there[:, :, None], values_there, aligned)
+            covered = covered | there
+        values.append(aligned)
+        live = live & covered
     shares = torch.stack(list(weights))[:, :, None].to(first.values) if weights else None
     mixed = LAWS[op.law.name].combine(torch.stack(values), shares, **declared.arguments(op.law))
     sure = all(

@@ -31,19 +31,19 @@ def pick(
         above: the bar of a probability, one number or one of each request, `[B]`.
         kind: what the verifier knows of them.
     """
-    found = _placed(op, tree, None if at is None else nodes_of(at), kind)
+    candidates = _placed(op, tree, None if at is None else nodes_of(at), kind)
     if op.nodes is not None:
-        return _numbered(op.nodes, found)
+        return _numbered(op.nodes, candidates)
     if above is not None:
-        found = _above(tree, found, above, op.by == "own")
+        candidates = _above(tree, candidates, above, op.by == "own")
     bound = op.best if op.best is not None else op.worst
-    if count is None and (bound is None or bound >= found.width):
-        return found
-    width = found.width if bound is None else min(bound, found.width)
+    if count is None and (bound is None or bound >= candidates.width):
+        return candidates
+    width = candidates.width if bound is None else min(bound, candidates.width)
     columns, live = best_columns(
-        tree, found, width, worst=op.worst is not None, own=op.by == "own", most=count
+        tree, candidates, width, worst=op.worst is not None, own=op.by == "own", most=count
     )
-    among = found.at if isinstance(found.at, range) else found.among
+    among = candidates.at if isinstance(candidates.at, range) else candidates.among
     return Nodes(tree, columns, live, root=False, among=among)
 
 
@@ -149,9 +149,9 @@ def best_columns(
     if not tree.layered:
         order = among.take(tree.depths).sort(dim=1, stable=True).indices
         columns, live = columns.gather(1, order), live.gather(1, order)
-    found = scores.gather(1, columns)
-    found = (-found if worst else found).where(live, -torch.inf)
-    order = found.sort(dim=1, descending=True, stable=True).indices[:, :width]
+    ranks = scores.gather(1, columns)
+    ranks = (-ranks if worst else ranks).where(live, -torch.inf)
+    order = ranks.sort(dim=1, descending=True, stable=True).indices[:, :width]
     columns, live = columns.gather(1, order), live.gather(1, order)
     if most is not None:
         live = live & (torch.arange(width, device=live.device) < most.to(live.device)[:, None])
@@ -164,17 +164,19 @@ def compacted(columns: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
     return columns.gather(1, order), live.gather(1, order)
 
 
-def _numbered(numbers: tuple[int, ...], found: Nodes) -> Nodes:
+def _numbered(numbers: tuple[int, ...], candidates: Nodes) -> Nodes:
     """Some of the nodes, by their place among them."""
     start = numbers[0]
-    if isinstance(found.at, range) and numbers == tuple(range(start, start + len(numbers))):
-        at = range(found.at.start + start, found.at.start + start + len(numbers))
-        chosen = found.chosen
+    if isinstance(candidates.at, range) and numbers == tuple(range(start, start + len(numbers))):
+        at = range(candidates.at.start + start, candidates.at.start + start + len(numbers))
+        chosen = candidates.chosen
         chosen = None if chosen is None else chosen[:, start : start + len(numbers)]
-        return Nodes(found.tree, at, chosen, root=at.start == 0)
-    places = torch.tensor(numbers, device=found.columns.device)
-    chosen = None if found.chosen is None else found.chosen.index_select(1, places)
-    return Nodes(found.tree, found.columns.index_select(1, places), chosen, root=found.root)
+        return Nodes(candidates.tree, at, chosen, root=at.start == 0)
+    places = torch.tensor(numbers, device=candidates.columns.device)
+    chosen = None if candidates.chosen is None else candidates.chosen.index_select(1, places)
+    return Nodes(
+        candidates.tree, candidates.columns.index_select(1, places), chosen, root=candidates.root
+    )
 
 
 def _listed(columns: list[int], like: Tensor) -> Tensor:

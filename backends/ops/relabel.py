@@ -36,11 +36,11 @@ def relabel(
         nodes = tree.everything
         if op.align == "parent":
             nodes = Nodes(tree, tree.parents)
-        rows, known = logits.of(nodes)
-        new = rows.argmax(2)
+        vectors, known = logits.of(nodes)
+        new = vectors.argmax(2)
         live = live & known
         if own is not None:
-            own = rows.amax(2) - rows.logsumexp(2)
+            own = vectors.amax(2) - vectors.logsumexp(2)
     elif other is not None:
         new, live = _of_another(op, other, tree.columns)
     else:

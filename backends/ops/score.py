@@ -25,8 +25,8 @@ def score(op: Score, tree: Tree, logits: Logits | None, factor: Tensor | None) -
     assert own is not None, "what reads scores is known before a round runs"
     drafted = torch.arange(tree.columns, device=own.device) > 0
     if logits is not None:
-        rows, there = logits.ahead(Nodes(tree, tree.parents))
-        given = rows.gather(2, tree.tokens[:, :, None])[:, :, 0] - rows.logsumexp(2)
+        vectors, there = logits.ahead(Nodes(tree, tree.parents))
+        given = vectors.gather(2, tree.tokens[:, :, None])[:, :, 0] - vectors.logsumexp(2)
         own = torch.where(there & tree.live & drafted, given.to(own), own)
     if factor is not None:
         first = (tree.parents == 0) & drafted

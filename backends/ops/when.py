@@ -32,7 +32,7 @@ def when(flag: Tensor, entered: Value, otherwise: Value) -> Value:
     if isinstance(entered, Tree) and isinstance(otherwise, Tree):
         return _tree(flag, entered, otherwise)
     if isinstance(entered, Logits) and isinstance(otherwise, Logits):
-        return _rows(flag, entered, otherwise)
+        return _logits(flag, entered, otherwise)
     if isinstance(entered, Nodes) and isinstance(otherwise, Nodes):
         return _nodes(flag, entered, otherwise)
     assert isinstance(entered, Path) and isinstance(otherwise, Path), "the verifier sees to it"
@@ -89,7 +89,7 @@ def _begins_with(longer: Sequence[object], shorter: Sequence[object]) -> bool:
     return len(first) == len(shorter) and all(map(is_, first, shorter))
 
 
-def _rows(flag: Tensor, entered: Logits, otherwise: Logits) -> Logits:
+def _logits(flag: Tensor, entered: Logits, otherwise: Logits) -> Logits:
     chosen = flag.to(entered.live.device)[:, None]
     if entered.keys.shape == otherwise.keys.shape:
         shared = entered.nodes is not None and entered.nodes.same(otherwise.nodes)

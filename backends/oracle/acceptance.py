@@ -30,14 +30,14 @@ def judged(
     """See `specplan.ir.world.World.judged`."""
     order, most = _order(world, op, tree, start)
     place = {start: -1, **{number: i for i, number in enumerate(order)}}
-    rows = [logits.row(tree.path(number)) for number in (start, *order)]
-    blank = torch.zeros_like(cast(Tensor, rows[0]))
+    vectors = [logits.own(tree.path(number)) for number in (start, *order)]
+    blank = torch.zeros_like(cast(Tensor, vectors[0]))
     rule, declared = RULES[op.rule.name], BUILTIN.find("rule", op.rule.name)
     assert declared is not None
     judges_probabilities = rule.TARGET == "probabilities"
     target = torch.stack([
-        blank if row is None else world.probabilities(row) if judges_probabilities else row
-        for row in rows
+        blank if vector is None else world.probabilities(vector) if judges_probabilities else vector
+        for vector in vectors
     ])  # fmt: skip
     numbers = None
     if by is not None:
@@ -45,12 +45,12 @@ def judged(
         numbers = torch.tensor([*by[: len(order)], *bonus], dtype=torch.float64)[None]
         if declared.draws_by_place:
             numbers = torch.tensor(by, dtype=torch.float64)[None]
-    drafted = _drafted(world, tree, order, place, rows)
+    drafted = _drafted(world, tree, order, place, vectors)
     given = declared.arguments(op.rule)
     verdict = rule.accept_reference(drafted, target[None], numbers, **given)
     count = int(verdict.accepted[0])
     path = tuple(order[i] for i in verdict.path[0].tolist()[:count])
-    ended = bool(path) and logits.row(tree.path(path[-1])) is None
+    ended = bool(path) and logits.own(tree.path(path[-1])) is None
     return Judged(tree, path, None if ended else int(verdict.bonus[0]), start)
 
 
@@ -63,15 +63,15 @@ def _order(world: OneRequest, op: Accept, tree: Tree, start: int) -> tuple[list[
     """
     order = tree.below([start])
     kind = world.types.operand(op, op.tree, world.trip)
-    rows = world.types.operand(op, op.target, world.trip)
+    vectors = world.types.operand(op, op.target, world.trip)
     assert isinstance(kind, TreeType)
     most = len(order)
     if op.at is None:
         most = kind.nodes
     if kind.is_chain:
         order = [i for i in order if i in tree.living]
-        if op.at is None and isinstance(rows, LogitsType):
-            most = min(most, rows.width)
+        if op.at is None and isinstance(vectors, LogitsType):
+            most = min(most, vectors.width)
     return order, most
 
 
@@ -80,28 +80,28 @@ def _drafted(
     tree: Tree,
     order: list[int],
     place: Mapping[int, int],
-    rows: list[Tensor | None],
+    vectors: list[Tensor | None],
 ) -> DraftedTree:
-    """What a rule reads of the nodes `order`; `rows` are those of their start, then their own."""
+    """What a rule reads of the nodes `order`; `vectors`: those of their start, then their own."""
     nodes = [tree.nodes[number] for number in order]
-    laws: list[Tensor] = []
+    probs: list[Tensor] = []
     index: dict[int, int] = {}
     for node in nodes:
         if node.drawn and node.logits is not None and id(node.logits) not in index:
-            index[id(node.logits)] = len(laws)
-            laws.append(world.probabilities(node.logits))
+            index[id(node.logits)] = len(probs)
+            probs.append(world.probabilities(node.logits))
     parents = [place.get(node.parent, -1) for node in nodes]
     siblings = Counter(node.parent for node in nodes)
     live = [
-        number in tree.living and rows[parent + 1] is not None
+        number in tree.living and vectors[parent + 1] is not None
         for number, parent in zip(order, parents, strict=True)
     ]
     return DraftedTree(
         tokens=torch.tensor([[node.token for node in nodes]], dtype=torch.int64).view(1, -1),
         parents=tuple(parents),
         live=torch.tensor([live], dtype=torch.bool).view(1, -1),
-        probs=torch.stack(laws)[None] if laws else None,
-        probs_index=tuple(index[id(n.logits)] if n.drawn else -1 for n in nodes) if laws else None,
+        probs=torch.stack(probs)[None] if probs else None,
+        probs_index=tuple(index[id(n.logits)] if n.drawn else -1 for n in nodes) if probs else None,
         distinct=any(
             node.how != "draw" and siblings[node.parent] > 1 for node in nodes if node.drawn
         ),

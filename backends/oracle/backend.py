@@ -8,14 +8,14 @@ from specplan.backends.binding import check_roles
 from specplan.backends.oracle.capabilities import CAPABILITIES
 from specplan.backends.oracle.session import OracleSession
 from specplan.backends.oracle.stacks import Stack, stack_of
-from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.backends.registry import missing_packages
+from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
 from specplan.ir.rules.verify import check_plan
-from specplan.runtime import require_torch
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
+from specplan.runtime.sources.registry import shared_sources
 from specplan.runtime.sources.source import Source
-from specplan.runtime.sources.use import shared_sources
 
 
 class OracleBackend:
@@ -25,11 +25,7 @@ class OracleBackend:
 
     def available(self) -> str | None:
         """None when torch and transformers are installed, else what is missing."""
-        try:
-            require_torch()
-        except MissingCapabilityError as error:
-            return str(error)
-        return None
+        return missing_packages()
 
     def compile(self, plan: Plan, models: Mapping[str, Module | Stack]) -> OracleExecutable:
         """An executable for a plan.

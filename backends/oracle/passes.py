@@ -78,18 +78,18 @@ class Pass:
         order = sorted({*missing, *wanted}, key=lambda path: (len(path), path))
         states = self._through(order, self._slots(wanted))
         names = ("logits",) if self.op.gives is None else self.op.gives
-        said = {
+        outputs = {
             name: {
-                path: self._said(path, name, levels, states)
+                path: self._outputs(path, name, levels, states)
                 for path, levels in wanted.items()
                 if path in states
             }
             for name in names
         }
         return tuple(
-            Logits({path: rows[path] for path in _paths(item) if path in rows})
+            Logits({path: by_path[path] for path in _paths(item) if path in by_path})
             for item in self.operands
-            for rows in said.values()
+            for by_path in outputs.values()
         )
 
     def wanted(self) -> dict[Path, int]:
@@ -262,7 +262,7 @@ class Pass:
                 fact = torch.cat(there), self.steps.get(path, 0)
                 memory.put(level, path[: len(path) - level], fact, self.op.write)
 
-    def _said(self, path: Path, name: str, levels: int, states: States) -> list[Tensor]:
+    def _outputs(self, path: Path, name: str, levels: int, states: States) -> list[Tensor]:
         """Outputs of a node, one for each level."""
         step = self.steps.get(path, 0)
         if self.track is not None and self.track.levels > 1 and not self.layers:

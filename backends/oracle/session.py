@@ -16,8 +16,8 @@ from specplan.ir.plan import CacheState, Plan
 from specplan.ir.types.infer import infer_round
 from specplan.runtime.executable import Observer, StepResult
 from specplan.runtime.requests import Request
+from specplan.runtime.sources.registry import sources_of_batch
 from specplan.runtime.sources.source import Source
-from specplan.runtime.sources.use import sources_of_batch
 
 
 class OracleSession:

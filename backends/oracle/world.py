@@ -25,9 +25,9 @@ from specplan.ir.values import TEXT_STATE, State, Value
 from specplan.ir.world import Batch
 from specplan.runtime import sampling
 from specplan.runtime.requests import Request
+from specplan.runtime.sources.registry import BatchSource
 from specplan.runtime.sources.source import Wanted
-from specplan.runtime.sources.text import TEXT_MATCH, continuations
-from specplan.runtime.sources.use import SourceUse
+from specplan.runtime.sources.text import continuations, match_of
 from specplan.runtime.uniforms import numbers_of
 
 
@@ -39,7 +39,7 @@ class OneRequest(Arithmetic):
         plan: Plan,
         stacks: Mapping[str, Stack],
         request: Request,
-        sources: Mapping[str, SourceUse],
+        sources: Mapping[str, BatchSource],
         row: int,
         batch: Batch,
     ) -> None:
@@ -180,15 +180,15 @@ class OneRequest(Arithmetic):
     def looked_up(self, op: Lookup, path: Path, children: int) -> list[tuple[int, int, bool]]:
         """See `World.looked_up`."""
         text = np.array(path, dtype=np.int64)
-        match = op.match or (TEXT_MATCH if op.source == TEXT_STATE else (1, 1))
+        match = match_of(op)
         merged = op.nodes is not None and op.nodes < children * op.length
         wanted = Wanted(match[0], match[-1], children, op.length, op.nodes if merged else None)
         if op.source == TEXT_STATE:
-            found = continuations(text, wanted)
+            given = continuations(text, wanted)
         else:
             lengths = np.array([len(text)])
-            found = self.sources[op.source].lookup_row(self.row, text[None], lengths, wanted)
-        parts = zip(found.tokens[0], found.parents[0], found.live[0], strict=True)
+            given = self.sources[op.source].lookup_row(self.row, text[None], lengths, wanted)
+        parts = zip(given.tokens[0], given.parents[0], given.live[0], strict=True)
         return [(int(token), int(parent), bool(live)) for token, parent, live in parts]
 
     def learn(self, source: State, tree: Tree, logits: Logits | None, last: int | None) -> None:
@@ -196,10 +196,10 @@ class OneRequest(Arithmetic):
         use = self.sources[source]
         if logits is not None:
             numbers = [i for i in tree.numbers if i in tree.living]
-            rows = [(i, logits.row(tree.path(i))) for i in numbers]
-            taught = [(tree.path(i)[-1], row) for i, row in rows if row is not None]
+            judged = [(i, logits.own(tree.path(i))) for i in numbers]
+            taught = [(tree.path(i)[-1], vector) for i, vector in judged if vector is not None]
             if taught and use.width:
-                stacked = torch.stack([row for _, row in taught])
+                stacked = torch.stack([vector for _, vector in taught])
                 best = sampling.best(stacked[None], min(use.width, stacked.shape[1]))[0].numpy()
                 use.learn_rows(self.row, np.array([token for token, _ in taught]), best)
         elif tree.nodes:

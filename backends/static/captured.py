@@ -1,8 +1,8 @@
-"""A round captured in CUDA graphs: they take the host's numbers in and tell it what came.
+"""A round captured in CUDA graphs, which copy the host's numbers in and the report out.
 
-Texts, caches, tracks and values stay where they are from round to round. What the host makes anew
-for each round it writes to pinned memory, from which the first graph copies; what a round tells
-goes the same way back.
+Texts, caches, tracks and values stay where they are from round to round. What the host makes for
+each round it writes to pinned memory, from which the first graph copies; the report goes back the
+same way.
 
 Launching a graph takes the host near 1 us per kernel, in which the device would wait. So the first
 graph of a flat program is short, and each hides the launch of a longer one.
@@ -34,14 +34,14 @@ class CapturedRound:
     kernels that are compiled when first launched, constants. The second captures it.
 
     Args:
-        program: from tensors on the device to what it tells the host.
+        program: from tensors on the device to the round's report.
         device: a CUDA device.
     """
 
     def __init__(self, program: Callable[..., Tensor], device: torch.device) -> None:
         self._program = program
         self._device = device
-        self._told: Tensor | None = None
+        self._report: Tensor | None = None
         self._graphs: list[torch.cuda.CUDAGraph] = []
         self._pinned: dict[int, Tensor] = {}
 
@@ -53,29 +53,29 @@ class CapturedRound:
                 what is on the device must be the same tensors in each.
 
         Returns:
-            As `interface.packed` has it, on the CPU; the next call writes over it.
+            The report (`interface.report`), on the CPU; the next call overwrites it.
         """
         with torch.cuda.device(self._device):  # it need not be the current one
             return self._run(given)
 
     def _run(self, given: Sequence[Tensor]) -> Tensor:
-        if self._told is None:
-            told = self._program(*self._placed(given))
-            self._told = torch.empty_like(told, device="cpu", pin_memory=True)
-            return self._told.copy_(told)
+        if self._report is None:
+            report = self._program(*self._placed(given))
+            self._report = torch.empty_like(report, device="cpu", pin_memory=True)
+            return self._report.copy_(report)
         if not self._graphs:
-            self._graphs = self._capture(given, self._told)
+            self._graphs = self._capture(given, self._report)
         for place, host in self._pinned.items():
             host.copy_(given[place])
         for graph in self._graphs:
             graph.replay()
         torch.cuda.current_stream().synchronize()
-        return self._told
+        return self._report
 
     def _placed(self, given: Sequence[Tensor]) -> list[Tensor]:
         return [tensor.to(self._device) for tensor in given]
 
-    def _capture(self, given: Sequence[Tensor], told: Tensor) -> list[torch.cuda.CUDAGraph]:
+    def _capture(self, given: Sequence[Tensor], report: Tensor) -> list[torch.cuda.CUDAGraph]:
         """Record the round, and the copies before and after it; runs nothing."""
         fixed = self._placed(given)
         for place, tensor in enumerate(given):
@@ -86,7 +86,7 @@ class CapturedRound:
         with torch.cuda.stream(_capturing(self._device)), _Capture() as capture:
             for place, host in self._pinned.items():
                 fixed[place].copy_(host, non_blocking=True)
-            told.copy_(self._program(*fixed), non_blocking=True)
+            report.copy_(self._program(*fixed), non_blocking=True)
         self._fixed = fixed  # the graphs read and write them by address
         return capture.graphs
 

@@ -7,25 +7,24 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from specplan.backends.binding import check_models, check_requests
-from specplan.backends.eager.prepared import prepare
+from specplan.backends.binding import BoundPlan, check_requests
+from specplan.backends.eager.plan_analysis import analyse
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
+from specplan.backends.static.fusing import fused_for
 from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.rewrites.fusing import fused_for
 from specplan.backends.static.session import Program, StaticSession
 from specplan.ir.plan import Plan
 from specplan.passes.pipeline import run_passes
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
-from specplan.runtime.sources.source import Source
-from specplan.runtime.sources.use import shared_sources, sources_of_batch
+from specplan.runtime.sources.registry import sources_of_batch
 
 Compile: TypeAlias = Callable[[RoundGraph, Bucket, Sequence[Tensor]], Program]
 """Makes a program of a graph, for tensors of the shapes of those given."""
 
 
-class StaticExecutable:
+class StaticExecutable(BoundPlan):
     """A plan bound to its models.
 
     Args:
@@ -47,18 +46,15 @@ class StaticExecutable:
         fused_on: Collection[str] = (),
         captured_on: Collection[str] = (),
     ) -> None:
-        check_models(plan, models)
-        self.plan = plan
+        super().__init__(plan, models)
         self.lowered = run_passes(plan)
-        self.models = dict(models)
-        self.prepared = prepare(self.lowered, models)
+        self.analysis = analyse(self.lowered, models)
         self.buckets = list(buckets)
         self.fused = fused_for(models, fused_on)
         self.captured_on = frozenset(captured_on)
         self._compile = compile_round
         self._graphs: dict[tuple[str, Sampling], RoundGraph] = {}
         self._programs: dict[tuple[str, Sampling, Bucket], Program] = {}
-        self.shared = self._new_sources()
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> StaticSession:
         """Begin a batch: check the requests and make room for them.
@@ -74,24 +70,17 @@ class StaticExecutable:
         bucket = bucket_for(requests, capacity, self.buckets)
         spare = Request(prompt_tokens=(0,), max_new_tokens=0)
         filled = [*requests, *[spare] * (bucket.batch - len(requests))]
-        host = EagerSession(self.prepared, self.models, filled, self.shared, bucket.text)
+        host = EagerSession(self.analysis, self.models, filled, self.shared, bucket.text)
         vocabulary = self.models["target"].vocab_size
         host.batch.sources = sources_of_batch(self.lowered, vocabulary, self.shared, requests)
         return StaticSession(host, len(requests), self, bucket)
-
-    def forget(self) -> None:
-        """See `Executable.forget`."""
-        self.shared.update(self._new_sources())
-
-    def _new_sources(self) -> dict[str, Source]:
-        return shared_sources(self.plan, self.models["target"].vocab_size)
 
     def graph(self, name: str, sampling: Sampling) -> RoundGraph:
         """A round as a graph."""
         key = (name, sampling)
         if key not in self._graphs:
             item = self.lowered.round(name)
-            self._graphs[key] = RoundGraph(self.prepared, item, self.models, sampling, self.fused)
+            self._graphs[key] = RoundGraph(self.analysis, item, self.models, sampling, self.fused)
         return self._graphs[key]
 
     def program(self, graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:

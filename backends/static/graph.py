@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from specplan.backends.eager.passes.described import Stretch
-from specplan.backends.eager.prepared import Prepared
+from specplan.backends.eager.passes.pass_spec import PassSpec
+from specplan.backends.eager.plan_analysis import PlanAnalysis
 from specplan.backends.eager.state.slots import Layers
-from specplan.backends.kernels.fitting import NOTHING, Fused
+from specplan.backends.kernels.fused_parts import NOTHING, Fused
 from specplan.backends.static.buckets import Sampling
+from specplan.backends.static.fusing import form_by
 from specplan.backends.static.interface import HostInputs, Interface, RoundTensors
-from specplan.backends.static.rewrites.fusing import form_by
-from specplan.backends.static.tracing import RoundRun
+from specplan.backends.static.traced.round_run import RoundRun
 from specplan.ir.ops import Forward, When
 from specplan.ir.plan import CacheState, Round, walk
 from specplan.runtime.models.modules import Module
@@ -23,7 +23,7 @@ class RoundGraph(nn.Module):
     """One round of a lowered plan, for batches of one size.
 
     Args:
-        prepared: of a plan after all passes: no loop is left but those that may end early.
+        analysis: of a plan after all passes: no loop is left but those that may end early.
         item: the round.
         models: by the names the plan gives them.
         sampling: of the batches.
@@ -37,29 +37,29 @@ class RoundGraph(nn.Module):
 
     def __init__(
         self,
-        prepared: Prepared,
+        analysis: PlanAnalysis,
         item: Round,
         models: Mapping[str, Module],
         sampling: Sampling,
         fused: Fused = NOTHING,
     ) -> None:
         super().__init__()
-        self.prepared, self.plan = prepared, prepared.plan
+        self.analysis, self.plan = analysis, analysis.plan
         self.item = item
         self.models = dict(models)
         self.sampling = sampling
         self.fused = fused
         self.form = form_by(fused)
         target = models["target"]
-        self.scores = target.logits_dtype if prepared.scored else None
-        self.interface = Interface.of(self.plan, models, prepared.scored)
+        self.scores = target.logits_dtype if analysis.scored else None
+        self.interface = Interface.of(self.plan, models, analysis.scored)
         self.inputs = HostInputs.of(self.plan, item, target.vocab_size)
         self.model_of = {
             str(state.name): state.model
             for state in self.plan.states
             if isinstance(state, CacheState)
         }
-        self.first = _first(item, prepared)
+        self.first = _first(item, analysis)
         self.pending = {name: _pending(self.first, name) for name in self.model_of}
         forwards = [op for op in walk(item.ops) if isinstance(op, Forward)]
         self.masked = any(op.model not in fused.attention for op in forwards)
@@ -71,45 +71,45 @@ class RoundGraph(nn.Module):
             tensors: as `Interface.read` names them; texts, caches and tracks are written to.
 
         Returns:
-            As `interface.packed` has it.
+            The round's report, see `interface.report`.
         """
         return self.run(self.interface.read(tensors))
 
     def run(self, given: RoundTensors) -> Tensor:
         """The same with tensors by their names."""
-        return RoundRun(self, given).result()
+        return RoundRun(self, given).report()
 
     def judged(self, given: RoundTensors) -> Tensor:
         """Run the round, and give the logits `[B, R, V]` that the target judged by."""
         run = RoundRun(self, given)
-        run.result()
+        run.report()
         assert run.judged is not None, "the round accepts something"
         return run.judged.values
 
 
-def _first(item: Round, prepared: Prepared) -> tuple[Stretch, ...]:
+def _first(item: Round, analysis: PlanAnalysis) -> tuple[PassSpec, ...]:
     """Passes that may find text missing when they begin: no earlier one has taken it all in."""
-    found: dict[object, Stretch] = {}
+    first: dict[object, PassSpec] = {}
     taken: set[tuple[str | None, Layers]] = set()
     conditions = [op for op in walk(item.ops) if isinstance(op, When)]
     sometimes = {id(op) for one in conditions for op in walk(one.body.ops)}
     for op in walk(item.ops):
         if not isinstance(op, Forward) or op.cache is None:
             continue
-        stretch = prepared.stretches[id(op)]
-        parts = {(stretch.cache, span) for span in stretch.segments}
+        spec = analysis.pass_specs[id(op)]
+        parts = {(spec.cache, span) for span in spec.segments}
         if not parts <= taken:
-            found.setdefault((op.cache, op.layers, op.write), stretch)
-        if not stretch.scratch and id(op) not in sometimes:
+            first.setdefault((op.cache, op.layers, op.write), spec)
+        if not spec.scratch and id(op) not in sometimes:
             taken |= parts
-    return tuple(found.values())
+    return tuple(first.values())
 
 
-def _pending(first: tuple[Stretch, ...], cache: str) -> dict[Layers, int]:
+def _pending(first: tuple[PassSpec, ...], cache: str) -> dict[Layers, int]:
     """By segment, the most text that it may lack once the host has caught up all first passes."""
-    found: dict[Layers, int] = {}
-    for stretch in first:
-        for span in stretch.segments if stretch.cache == cache else ():
-            bound = max(stretch.pending, 1)
-            found[span] = min(found.get(span, bound), bound)
-    return found
+    most: dict[Layers, int] = {}
+    for spec in first:
+        for span in spec.segments if spec.cache == cache else ():
+            bound = max(spec.pending, 1)
+            most[span] = min(most.get(span, bound), bound)
+    return most

@@ -1,4 +1,4 @@
-"""What a compiled round was made for: told beside it, and asked before it is taken.
+"""What a compiled round was made for: written next to it, and checked before it is loaded.
 
     made_for.json   digests of the tensors that it takes, of the round, and of the weights
 
@@ -13,15 +13,15 @@ from pathlib import Path
 
 from torch import Tensor
 
-from specplan.backends.kernels.fitting import Fused
+from specplan.backends.kernels.fused_parts import Fused
 from specplan.backends.static.graph import RoundGraph
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import name_of, read_json, write_json_atomic
 from specplan.ir.text.printer import print_plan
 
 MADE_FOR = "made_for.json"
-MEANING = 4
-"""Of the tensors and of what a round tells: raised where names do not show that it has changed."""
+MEANING = 5
+"""Version of the tensors and of the report: raised where names do not show that it has changed."""
 _PARTS = {"tensors": "other tensors", "round": "another round", "weights": "other weights"}
 
 
@@ -32,11 +32,11 @@ def identity(graph: RoundGraph, weights: Mapping[str, Tensor]) -> dict[str, str]
         graph: the round.
         weights: of its models, by name.
     """
-    held = graph.interface
+    interface = graph.interface
     stored = sorted((name, str(one.dtype), tuple(one.shape)) for name, one in weights.items())
     item = (print_plan(graph.plan), graph.item.name, graph.sampling.word, _words(graph.fused))
     return {
-        "tensors": name_of(repr((MEANING, held.names(), held.written()))),
+        "tensors": name_of(repr((MEANING, interface.names(), interface.written()))),
         "round": name_of(repr(item)),
         "weights": name_of(repr(stored)),
     }
@@ -47,7 +47,7 @@ def _words(fused: Fused) -> list[list[str]]:
 
 
 def write_identity(folder: Path, made: Mapping[str, str]) -> None:
-    """Tell what a compiled round in this folder was made for."""
+    """Write what the compiled round in this folder was made for."""
     write_json_atomic(folder / MADE_FOR, dict(made))
 
 
@@ -67,13 +67,13 @@ def check_identity(folder: Path, wanted: Mapping[str, str]) -> None:
     """
     if is_made_for(folder, wanted):
         return
-    found: object = None
+    made: object = None
     if (folder / MADE_FOR).is_file():
-        found = read_json(folder / MADE_FOR, "list of what the round was made for")
-    told = found if isinstance(found, dict) else {}
-    differing = [words for part, words in _PARTS.items() if told.get(part) != wanted[part]]
+        made = read_json(folder / MADE_FOR, "list of what the round was made for")
+    parts = made if isinstance(made, dict) else {}
+    differing = [words for part, words in _PARTS.items() if parts.get(part) != wanted[part]]
     raise MissingCapabilityError(
         f"the compiled round is for {', '.join(differing) or 'more'} than this version's",
         where=str(folder),
-        remedy="Compile it anew: `specplan compile DIR`.",
+        remedy="Compile it again: `specplan compile DIR`.",
     )

@@ -1,14 +1,15 @@
 """The tensors that a round reads and writes: a flat list in a fixed order, and names for it.
 
-A compiled round is a function of this list. It writes to the texts, caches and tracks in place and
-gives one tensor, so that one transfer tells the host what became of every request.
-`specplan.backends.static.rewrites.functional` has the form that gives what it would write.
+A compiled round is a function of this list. It writes texts, caches and tracks in place and
+returns one tensor, its report, so that one transfer tells the host what became of every request.
+`specplan.backends.static.functional` has the form that gives what it would write.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ from specplan.runtime.sources.registry import row_width
 
 PER_REQUEST = (
     "text", "prompts", "lengths", "limits", "stops", "done", "temperature", "top_k", "top_p",
-    "uniforms", "found", "found_parents", "found_live",
+    "uniforms", "lookup_tokens", "lookup_parents", "lookup_live",
 )  # fmt: skip
 SLOTS = "slots"
 SLOTS_PLACE = len(PER_REQUEST)
@@ -51,10 +52,10 @@ class RoundTensors:
         top_k: int64 `[B]`.
         top_p: float64 `[B]`.
         uniforms: numbers of all `uniform` ops, one after the other, float64 `[B, D]`.
-        found: tokens of all `lookup` ops, one after the other, int64 `[B, F]`.
-        found_parents: their parents among those of their lookup, -1 for where it began, int64
-            `[B, F]`.
-        found_live: whether each was found, bool `[B, F]`.
+        lookup_tokens: results of all `lookup` ops, one after the other, int64 `[B, F]`.
+        lookup_parents: their parents within the same lookup, -1 for the node that it began at,
+            int64 `[B, F]`.
+        lookup_live: which of them there are, bool `[B, F]`.
         slots: the slots attended to, `0 .. U - 1`, int64 `[U]`.
         resident: by cache, text tokens that each of its segments has taken in, int64 `[B, L]`.
         stores: by cache, its keys, values and positions. Written.
@@ -73,9 +74,9 @@ class RoundTensors:
     top_k: Tensor
     top_p: Tensor
     uniforms: Tensor
-    found: Tensor
-    found_parents: Tensor
-    found_live: Tensor
+    lookup_tokens: Tensor
+    lookup_parents: Tensor
+    lookup_live: Tensor
     slots: Tensor
     resident: Mapping[str, Tensor]
     stores: Mapping[str, KVCache]
@@ -83,22 +84,13 @@ class RoundTensors:
     values: Mapping[str, tuple[Tensor, ...]]
 
     def flat(self) -> list[Tensor]:
-        """All of them, in the order of `Interface.read`."""
-        found = [getattr(self, name) for name in (*PER_REQUEST, SLOTS)]
+        """All of them, in the order of `Interface.names`."""
+        tensors = [getattr(self, name) for name in (*PER_REQUEST, SLOTS)]
         for name, store in self.stores.items():
-            found += [self.resident[name], store.positions, *store.keys, *store.values]
-        return [*found, *self._carried()]
-
-    def written(self) -> list[Tensor]:
-        """What a round writes, in the order of `Interface.written`."""
-        found = [self.text]
-        for store in self.stores.values():
-            found += [store.positions, *store.keys, *store.values]
-        return [*found, *self._carried()]
-
-    def _carried(self) -> list[Tensor]:
-        kept = (*self.tracks.values(), *self.values.values())
-        return [part for parts in kept for part in parts]
+            tensors += [self.resident[name], store.positions, *store.keys, *store.values]
+        for parts in (*self.tracks.values(), *self.values.values()):
+            tensors += parts
+        return tensors
 
 
 TRACK_PARTS = ("hidden", "known", "steps")
@@ -120,7 +112,7 @@ class Interface:
 
     @classmethod
     def of(cls, plan: Plan, models: Mapping[str, Module], scored: bool) -> Interface:
-        """The interface that all rounds of a plan share; `scored` where some op reads scores."""
+        """The interface that all rounds of a plan share; `scored` where an op reads scores."""
         return cls(
             tuple(
                 (state.name, models[state.model].num_layers)
@@ -141,27 +133,25 @@ class Interface:
 
     def names(self) -> list[str]:
         """A name for each tensor of the flat list."""
-        found = [*PER_REQUEST, SLOTS]
-        for name, layers in self.caches:
-            found += [f"{name}.resident", *_stored(name, layers)]
-        return [*found, *self._kept()]
+        names = [*PER_REQUEST, SLOTS]
+        for cache, layers in self.caches:
+            names += [f"{cache}.resident", f"{cache}.positions"]
+            names += (f"{cache}.{part}.{i}" for part in ("keys", "values") for i in range(layers))
+        for state, parts in (*((name, TRACK_PARTS) for name in self.tracks), *self.values):
+            names += (f"{state}.{part}" for part in parts)
+        return names
 
     def written(self) -> list[str]:
-        """Names of those that a round writes."""
-        stored = [part for name, layers in self.caches for part in _stored(name, layers)]
-        return ["text", *stored, *self._kept()]
-
-    def _kept(self) -> list[str]:
-        kept = (*((name, TRACK_PARTS) for name in self.tracks), *self.values)
-        return [f"{name}.{part}" for name, parts in kept for part in parts]
+        """Names of those that a round writes: texts, and states but for how far caches are."""
+        names = self.names()
+        return [n for n in names if n == "text" or ("." in n and not n.endswith(".resident"))]
 
     def read(self, tensors: Sequence[Tensor]) -> RoundTensors:
         """The tensors of a flat list by their names."""
-        left = list(tensors)
+        rest = iter(tensors)
 
         def take(count: int) -> list[Tensor]:
-            taken, left[:] = left[:count], left[count:]
-            return taken
+            return list(islice(rest, count))
 
         fixed = dict(zip((*PER_REQUEST, SLOTS), take(len(PER_REQUEST) + 1), strict=True))
         resident, stores = {}, {}
@@ -174,16 +164,16 @@ class Interface:
 
 
 @dataclass(frozen=True)
-class Taught:
+class Lesson:
     """What a source learns of a round that has run.
 
     Attributes:
         op: the `update` op.
         columns: of its tree, 1 + N.
-        width: likeliest tokens of each row, where it learns rows; the round tells what
-            `specplan.backends.eager.sources.taught_rows` gives. 0 where it learns the runs on the
-            tree, and the round tells tokens, parents and live mask, `[B, 1 + N]` each; of a
-            tree without nodes it learns the text, and the round tells nothing.
+        width: likeliest tokens after each node, for a source that learns logits; the round
+            reports what `specplan.backends.eager.sources.judged_tokens` gives. 0 for a source that
+            learns the paths of the tree: the round reports tokens, parents and live mask,
+            `[B, 1 + N]` each. Of a tree without nodes it learns the text, and nothing is reported.
     """
 
     op: Update
@@ -191,8 +181,8 @@ class Taught:
     width: int = 0
 
     @property
-    def told(self) -> int:
-        """Numbers that the round tells of a request."""
+    def numbers(self) -> int:
+        """Numbers that the round reports of a request."""
         if self.width:
             return self.columns * (2 + self.width)
         return self.columns * 3 if self.columns > 1 else 0
@@ -200,21 +190,21 @@ class Taught:
 
 @dataclass(frozen=True)
 class HostInputs:
-    """What the host computes for a round before it runs, and what it is told.
+    """What the host computes for a round before it runs, and does after it.
 
     Attributes:
         uniforms: each `uniform` op, its first column, and how often it runs: once, or in every
             trip of a loop that may end early.
-        hosted: ops that the host runs first.
+        first: ops that the host runs before the round.
         read: what these read.
-        taught: what sources learn afterwards.
+        lessons: what sources learn afterwards.
         formulas: of the round.
     """
 
     uniforms: tuple[tuple[Uniform, int, int], ...]
-    hosted: tuple[Op, ...]
+    first: tuple[Op, ...]
     read: frozenset[Value]
-    taught: tuple[Taught, ...]
+    lessons: tuple[Lesson, ...]
     formulas: tuple[str, ...]
 
     @classmethod
@@ -230,9 +220,9 @@ class HostInputs:
                 drawn += op.count * times
         formulas = dict.fromkeys(op.formula for op in walk(item.ops) if isinstance(op, Compute))
         before, after = host_ops(item)
-        taught = tuple(_taught(plan, item, after, vocabulary))
+        lessons = tuple(_lessons(plan, item, after, vocabulary))
         read = frozenset(value for op in before for value in _read(op))
-        return cls(tuple(uniforms), before, read, taught, tuple(formulas))
+        return cls(tuple(uniforms), before, read, lessons, tuple(formulas))
 
 
 def _read(op: Op) -> Iterator[Value]:
@@ -242,19 +232,14 @@ def _read(op: Op) -> Iterator[Value]:
         yield from operands(op)
 
 
-def _taught(plan: Plan, item: Round, after: Sequence[Update], vocabulary: int) -> Iterator[Taught]:
+def _lessons(plan: Plan, item: Round, after: Sequence[Update], vocabulary: int) -> Iterator[Lesson]:
     types = infer_round(plan, item).types if after else {}
     for op in after:
         tree, state = types[op.tree], plan.state(op.source)
         assert isinstance(tree, TreeType) and isinstance(state, SourceState)
         width = 0 if op.logits is None else min(row_width(state), vocabulary)
-        if op.logits is None or width:  # others learn nothing of rows
-            yield Taught(op, 1 + tree.nodes, width)
-
-
-def _stored(name: str, layers: int) -> list[str]:
-    parts = (f"{name}.{part}.{layer}" for part in ("keys", "values") for layer in range(layers))
-    return [f"{name}.positions", *parts]
+        if op.logits is None or width:  # others learn nothing from logits
+            yield Lesson(op, 1 + tree.nodes, width)
 
 
 def free_sizes(tensors: Sequence[Tensor]) -> tuple[Any, ...]:
@@ -264,20 +249,20 @@ def free_sizes(tensors: Sequence[Tensor]) -> tuple[Any, ...]:
     return tuple(free)
 
 
-def packed(
+def report(
     tokens: Tensor,
     counts: Tensor,
     done: Tensor,
     failed: Tensor | None,
     resident: Sequence[Tensor],
-    taught: Sequence[Tensor],
+    lessons: Sequence[Tensor],
 ) -> Tensor:
-    """What a round tells the host, int64 `[B, W + 2 + segments + taught]`.
+    """What a round reports to the host, int64 `[B, W + 2 + segments + lessons]`.
 
-    `failed` `[B]`, 0 where all is well, stands in one column with `done`, as twice its number.
-    What sources are taught, `[B, ...]` each, comes last.
+    `failed` `[B]`, 0 where all is well, shares a column with `done`, as twice its number. What
+    sources learn, `[B, ...]` each, comes last.
     """
     ended = done.long() if failed is None else done.long() + 2 * failed
     columns = [tokens, counts[:, None], ended[:, None]]
-    columns += [held[:, None] for held in resident]
-    return torch.cat([*columns, *(part.flatten(1) for part in taught)], 1)
+    columns += [lengths[:, None] for lengths in resident]
+    return torch.cat([*columns, *(part.flatten(1) for part in lessons)], 1)

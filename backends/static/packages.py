@@ -5,14 +5,13 @@ from __future__ import annotations
 import tempfile
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from torch import Tensor
 
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.fallback import FirstTried
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.identity import (
     check_identity,
@@ -160,14 +159,14 @@ class Packages:
         """
         home, wanted = self.folder / package_name(graph, bucket), identity(graph, self._weights)
         if self.frozen:
-            return self._held(graph, bucket, home, wanted) if home.is_dir() else graph
+            return self._frozen(graph, bucket, home, wanted) if home.is_dir() else graph
         if not is_made_for(home, wanted):
             with staged(home) as staging:
                 self.backend.write(graph, tensors, staging)
                 write_identity(staging, wanted)
         return self.backend.load(home, self.models)
 
-    def _held(
+    def _frozen(
         self, graph: RoundGraph, bucket: Bucket, home: Path, wanted: Mapping[str, str]
     ) -> Program:
         check_identity(home, wanted)
@@ -182,12 +181,52 @@ class Packages:
             )
 
         try:
-            return FirstTried(self.backend.load(home, self.models), graph, fail)
+            return FallbackOnFailure(self.backend.load(home, self.models), graph, fail)
         except SpecplanError:
             raise
         except Exception as error:  # whatever a runtime raises
             fail(error)
             return graph
+
+
+class FallbackOnFailure:
+    """A compiled round; the round as a graph, if the first run of the compiled one fails.
+
+    Args:
+        program: the compiled round.
+        graph: the same round, eagerly.
+        fail: is called with the error.
+    """
+
+    def __init__(
+        self, program: Program, graph: RoundGraph, fail: Callable[[Exception], None]
+    ) -> None:
+        self._program = program
+        self._graph = graph
+        self._fail = fail
+        self._ran = False
+
+    def __call__(self, *tensors: Tensor) -> Tensor:
+        """Run the round.
+
+        A run that failed halfway has written to slots that the same round writes again, and to
+        what goes from round to round, which is put back.
+        """
+        if self._ran:
+            return self._program(*tensors)
+        first = len(tensors) - sum(len(parts) for _, parts in self._graph.interface.values)
+        before = [tensor.clone() for tensor in tensors[first:]]
+        self._ran = True
+        try:
+            return self._program(*tensors)
+        except SpecplanError:
+            raise
+        except Exception as error:  # whatever a runtime raises
+            self._fail(error)
+        for tensor, value in zip(tensors[first:], before, strict=True):
+            tensor.copy_(value)
+        self._program = self._graph
+        return self._graph(*tensors)  # type: ignore[no-any-return]
 
 
 def check_packages(
@@ -214,7 +253,7 @@ def check_packages(
             raise UsageError(
                 f"there is no compiled round for {bucket.word}",
                 where=str(folder),
-                remedy="Compile it anew: `specplan compile DIR`.",
+                remedy="Compile it again: `specplan compile DIR`.",
             )
         for home in there:
             check_identity(home, identity(homes[home], weights))
@@ -235,7 +274,7 @@ def named_weights(models: Mapping[str, Module]) -> dict[str, Tensor]:
 
 
 def weight_names(models: Mapping[str, Module]) -> dict[int, str]:
-    """The name of each weight by its address, so that constants of a trace are told apart.
+    """The name of each weight by its address, which identifies constants of a trace.
 
     Where a weight has two names (tied embeddings) the last one counts.
     """

@@ -1,4 +1,4 @@
-"""A batch whose rounds are graphs: the host keeps lengths, and the rest is the graphs' affair."""
+"""A batch whose rounds are graphs: the host tracks lengths, graphs do everything else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from specplan.backends.eager import sources
 from specplan.backends.eager.passes.forward import reads_more, settle
-from specplan.backends.eager.prepared import Prepared
+from specplan.backends.eager.plan_analysis import PlanAnalysis
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.captured import CapturedRound, slots_attended
@@ -25,7 +25,7 @@ from specplan.runtime.executable import Observer, StepResult
 from specplan.runtime.uniforms import numbers_of
 
 Program: TypeAlias = Callable[..., Tensor]
-"""A round, compiled or not: from the tensors of its interface to what it tells the host."""
+"""A round, compiled or not: from the tensors of its interface to its report."""
 
 
 class Programs(Protocol):
@@ -33,11 +33,11 @@ class Programs(Protocol):
 
     Attributes:
         captured_on: kinds of device on which rounds are captured in graphs of the device's own.
-        prepared: what is known of the plan.
+        analysis: what is known of the plan.
     """
 
     captured_on: frozenset[str]
-    prepared: Prepared
+    analysis: PlanAnalysis
 
     def graph(self, name: str, sampling: Sampling) -> RoundGraph:
         """A round as a graph."""
@@ -82,11 +82,11 @@ class StaticSession:
         self._late = self._reads_prompts()
         if not self._late:
             batch.forget_keys()
-        self.values = first_values(batch, programs.prepared, host.models["target"])
+        self.values = first_values(batch, programs.analysis, host.models["target"])
 
     def _reads_prompts(self) -> bool:
         """Whether passes of the first round read prompts: in which order, the interpreter knows."""
-        batch, prefilled = self.batch, self.programs.prepared.prefilled
+        batch, prefilled = self.batch, self.programs.analysis.prefilled
         filled_up = self.size < batch.size and bool(batch.sources)
         return not filled_up and not prefilled.issuperset(batch.caches)
 
@@ -97,7 +97,7 @@ class StaticSession:
 
     @property
     def done(self) -> list[bool]:
-        """Rows that want no more tokens."""
+        """Requests that want no more tokens."""
         return self.batch.done[: self.size]
 
     def finish(self, row: int) -> None:
@@ -119,18 +119,18 @@ class StaticSession:
 
     @torch.inference_mode()
     def step(self, round_name: str, observer: Observer | None = None) -> StepResult:
-        """Run one round in one call; the observer is told of one op `round`."""
+        """Run one round in one call; an observer gets one op `round`."""
         graph = self.programs.graph(round_name, self.sampling)
         caches = self.batch.caches
-        passes = [(caches[stretch.cache or ""], stretch) for stretch in graph.first]
+        passes = [(caches[spec.cache or ""], spec) for spec in graph.first]
         if self._late or any(reads_more(self.host, *one) for one in passes):
             return self._interpreted(graph)
-        used = max(self.batch.lengths) + self.programs.prepared.speculative
+        used = max(self.batch.lengths) + self.programs.analysis.speculative
         start = perf_counter()
         self.batch.begin_round()
-        for cache, stretch in passes:  # text that a schedule has left behind
-            settle(self.host, cache, stretch)
-        result = self._take(self._told(graph, used).tolist(), graph.inputs)
+        for cache, spec in passes:  # text that a schedule has left behind
+            settle(self.host, cache, spec)
+        result = self._take(self._report(graph, used).tolist(), graph.inputs)
         if observer is not None:
             seconds = perf_counter() - start
             observer("round", None, self.batch.size, 1, used, seconds)
@@ -138,20 +138,20 @@ class StaticSession:
 
     def _interpreted(self, graph: RoundGraph) -> StepResult:
         """Let the interpreter run a round whose passes read more text than a graph has room for."""
-        batch, prepared = self.batch, self.programs.prepared
+        batch, analysis = self.batch, self.programs.analysis
         if not self._late:
-            states = {str(s.name): s for s in prepared.plan.states if isinstance(s, ValueState)}
+            states = {str(s.name): s for s in analysis.plan.states if isinstance(s, ValueState)}
             batch.values = {
                 name: value_of(states[name], graph.interface.parts(states[name].name), parts)
                 for name, parts in self.values.items()
             }
-        found, self._late = self.host.step(graph.item.name), False
-        self.values = first_values(batch, prepared, self.host.models["target"])
+        step, self._late = self.host.step(graph.item.name), False
+        self.values = first_values(batch, analysis, self.host.models["target"])
         batch.forget_keys()
-        return StepResult(found.tokens[: self.size], found.counts[: self.size])
+        return StepResult(step.tokens[: self.size], step.counts[: self.size])
 
-    def _told(self, graph: RoundGraph, used: int) -> Tensor:
-        """Run a round; what it tells."""
+    def _report(self, graph: RoundGraph, used: int) -> Tensor:
+        """Run a round; its report."""
         device = self.batch.device
         captured = device.type in self.programs.captured_on
         if captured:
@@ -172,11 +172,11 @@ class StaticSession:
     def _tensors(self, graph: RoundGraph, used: int) -> RoundTensors:
         """What the host makes anew for each round is on the CPU, all else on the device."""
         batch = self.batch
-        ops, asked = graph.inputs.hosted, []
+        ops, lookups = graph.inputs.first, []
         if ops:
-            host = HostRun(self._texts(), graph.prepared, graph.scores)
-            asked = host.run(ops, graph.inputs.read)
-        found, parents, live = joined(asked, batch.size)
+            host = HostRun(self._texts(), graph.analysis, graph.scores)
+            lookups = host.look_up(ops, graph.inputs.read)
+        tokens, parents, live = joined(lookups, batch.size)
         return RoundTensors(
             text=batch.text,
             prompts=self._prompts,
@@ -188,9 +188,9 @@ class StaticSession:
             top_k=batch.settings.top_k,
             top_p=batch.settings.top_p,
             uniforms=self._drawn(graph),
-            found=found,
-            found_parents=parents,
-            found_live=live,
+            lookup_tokens=tokens,
+            lookup_parents=parents,
+            lookup_live=live,
             slots=torch.arange(used, device=batch.device),
             resident={
                 name: torch.tensor([*cache.lengths.values()]).t().contiguous()
@@ -217,32 +217,32 @@ class StaticSession:
         text = batch.text[:size].cpu()
         return Texts(text, batch.lengths[:size], batch.done[:size], batch.sources)
 
-    def _take(self, told: list[list[int]], inputs: HostInputs) -> StepResult:
-        """Take over what a round says of every request.
+    def _take(self, lines: list[list[int]], inputs: HostInputs) -> StepResult:
+        """Update the batch by a round's report, one line per request.
 
         Raises:
             UsageError: one of the formulas had no value for a request; names it.
         """
         batch, caches = self.batch, self.batch.caches.values()
         segments = [(cache, span) for cache in caches for span in cache.segments]
-        ends = len(told[0]) - sum(one.told for one in inputs.taught)
+        ends = len(lines[0]) - sum(one.numbers for one in inputs.lessons)
         width = ends - 2 - len(segments)
-        for row, failed in enumerate(line[width + 1] // 2 for line in told):
+        for row, failed in enumerate(line[width + 1] // 2 for line in lines):
             if failed:
                 where = f'"{inputs.formulas[failed - 1]}"'
                 raise UsageError(f"the formula has no value for request {row}", where=where)
-        if inputs.taught:
-            learned = torch.tensor([line[ends:] for line in told])
-            teach(self._texts(), inputs.taught, learned)
-        grown, done, *resident = zip(*(line[width:ends] for line in told), strict=True)
+        if inputs.lessons:
+            learned = torch.tensor([line[ends:] for line in lines])
+            teach(self._texts(), inputs.lessons, learned)
+        grown, done, *resident = zip(*(line[width:ends] for line in lines), strict=True)
         batch.grown(grown, [bool(one) for one in done])
         for (cache, span), lengths in zip(segments, resident, strict=True):
             cache.lengths[span] = [*lengths]
-        counts = [line[width] for line in told[: self.size]]
+        counts = [line[width] for line in lines[: self.size]]
         widest = max(1, *counts)
         tokens = [
             [*line[:count], *[-1] * (widest - count)]
-            for line, count in zip(told[: self.size], counts, strict=True)
+            for line, count in zip(lines[: self.size], counts, strict=True)
         ]
         return StepResult(tokens=torch.tensor(tokens), counts=torch.tensor(counts))
 

@@ -41,10 +41,10 @@ def _replace_types(model: Any, types: dict[str, str]) -> None:
     for value in _values(graph):
         if value.dtype in new:
             value.dtype = new[value.dtype]
-        held = value.const_value
-        if held is not None and held.dtype in new:
-            numbers = held.numpy().astype(new[held.dtype].numpy())
-            value.const_value = ir.tensor(np.ascontiguousarray(numbers), name=held.name)
+        constant = value.const_value
+        if constant is not None and constant.dtype in new:
+            numbers = constant.numpy().astype(new[constant.dtype].numpy())
+            value.const_value = ir.tensor(np.ascontiguousarray(numbers), name=constant.name)
     for node in graph:
         target = node.attributes.get("to") if node.op_type == "Cast" else None
         if target is not None and ir.DataType(target.value) in new:

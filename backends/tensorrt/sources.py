@@ -31,8 +31,7 @@ from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import SLOTS
 from specplan.backends.static.packages import named_weights, package_name
 from specplan.backends.tensorrt.legalise import legalise
-from specplan.backends.tensorrt.legality import require_legal
-from specplan.backends.tensorrt.operators import VERSION
+from specplan.backends.tensorrt.operators import VERSION, require_legal
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.files import sha256_file, write_atomic, write_json_atomic
 from specplan.ir.plan import Plan
@@ -110,7 +109,7 @@ def build_engines(folder: Path) -> bool:
         Whether one of them was there.
 
     Raises:
-        MissingCapabilityError: building failed; with the end of what was said.
+        MissingCapabilityError: building failed; with the end of the output.
     """
     if shutil.which("trtexec") is None and importlib.util.find_spec("tensorrt") is None:
         return False
@@ -126,7 +125,7 @@ def build_engines(folder: Path) -> bool:
         raise MissingCapabilityError(
             f"no engines were built: {last}",
             where=str(folder),
-            remedy=f"Run {SCRIPT} there to see all that it says.",
+            remedy=f"Run {SCRIPT} there to see its whole output.",
         )
     return True
 
@@ -163,12 +162,12 @@ def _write(
     (folder / WEIGHTS).chmod(0o644)
     places = _places(folder / WEIGHTS)
     for name, (model, _) in made.items():
-        for held in _elsewhere(model):
-            value = model.graph.initializers[held]
-            offset, length = places[held]
+        for weight in _elsewhere(model):
+            value = model.graph.initializers[weight]
+            offset, length = places[weight]
             value.const_value = onnx_ir.ExternalTensor(
                 WEIGHTS, offset, length, value.const_value.dtype,
-                shape=value.const_value.shape, name=held, base_dir=folder,
+                shape=value.const_value.shape, name=weight, base_dir=folder,
             )  # fmt: skip
         onnx_ir.save(model, folder / f"{name}.onnx")
     sources = [source for _, source in made.values()]
@@ -199,15 +198,9 @@ def _places(path: Path) -> dict[str, tuple[int, int]]:
     with path.open("rb") as file:
         (size,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(size))
-    first = 8 + size
-    return {
-        name: (
-            first + entry["data_offsets"][0],
-            entry["data_offsets"][1] - entry["data_offsets"][0],
-        )
-        for name, entry in header.items()
-        if name != "__metadata__"
-    }
+    header.pop("__metadata__", None)
+    spans = {name: entry["data_offsets"] for name, entry in header.items()}
+    return {name: (8 + size + start, stop - start) for name, (start, stop) in spans.items()}
 
 
 def build_script(sources: Sequence[RoundSource]) -> str:

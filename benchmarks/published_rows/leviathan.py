@@ -3,7 +3,7 @@
 The paper's own formula, E / (gamma c + 1) with E of one alpha everywhere, misses its measured
 speedups by 17.7 % (worst +47 %). Two things are missing, each one constant:
 
-- *Acceptance is not the same everywhere.* Easy stretches are accepted whole, so at the same mean
+- *Acceptance is not the same everywhere.* Easy pass_specs are accepted whole, so at the same mean
   alpha more tokens are emitted: alpha is Beta distributed over rounds. The constant is the
   correlation of two acceptances in a round, 1 / (a + b + 1).
 - *c is printed once per draft, for both tasks.* In T5X the keys and values of the encoded input

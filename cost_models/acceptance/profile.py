@@ -25,6 +25,8 @@ from specplan.ir.files import read_document, write_json_atomic
 
 SCHEMA_VERSION = 2
 KIND = "acceptance_profile"
+ASSUMPTION = "assumption"
+"""The provenance's `kind` of profiles that nobody measured."""
 DRAFT = Model("draft")
 _FIELDS = {"schema_version", "kind", "key", "evidence", "provenance"}
 _REMEDY = "Measure it again with `specplan profile acceptance`."
@@ -97,6 +99,13 @@ class AcceptanceProfile(AcceptanceModel):
             return f"was measured at {self.positions} positions of {self.prompts} prompts"
         words = self.provenance.get("words")
         return str(words) if words else "is a given table of rates"
+
+    @property
+    def assumption(self) -> str | None:
+        """What was assumed, in words; None where the profile rests on measurements."""
+        if self.provenance.get("kind") != ASSUMPTION:
+            return None
+        return str(self.provenance.get("assumed", "an assumption"))
 
     def hazard(self, depth: int, rank: int) -> float:
         """P(the child of this rank is accepted | its parent was); depth >= 1, rank >= 0."""

@@ -142,7 +142,7 @@ def load_device(name_or_path: Path | str) -> Device:
     from specplan.cost_models.devices.roofline import AnalyticDevice
     from specplan.cost_models.devices.stack import DEFAULT, load_stack
 
-    text = str(name_or_path)
+    text = device_name(str(name_or_path))
     if text.endswith(".json"):
         from specplan.cost_models.devices.measured.device import MeasuredDevice
         from specplan.cost_models.devices.measured.table import MeasuredTable
@@ -157,10 +157,7 @@ def load_device(name_or_path: Path | str) -> Device:
     elif Path(name).suffix in (".yaml", ".yml"):
         data = read_text(Path(name), "device file")
     else:
-        raise UsageError(
-            f"no device {text!r}",
-            remedy=f"Known devices: {', '.join(list_devices())}; or name a .yaml or .json file.",
-        )
+        raise UsageError(f'unknown device "{text}"', remedy=device_remedy(text))
     device = AnalyticDevice.from_yaml(data, where=name, stack=load_stack(stack or DEFAULT))
     device = device.times(count)
     return replace(device, name=f"{device.name}@{stack}") if stack else device
@@ -168,8 +165,56 @@ def load_device(name_or_path: Path | str) -> Device:
 
 def is_device_name(text: str) -> bool:
     """Whether `load_device` looks this up among what it knows, rather than as a file."""
-    _, name, _ = _parts(text)
+    _, name, _ = _parts(device_name(text))
     return name in list_devices() or name.startswith(TABLES)
+
+
+def device_name(text: str) -> str:
+    """The name of a device as `list_devices` has it, with the `8x` and `@stack` around it.
+
+    Upper case and missing dashes do not matter (`8xH200`, `RTX4090`), and the beginning of a name
+    is enough where no other device begins so (`mi250x`). Any other text comes back unchanged.
+    """
+    names = similar_devices(text)
+    _, own, _ = _parts(text)
+    exact = [name for name in names if _letters(_parts(name)[1]) == _letters(own)]
+    longer = [name for name in names if _words(_parts(name)[1])[: len(_words(own))] == _words(own)]
+    matches = exact or (longer if len(names) == 1 else [])
+    return matches[0] if len(matches) == 1 else text
+
+
+def similar_devices(text: str) -> tuple[str, ...]:
+    """What a name that is not exact may stand for: forms of the same GPU, never another GPU.
+
+    `8xh100` may be `8xh100-pcie` or `8xh100-sxm`; `a100-80gb` any A100 with 80 GB.
+    """
+    _, own, stack = _parts(text)
+    count = text[: text.index(own)] if own in text else ""
+    words = {*_words(own)}
+    same = [name for name in list_devices() if _letters(name) == _letters(own)]
+    part = [name for name in list_devices() if words and words <= {*_words(name)}]
+    model = next((word for word in _words(own) if any(map(str.isdigit, word))), None)
+    kin = [name for name in list_devices() if model in _words(name)]
+    return tuple(
+        f"{count.lower()}{name}{f'@{stack}' if stack else ''}" for name in same or part or kin
+    )
+
+
+def device_remedy(text: str) -> str:
+    """What to write in place of an unknown device: forms of the same GPU, or all that is known."""
+    names = [f'"{name}"' for name in similar_devices(text)]
+    if names:
+        several = f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]
+        return f"Did you mean {several}?"
+    return f"Known: {', '.join(list_devices())}; or name a .yaml or .json file of a device."
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\s_-]", "", name.lower())
+
+
+def _words(name: str) -> list[str]:
+    return [word for word in re.split(r"[\s_-]", name.lower()) if word]
 
 
 def _load_tables(text: str, count: int, name: str, stack: str) -> Device:
@@ -192,7 +237,7 @@ def _load_tables(text: str, count: int, name: str, stack: str) -> Device:
 
 def _parts(text: str) -> tuple[int, str, str]:
     """Number of devices, name or path, and stack (empty where not given)."""
-    found = re.fullmatch(r"(?:(\d+)x)?(.+?)(?:@([\w.-]+))?", text)
+    found = re.fullmatch(r"(?:(\d+)[xX])?(.+?)(?:@([\w.-]+))?", text)
     if found is None or "/" in (found[3] or "") or Path(text).exists():
         return 1, text, ""
     return int(found[1] or 1), found[2], found[3] or ""

@@ -10,7 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from specplan.cost_models.cost import Quantity
-from specplan.cost_models.memory.workspace import Moment, PassParts, higher, pass_parts, row_bytes
+from specplan.cost_models.memory.workspace import (
+    MemoryPeak,
+    PassParts,
+    pass_parts,
+    peak_of,
+    row_bytes,
+)
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.needs import Allocation
 from specplan.ir.op import Step
@@ -75,9 +81,9 @@ class _Sizes:
         return pass_parts(self.shapes[model], self.batch, tokens, self.slots, rows)
 
 
-def highest_moment(buffers: Iterable[Buffer]) -> Moment:
+def round_peak(buffers: Iterable[Buffer]) -> MemoryPeak:
     """What is alive at once, at most."""
-    highest, now = Moment(), Moment()
+    highest, now = MemoryPeak(), MemoryPeak()
     alive: list[Buffer] = []
     made: dict[int, list[Buffer]] = {}
     for buffer in buffers:
@@ -85,8 +91,8 @@ def highest_moment(buffers: Iterable[Buffer]) -> Moment:
     for moment in sorted(made):
         alive = [buffer for buffer in alive if buffer.last >= moment] + made[moment]
         logits = sum(buffer.size for buffer in alive if buffer.logits)
-        now = Moment(sum(buffer.size for buffer in alive if not buffer.logits), logits)
-        highest = higher(highest, now)
+        now = MemoryPeak(sum(buffer.size for buffer in alive if not buffer.logits), logits)
+        highest = peak_of(highest, now)
     return highest
 
 

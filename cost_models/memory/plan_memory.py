@@ -13,8 +13,8 @@ from specplan.cost_models.cost import Quantity, minimum
 from specplan.cost_models.devices.device import Device
 from specplan.cost_models.devices.roofline import AnalyticDevice
 from specplan.cost_models.intervals import Interval
-from specplan.cost_models.memory.buffers import highest_moment, round_buffers
-from specplan.cost_models.memory.workspace import PREFILL_CHUNK, higher, prefill_moment, row_bytes
+from specplan.cost_models.memory.buffers import round_buffers, round_peak
+from specplan.cost_models.memory.workspace import PREFILL_CHUNK, peak_of, prefill_peak, row_bytes
 from specplan.cost_models.models.layers import Attention, GroupedAttention
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.rounds.refreshing import query_bytes
@@ -112,7 +112,7 @@ def plan_memory(
 
     Every cache holds the text, the speculative slots of the widest round and one slot for dead
     writes; trees that go from round to round hold the laws that they were drawn from. Workspace
-    is that of the highest moment, of a prefill or a round.
+    are those of the peak, of a prefill or a round.
 
     Args:
         plan: a well-typed plan.
@@ -155,11 +155,11 @@ def plan_memory(
     parts += _laws_kept(plan, shapes["target"], batch)
     numbers = batch * (len(caches) * slots + 2 * (slots - 1)) * _POSITION_BYTES  # tokens and keys
     parts.append(MemoryPart("positions and texts", numbers))
-    moments = [prefill_moment(shapes[name], batch, prompt) for name in plan.models_run]
-    moments += [highest_moment(round_buffers(steps, shapes, batch, slots)) for steps in rounds]
-    highest = reduce(higher, moments)
-    parts.append(MemoryPart("activations", runtime.devices * highest.activations))
-    parts.append(MemoryPart("logits and laws", runtime.devices * highest.logits))
+    peaks = [prefill_peak(shapes[name], batch, prompt) for name in plan.models_run]
+    peaks += [round_peak(round_buffers(steps, shapes, batch, slots)) for steps in rounds]
+    peak = reduce(peak_of, peaks)
+    parts.append(MemoryPart("activations", runtime.devices * peak.activations))
+    parts.append(MemoryPart("logits and laws", runtime.devices * peak.logits))
     if runtime.graph_bytes:
         graphs = runtime.devices * len(plan.rounds) * runtime.graph_bytes
         parts.append(MemoryPart("graph buffers", graphs))

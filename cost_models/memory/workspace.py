@@ -30,8 +30,8 @@ in a tanh, in four steps), and streams of the hidden width; (2, 2) for others.""
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """What is alive at some moment, bytes.
+class MemoryPeak:
+    """Bytes that are alive at once, at the highest.
 
     Attributes:
         activations: hidden states, projections, masks.
@@ -47,12 +47,12 @@ class Moment:
         return self.activations + self.logits
 
 
-def higher(one: Moment, other: Moment) -> Moment:
+def peak_of(one: MemoryPeak, other: MemoryPeak) -> MemoryPeak:
     """The one with more bytes alive, cell by cell; the first where they are equal."""
     more = other.total > one.total
     if not isinstance(more, np.ndarray):
         return other if more else one
-    return Moment(
+    return MemoryPeak(
         np.where(more, other.activations, one.activations),
         np.where(more, other.logits, one.logits),
     )
@@ -77,10 +77,10 @@ class PassParts:
     logits: Quantity
 
     @property
-    def moment(self) -> Moment:
+    def peak(self) -> MemoryPeak:
         """The highest: within a layer, or when logits are made."""
-        end = Moment(self.always + self.gathered, self.logits + self.cast)
-        return higher(end, Moment(self.always + self.layers))
+        end = MemoryPeak(self.always + self.gathered, self.logits + self.cast)
+        return peak_of(end, MemoryPeak(self.always + self.layers))
 
 
 def pass_parts(
@@ -143,13 +143,13 @@ def _sizes(shape: ModelShape) -> _Sizes:
     return found
 
 
-def prefill_moment(shape: ModelShape, batch: Quantity, prompt_tokens: Quantity) -> Moment:
-    """The highest moment of a prompt, all but its last token, in chunks."""
+def prefill_peak(shape: ModelShape, batch: Quantity, prompt_tokens: Quantity) -> MemoryPeak:
+    """The peak of a prompt, all but its last token, in chunks."""
     tokens = maximum(prompt_tokens - 1, 1)
     rest = tokens % PREFILL_CHUNK
     left = pass_parts(shape, batch, rest, tokens, 1)
     whole = pass_parts(shape, batch, minimum(tokens, PREFILL_CHUNK), tokens - rest, 1)
-    return higher(left.moment, whole.moment)
+    return peak_of(left.peak, whole.peak)
 
 
 def row_bytes(shape: ModelShape, batch: Quantity, rows: int) -> Quantity:

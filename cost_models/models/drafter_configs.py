@@ -102,7 +102,7 @@ def _recurrent(config: Config, base: Decoder, target: Decoder) -> DrafterConfig:
     if layers is None:
         count = target.num_layers
         layers = (2, count // 2, count - 3)
-    width = len(layers) * config.size("target_hidden_size", default=target.hidden_size)
+    width = len(layers) * config.size("target_hidden_size", default=base.hidden_size)
     norms = width * (config.flag("norm_before_fc") + config.flag("fc_norm"))
     first, *others = base.layers
     decoder = replace(

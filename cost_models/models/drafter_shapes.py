@@ -52,7 +52,13 @@ def is_drafter_folder(folder: Path | str) -> bool:
 
 
 def read_drafter(
-    folder: Path | str, target: ModelShape, *, name: str | None = None, dtype: str | None = None
+    folder: Path | str,
+    target: ModelShape,
+    *,
+    name: str | None = None,
+    dtype: str | None = None,
+    weight_format: str | None = None,
+    kv_format: str | None = None,
 ) -> DrafterShape:
     """Shape of a drafter from its folder: config.json, and the headers of safetensors if any.
 
@@ -63,6 +69,8 @@ def read_drafter(
         target: what it drafts for.
         name: how messages call it; default the folder's name.
         dtype: number format to run in; None or "auto" takes the config's own.
+        weight_format: see `ModelShape.from_config`.
+        kv_format: see `ModelShape.from_config`.
 
     Raises:
         MissingCapabilityError: a form that is not priced.
@@ -74,7 +82,8 @@ def read_drafter(
     _check_target(found, target, str(path))
     inner = {**config, **(config.get("transformer_layer_config") or {})}
     decoder = replace(found.decoder, max_positions=target.max_positions)
-    model = stated_model(decoder, inner, name or path.resolve().name, Chosen(dtype))
+    chosen = Chosen(dtype, weight_format, cache=kv_format)
+    model = stated_model(decoder, inner, name or path.resolve().name, chosen)
     if _check_weights(path, decoder):
         model = replace(model, digest=model_digest(path))
     shape = ModelShape.of_stored(model)
@@ -83,13 +92,16 @@ def read_drafter(
 
 def _check_target(found: DrafterConfig, target: ModelShape, where: str) -> None:
     remedy = "Take the drafter that was trained for this target."
-    width = found.decoder.feature_width
-    if width != len(found.feature_layers) * target.hidden_size:
+    widths = [(found.decoder.feature_width or 0) // len(found.feature_layers)]
+    if not found.decoder.owns_embedding:
+        widths.append(found.decoder.hidden_size)  # it borrows the target's embedding
+    width = next((width for width in widths if width != target.hidden_size), None)
+    if width is not None:
         raise UsageError(
-            f"it reads hidden states {width} wide in all, {len(found.feature_layers)} of the "
-            f"target's are {len(found.feature_layers) * target.hidden_size}",
+            f"it reads hidden states of size {width}, the target's hidden size is "
+            f"{target.hidden_size}",
             where=where,
-            remedy=remedy,
+            remedy=f"{remedy} A head of another hidden size states target_hidden_size.",
         )
     last = max(found.feature_layers)
     if last > target.num_layers:

@@ -86,6 +86,15 @@ def forward_ops(
     return tuple(ops)
 
 
+def splits_evenly(shape: ModelShape, devices: int) -> bool:
+    """Whether that many devices can share every layer, each with as many heads as the others."""
+    try:
+        forward_ops(shape, 1, 1, 0, tensor_parallel=devices)
+    except UsageError:
+        return False
+    return True
+
+
 def forward_cost(
     shape: ModelShape,
     batch: Quantity,

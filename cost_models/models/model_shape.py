@@ -19,6 +19,12 @@ from specplan.cost_models.models.files.stored_model import (
 from specplan.cost_models.models.layers import Decoder, LayerShape
 from specplan.cost_models.models.number_formats import DTYPE_BYTES, NumberFormat, WeightFormats
 from specplan.cost_models.models.parameters import parameter_inventory
+from specplan.ir.errors import UsageError
+
+
+def is_gguf(path: Path | str) -> bool:
+    """Whether a model's path names a GGUF file rather than a folder."""
+    return Path(path).suffix == ".gguf"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +138,30 @@ class ModelShape(Decoder):
         return cls.of_stored(
             read_gguf_file(file, name or file.stem, Chosen(dtype, cache=kv_format))
         )
+
+    @classmethod
+    def from_path(
+        cls,
+        path: Path | str,
+        dtype: str | None = None,
+        name: str | None = None,
+        weight_format: str | None = None,
+        kv_format: str | None = None,
+    ) -> ModelShape:
+        """Shape from a GGUF file or a checkpoint folder; see `from_gguf` and `from_folder`.
+
+        Raises:
+            UsageError: a weight format is given for a GGUF file, which states that of each tensor.
+        """
+        if not is_gguf(path):
+            return cls.from_folder(path, dtype, name, weight_format, kv_format=kv_format)
+        if weight_format is not None:
+            raise UsageError(
+                "a GGUF file states the format of every tensor",
+                where=str(path),
+                remedy="Leave weight_format out, or name a checkpoint folder.",
+            )
+        return cls.from_gguf(path, dtype, name, kv_format)
 
     @classmethod
     def of_stored(cls, model: StoredModel) -> ModelShape:

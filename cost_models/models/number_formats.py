@@ -186,15 +186,19 @@ FORMATS: dict[str, NumberFormat] = {
 """All formats known by name."""
 
 
+_SHORT = {"int4": "int4-g128"}
+"""What people call a format when they leave its usual group size out."""
+
+
 def number_format(name: str, where: str = "number format") -> NumberFormat:
     """A format by name.
 
     Raises:
         UsageError: no such format.
     """
-    found = FORMATS.get(name)
-    if found is not None:
-        return found
+    form = FORMATS.get(_SHORT.get(name, name))
+    if form is not None:
+        return form
     raise UsageError(
         f"number format {name!r} is unknown",
         where=where,

@@ -19,7 +19,7 @@ GLUE_OPS = frozenset({"root", "pick", "place", "compute", "uniform", "emit", "co
 
 
 @dataclass
-class Clock:
+class RoundPricer:
     """Prices the demands of rounds on a device.
 
     Plans of one search ask for the same passes again and again: each is priced once.

@@ -12,7 +12,7 @@ from specplan.cost_models.cost import Cost, Quantity, maximum
 from specplan.cost_models.devices.device import UnpricedError
 from specplan.cost_models.intervals import NO_TIME, Seconds, side_by_side, total
 from specplan.cost_models.rounds.demands import ForwardDemand, OpDemand, RoundDemands, round_demands
-from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.stopping import shares_of_batch
 from specplan.ir.plan import Plan, Round
 from specplan.ir.text.printer import print_op
@@ -82,39 +82,39 @@ def read_round(plan: Plan, item: Round) -> RoundDemands | Unpriced:
 
 
 def round_seconds(
-    demands: RoundDemands, clock: Clock, lag: Mapping[str, Quantity]
+    demands: RoundDemands, pricer: RoundPricer, lag: Mapping[str, Quantity]
 ) -> Seconds | Unpriced:
     """Wall-clock time of a round, the sum of what it asks for.
 
     Args:
         demands: of the round.
-        clock: prices them, at one batch and context or on a grid.
+        pricer: prices them, at one batch and context or on a grid.
         lag: per cache, the probability that some request of the batch needs all of a forward's
             `pending` tokens rather than the root alone; 1 where not given.
     """
     found: list[tuple[Quantity, Seconds]] = []
-    for share, one in _ways(demands, clock):
-        priced = _price_steps(one, clock, lag)
+    for share, one in _ways(demands, pricer):
+        priced = _price_steps(one, pricer, lag)
         if isinstance(priced, Unpriced):
             return priced
-        found.append((share, _wall_clock(priced, clock)))
+        found.append((share, _wall_clock(priced, pricer)))
     return _weighed(found)
 
 
 def price_round(
-    demands: RoundDemands, clock: Clock, lag: Mapping[str, Quantity]
+    demands: RoundDemands, pricer: RoundPricer, lag: Mapping[str, Quantity]
 ) -> RoundPrice | Unpriced:
     """Price a round and say where its time goes; see `round_seconds`."""
     parts: list[tuple[str | None, PricedOp]] = []
     found: list[tuple[Quantity, Seconds]] = []
-    for share, one in _ways(demands, clock):
-        priced = _price_steps(one, clock, lag)
+    for share, one in _ways(demands, pricer):
+        priced = _price_steps(one, pricer, lag)
         if isinstance(priced, Unpriced):
             return priced
-        found.append((share, _wall_clock(priced, clock)))
+        found.append((share, _wall_clock(priced, pricer)))
         parts += [(step.lane, _priced_op(step, seconds, share)) for step, seconds in priced]
-    parts.append((None, PricedOp("round", None, 1, 1, clock.glue())))
-    return RoundPrice(_weighed(found), _merged(parts), _assumptions(demands, clock))
+    parts.append((None, PricedOp("round", None, 1, 1, pricer.glue())))
+    return RoundPrice(_weighed(found), _merged(parts), _assumptions(demands, pricer))
 
 
 def mean_round(prices: Sequence[RoundPrice], weights: Sequence[Quantity]) -> RoundPrice:
@@ -147,11 +147,11 @@ def own_error(price: RoundPrice, shared_error: float) -> Quantity:
     return found
 
 
-def _ways(demands: RoundDemands, clock: Clock) -> list[tuple[Quantity, RoundDemands]]:
+def _ways(demands: RoundDemands, pricer: RoundPricer) -> list[tuple[Quantity, RoundDemands]]:
     """What a round may come to ask for, with the probability of each; all trips where unknown."""
     if not demands.ends:
         return [(1, demands)]
-    shares = shares_of_batch(demands, clock.batch)
+    shares = shares_of_batch(demands, pricer.batch)
     ways = ((share, one) for share, (_, one) in zip(shares, demands.ends, strict=True))
     return [(share, one) for share, one in ways if np.any(share)]
 
@@ -163,32 +163,32 @@ def _weighed(found: list[tuple[Quantity, Seconds]]) -> Seconds:
     return total(seconds * share for share, seconds in found)
 
 
-def round_cost(demands: RoundDemands, clock: Clock, lag: Mapping[str, Quantity]) -> Cost:
+def round_cost(demands: RoundDemands, pricer: RoundPricer, lag: Mapping[str, Quantity]) -> Cost:
     """Resources of all forwards of a round; see `round_seconds`."""
     found = Cost()
     for step in demands.steps:
         if isinstance(step, ForwardDemand):
-            found += clock.cost(step, lag.get(step.cache, 1.0))
+            found += pricer.cost(step, lag.get(step.cache, 1.0))
     return found
 
 
 def _price_steps(
-    demands: RoundDemands, clock: Clock, lag: Mapping[str, Quantity]
+    demands: RoundDemands, pricer: RoundPricer, lag: Mapping[str, Quantity]
 ) -> list[PricedStep] | Unpriced:
     priced: list[PricedStep] = []
     for step in demands.steps:
         try:
             if isinstance(step, OpDemand):
-                seconds = clock.op(step)
+                seconds = pricer.op(step)
             else:
-                seconds = clock.forward(step, lag.get(step.cache, 1.0))
+                seconds = pricer.forward(step, lag.get(step.cache, 1.0))
         except UnpricedError as error:
             return Unpriced(print_op(step.op).splitlines()[0], str(error))
         if step.conditional:
             seconds = replace(seconds, low=seconds.low * 0.0)
         priced.append((step, seconds))
     try:
-        clock.glue()
+        pricer.glue()
     except UnpricedError as error:
         return Unpriced("", str(error))
     return priced
@@ -206,15 +206,15 @@ def _priced_op(step: ForwardDemand | OpDemand, seconds: Seconds, share: Quantity
     return PricedOp(name, step.model, step.width, share, seconds)
 
 
-def _wall_clock(priced: list[PricedStep], clock: Clock) -> Seconds:
+def _wall_clock(priced: list[PricedStep], pricer: RoundPricer) -> Seconds:
     """Glue and ops one after another, lanes side by side."""
-    lanes: dict[str | None, Seconds] = {None: clock.glue()}
+    lanes: dict[str | None, Seconds] = {None: pricer.glue()}
     for step, seconds in priced:
         lanes[step.lane] = lanes.get(step.lane, NO_TIME) + seconds
     alone = lanes.pop(None)
     if not lanes:
         return alone
-    return alone + side_by_side(lanes.values(), clock.device.lane_overlap)
+    return alone + side_by_side(lanes.values(), pricer.device.lane_overlap)
 
 
 def _merged(parts: Sequence[tuple[str | None, PricedOp]]) -> tuple[PricedOp, ...]:
@@ -230,8 +230,8 @@ def _merged(parts: Sequence[tuple[str | None, PricedOp]]) -> tuple[PricedOp, ...
     return tuple(found.values())
 
 
-def _assumptions(demands: RoundDemands, clock: Clock) -> tuple[str, ...]:
-    hidden = clock.device.lane_overlap
+def _assumptions(demands: RoundDemands, pricer: RoundPricer) -> tuple[str, ...]:
+    hidden = pricer.device.lane_overlap
     words = (
         ("conditional ops run for some request of the batch", _any_conditional(demands)),
         (

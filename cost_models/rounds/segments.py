@@ -1,15 +1,15 @@
 """Rounds that change with the place in an output: which runs where, and what they make together.
 
 A schedule may choose by the tokens that a request has emitted. An output is then cut into
-stretches, each of one round, which is priced at the mean context of its stretch. A decode is the
+segments, each of one round, which is priced at the mean context of its segment. A decode is the
 sum over them.
 
 What is taken for granted: a batch changes its round by the most tokens that one of its requests has
 emitted, and here its requests reach a bound together, after the rounds that the slowest needs. A
 guard that also reads the batch or the context sees the load of the whole request, as in a schedule
 by these alone. What the last round before a bound emits beyond it is known in the mean, rounds
-being alike: it shortens the next stretch. Where a replay knows in which order rounds ran, what they
-accept is that of the stretch's own places in the output; otherwise all places are alike.
+being alike: it shortens the next segment. Where a replay knows in which order rounds ran, what they
+accept is that of the segment's own places in the output; otherwise all places are alike.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from specplan.cost_models.acceptance.evidence.base import Drafting, Evidence, re
 from specplan.cost_models.cells import each
 from specplan.cost_models.cost import Quantity
 from specplan.cost_models.intervals import Interval
-from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import RoundPrice, Unpriced, mean_round, price_round
 from specplan.ir.formula import formula_names
 from specplan.ir.plan import Plan
@@ -33,7 +33,7 @@ from specplan.ir.schedule import select_round
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class OutputSegment:
     """Tokens of an output that one round emits.
 
     Attributes:
@@ -49,8 +49,8 @@ class Stretch:
     share: Quantity = 1.0
 
 
-Drafted: TypeAlias = Sequence[tuple[Stretch, Drafting]]
-"""The stretches of an output with what their rounds draft."""
+Drafted: TypeAlias = Sequence[tuple[OutputSegment, Drafting]]
+"""The segments of an output with what their rounds draft."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +60,22 @@ class Decode:
     Attributes:
         round: the mean one.
         tokens_per_round: emitted by one request, in the mean of its rounds.
-        rounds: of all stretches, until the slowest request of the batch is done.
+        rounds: of all segments, until the slowest request of the batch is done.
         first_round: time of the first round in mean ones.
-        stretches: with their shares.
+        segments: with their shares.
     """
 
     round: RoundPrice
     tokens_per_round: Interval
     rounds: Interval
     first_round: Quantity
-    stretches: tuple[Stretch, ...]
+    segments: tuple[OutputSegment, ...]
 
 
-def read_stretches(
+def read_segments(
     plan: Plan, batch: Quantity, context: Quantity, output_tokens: int
-) -> tuple[Stretch, ...]:
-    """The stretches of a request's output; one where the schedule does not look at what is emitted.
+) -> tuple[OutputSegment, ...]:
+    """The segments of a request's output; one where the schedule does not look at what is emitted.
 
     Args:
         plan: a verified plan.
@@ -87,27 +87,29 @@ def read_stretches(
         ValueError: some cells run other rounds than others.
     """
     if plan.schedule is None:
-        return (Stretch(plan.rounds[0].name, 0, output_tokens),)
+        return (OutputSegment(plan.rounds[0].name, 0, output_tokens),)
     loads = {(int(b), round(c)) for b, c in np.broadcast(batch, context)}
     if _guarded(plan) <= {"emitted"}:
         loads = {min(loads)}
-    found = {_stretches(plan, *load, output_tokens) for load in loads}
+    found = {_segments(plan, *load, output_tokens) for load in loads}
     if len(found) > 1:
-        names = sorted({stretch.round for stretches in found for stretch in stretches})
+        names = sorted({segment.round for segments in found for segment in segments})
         raise ValueError(f"loads that run different rounds are priced apart: {names}")
     return found.pop()
 
 
 @lru_cache(maxsize=1024)
-def _stretches(plan: Plan, batch: int, context: int, output_tokens: int) -> tuple[Stretch, ...]:
+def _segments(
+    plan: Plan, batch: int, context: int, output_tokens: int
+) -> tuple[OutputSegment, ...]:
     current = select_round(plan, batch=batch, context=context)
     start, found = 0, []
     for emitted in range(1, output_tokens if "emitted" in _guarded(plan) else 0):
         chosen = select_round(plan, batch=batch, context=context, emitted=emitted, current=current)
         if chosen != current:
-            found.append(Stretch(current, start, emitted))
+            found.append(OutputSegment(current, start, emitted))
             current, start = chosen, emitted
-    return (*found, Stretch(current, start, output_tokens))
+    return (*found, OutputSegment(current, start, output_tokens))
 
 
 @lru_cache(maxsize=1024)
@@ -118,41 +120,41 @@ def _guarded(plan: Plan) -> frozenset[str]:
 
 
 def read_drafted(
-    plan: Plan, stretches: Sequence[Stretch], evidence: Evidence | None
+    plan: Plan, segments: Sequence[OutputSegment], evidence: Evidence | None
 ) -> Drafted | Unpriced:
-    """What the rounds of stretches draft, all by one drafter; see `read_drafting`."""
+    """What the rounds of segments draft, all by one drafter; see `read_drafting`."""
     found = []
-    for stretch in stretches:
-        drafting = read_drafting(plan, plan.round(stretch.round), evidence)
+    for segment in segments:
+        drafting = read_drafting(plan, plan.round(segment.round), evidence)
         if isinstance(drafting, Unpriced):
             return drafting
-        found.append((stretch, drafting))
+        found.append((segment, drafting))
     return found
 
 
 def price_decode(
-    drafted: Drafted, clock: Callable[[Stretch], Clock], batch: Quantity
+    drafted: Drafted, pricer_of: Callable[[OutputSegment], RoundPricer], batch: Quantity
 ) -> Decode | Unpriced:
-    """Decoding of an output, as the sum over its stretches.
+    """Decoding of an output, as the sum over its segments.
 
     The mean round weighs each by how often it runs, so that its time times all rounds is the sum.
 
     Args:
-        drafted: the stretches in order, at least one.
-        clock: prices rounds at the mean context of a stretch.
+        drafted: the segments in order, at least one.
+        pricer_of: prices rounds at the mean context of a segment.
         batch: requests that run together, a number or an array [cells].
     """
     prices: list[RoundPrice] = []
-    for stretch, drafting in drafted:
-        price = price_round(drafting.demands, clock(stretch), drafting.lag(batch))
+    for segment, drafting in drafted:
+        price = price_round(drafting.demands, pricer_of(segment), drafting.lag(batch))
         if isinstance(price, Unpriced):
             return price
         prices.append(price)
-    counts = each(batch, partial(stretch_rounds, drafted))
-    stretches = tuple(stretch for stretch, _ in drafted)
+    counts = each(batch, partial(segment_rounds, drafted))
+    segments = tuple(segment for segment, _ in drafted)
     if len(prices) == 1:
         tokens = drafted[0][1].tokens_per_round
-        return Decode(prices[0], tokens, counts[0], 1.0, stretches)
+        return Decode(prices[0], tokens, counts[0], 1.0, segments)
     rounds = _sum(counts)
     weights = [count.mean / rounds.mean for count in counts]
     mean = mean_round(prices, weights)
@@ -165,30 +167,30 @@ def price_decode(
         tokens_per_round=_tokens_per_round(drafted),
         rounds=rounds,
         first_round=prices[0].seconds.median / mean.seconds.median,
-        stretches=tuple(replace(s, share=x) for s, x in zip(stretches, shares, strict=True)),
+        segments=tuple(replace(s, share=x) for s, x in zip(segments, shares, strict=True)),
     )
 
 
 def _tokens_per_round(drafted: Drafted) -> Interval:
     """Of one request alone; its last round counts for all that it would have emitted."""
     last, drafting = drafted[-1]
-    rounds = _sum(stretch_rounds(drafted, 1))
+    rounds = _sum(segment_rounds(drafted, 1))
     return rounds.inverse * (last.stop + drafting.overshoot(last.stop))
 
 
-def stretch_rounds(drafted: Drafted, batch: int) -> tuple[Interval, ...]:
-    """Rounds of each stretch, until the slowest request of a batch is at its end.
+def segment_rounds(drafted: Drafted, batch: int) -> tuple[Interval, ...]:
+    """Rounds of each segment, until the slowest request of a batch is at its end.
 
-    Of a round that drafts, those until the end of its stretch less those until its beginning, and
+    Of a round that drafts, those until the end of its segment less those until its beginning, and
     what its own rounds would have emitted beyond the beginning less what those before it did.
     """
     found: list[Interval] = []
     before: Drafting | None = None
-    for stretch, drafting in drafted:
-        count = drafting.rounds(stretch.stop, batch)
+    for segment, drafting in drafted:
+        count = drafting.rounds(segment.stop, batch)
         if before is not None:
-            done = drafting.rounds(stretch.start, batch)
-            ahead = before.overshoot(stretch.start) - drafting.overshoot(stretch.start)
+            done = drafting.rounds(segment.start, batch)
+            ahead = before.overshoot(segment.start) - drafting.overshoot(segment.start)
             count = _less(count, done, ahead / drafting.tokens_per_round.mean)
         found.append(count)
         before = drafting

@@ -1,4 +1,4 @@
-"""`accept`: a tree is judged."""
+"""`accept`: judge a tree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from specplan.ir.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Accept(Op):
-    """Judge a tree against target rows by a rule; gives the accepted path and its bonus.
+    """Judge a tree by a rule and the target's logits; gives the accepted path and its bonus.
 
     %a = accept %t target=%l
     %a = accept %t target=%l rule=token by=%u
@@ -48,14 +48,14 @@ class Accept(Op):
         return self.rule
 
     def infer(self, context: Context) -> tuple[PathType]:
-        """The judged path of a tree, or of what hangs below some of its nodes."""
+        """The accepted path of a tree, or of the nodes below one of its nodes."""
         tree = context.expect(self.tree, TreeType, "accept")
         exact = stated = bounded = False
         if self.target is not None:
-            rows = context.expect(self.target, LogitsType, "target")
-            check_logits(tree, rows, self.target)
-            exact = rows.exact and rows.model == "target"
-            stated, bounded = rows.exact, rows.exact or rows.bounded
+            logits = context.expect(self.target, LogitsType, "target")
+            check_logits(tree, logits, self.target)
+            exact = logits.exact and logits.model == "target"
+            stated, bounded = logits.exact, logits.exact or logits.bounded
         if self.by is not None:
             context.expect(self.by, UniformsType, "by")
         nodes, depth, below = tree.nodes, tree.depth, None
@@ -73,23 +73,23 @@ class Accept(Op):
         return (path,)
 
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
-        """The rule gets the tree shape, the rows and the uniforms it needs."""
+        """The rule gets the shape of tree, the logits and the uniforms that it needs."""
         rule, tree = tables.find("rule", self.rule.name), step.reads[self.tree]
         if isinstance(tree, TreeType) and rule is not None:
             yield from (("law", what) for what in self._misfits(step, rule, tree))
 
     def _misfits(self, step: Step, rule: Declaration, tree: TreeType) -> Iterator[str]:
         if rule.needs_logits != (self.target is not None):
-            takes = "needs target=" if rule.needs_logits else "reads no rows; leave target= out"
+            takes = "needs target=" if rule.needs_logits else "reads no logits; leave target= out"
             yield f"rule {rule.name} {takes}"
         if rule.chain_only and not tree.is_chain:
-            yield f"rule {rule.name} judges chains, and %{self.tree} may branch"
+            yield f"rule {rule.name} judges chains only, and %{self.tree} may branch"
         if rule.children and tree.origins - set(rule.children):
-            ways = " or ".join(rule.children)
-            yield f"rule {rule.name} judges children of how={ways}, and %{self.tree} has others"
+            takes = f"rule {rule.name} judges nodes of how={' or '.join(rule.children)} only"
+            yield f"{takes}, and %{self.tree} has nodes of how={', '.join(sorted(tree.origins))}"
         if rule.reads_probs and len(tree.siblings) > 1:
-            ways = "with replacement at some nodes and without it at others"
-            yield f"children of %{self.tree} are drawn {ways}; draw all in one way"
+            ways = "with replacement at some nodes and without at others"
+            yield f"children of %{self.tree} are drawn {ways}; use one how= for all"
         if rule.uniforms_per_node is not None:
             (path,) = step.gives
             judged = path.nodes if self.at and isinstance(path, PathType) else tree.nodes
@@ -110,21 +110,21 @@ class Accept(Op):
         return Work(f"{self.keyword}:{self.rule.name}", nodes_before(step, self.tree))
 
     def bytes(self, step: Step, sizes: Sizes) -> Iterator[Allocation]:
-        """Copies of the rows that judge: one more where each request's chain is put in order.
+        """Copies of the target's logits; one more where data decides the order of a chain.
 
-        Of a tree that lacks rows, nodes up to the first without one are judged.
+        Of a tree that lacks logits, nodes up to the first without any are judged.
         """
         if self.rule.name == "greedy":
             return
         tree = step.reads[self.tree]
-        rows = None if self.target is None else step.reads[self.target]
+        logits = None if self.target is None else step.reads[self.target]
         assert isinstance(tree, TreeType)
-        nodes = min(tree.nodes, rows.width) if isinstance(rows, LogitsType) else tree.nodes
+        nodes = min(tree.nodes, logits.width) if isinstance(logits, LogitsType) else tree.nodes
         copies = PROBABILITY_COPIES + (tree.parents is None and tree.is_chain)
         yield Allocation(f"judging %{self.tree}", copies * sizes.probabilities(nodes + 1))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
-        """The path that the rule takes; a dead one where the logits of its start are missing."""
+        """The path that the rule accepts; a dead one where the logits of its start are missing."""
         tree = scope[self.tree]
         start = ROOT if self.at is None else numbered(scope[self.at]).numbers[0]
         if self.target is None:
@@ -133,7 +133,7 @@ class Accept(Op):
                 path.append(below[0])
             return (Judged(tree, tuple(path), None, start),)
         logits = scope[self.target]
-        if start not in tree.living or logits.row(tree.path(start)) is None:
+        if start not in tree.living or logits.own(tree.path(start)) is None:
             return (Judged(tree, start=start, dead=True),)
         by = None if self.by is None else scope[self.by]
         return (world.judged(self, tree, start, logits, by),)

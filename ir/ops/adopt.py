@@ -1,4 +1,4 @@
-"""`adopt`: a path judged inside the round becomes drafted nodes."""
+"""`adopt`: turn a path that was judged inside the round into drafted nodes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from specplan.ir.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Adopt(Op):
-    """A path judged inside the round, bonus included, becomes drafted nodes.
+    """Turn a path that was judged inside the round, bonus included, into drafted nodes.
 
-    With `logits`, those that judged it, they are drawn by these; without, they are given. What
-    stood above the judged nodes keeps its identity.
+    With `logits`, the ones that judged the path, its nodes count as drawn from them; without, as
+    given. Nodes above the judged ones keep their identity.
 
     %i = accept %g target=%m rule=token by=%v at=%tip
     %o = adopt %g %i logits=%m
@@ -46,15 +46,17 @@ class Adopt(Op):
         if self.logits is not None:
             check_logits(tree, context.expect(self.logits, LogitsType, "logits"), self.logits)
         if tree.lineage is None or not tree.lineage.related(path.lineage):
-            raise RuleError("lineage", f"the path %{self.path} was judged in another tree")
-        base = max(tree.nodes - path.nodes, 0)
-        nodes = base + path.depth + 1
+            raise RuleError(
+                "lineage", f"path %{self.path} was judged in another tree than %{self.tree}"
+            )
+        staying = max(tree.nodes - path.nodes, 0)
+        nodes = staying + path.depth + 1
         check_tree_size(nodes)
         chain = tree.is_chain
         adopted = TreeType(
             nodes=nodes, depth=min(tree.depth + 1, nodes), newest_count=path.depth + 1,
             parents=tuple(range(-1, nodes - 1)) if chain else None, chain=chain,
-            newest=tuple(range(base, nodes)) if chain else None, ragged=True,
+            newest=tuple(range(staying, nodes)) if chain else None, ragged=True,
             origins=tree.origins | {"given" if self.logits is None else "draw"},
             siblings=tree.siblings,
             dropped_draws=tree.dropped_draws, whole=False, lineage=path.below,
@@ -63,34 +65,43 @@ class Adopt(Op):
         return (adopted,)
 
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
-        """Its law is that of the rows that judged it."""
+        """`logits=` are the ones that judged the path."""
         path = step.reads[self.path]
         if (
             self.logits is not None
             and isinstance(path, PathType)
             and path.target not in (None, self.logits)
         ):
-            yield "law", f"adopted nodes follow the rows that judged them, %{path.target}"
+            yield "law", f"%{self.path} was judged by %{path.target}; give logits=%{path.target}"
 
     def demand(self, step: Step, plan: Plan) -> Work:
         """All nodes of the tree that it gives."""
         return Work(self.keyword, given_nodes(step))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
-        """The judged nodes give way to the path; its tokens follow the distribution of `rows`."""
+        """The judged nodes give way to the path; its tokens follow the distribution of `logits`."""
         tree, path = scope[self.tree], scope[self.path]
         judged = set(tree.below([path.start]))
         stays = [i for i in range(len(tree.nodes)) if i not in judged]
-        kept, nodes = tree.only(stays), list[Node]()
+        base, nodes = tree.only(stays), list[Node]()
         above = ROOT if path.start == ROOT else stays.index(path.start)
-        longer = kept
+        longer = base
         for token in path.tokens:
-            row = None if self.logits is None else scope[self.logits].row(longer.path(above))
-            score = 0.0 if row is None else world.log_probability(row, token)
-            nodes.append(Node(token, above, True, score, "given" if row is None else "draw", row))
-            longer = kept.grown(nodes)
+            vector = None if self.logits is None else scope[self.logits].own(longer.path(above))
+            score = 0.0 if vector is None else world.log_probability(vector, token)
+            nodes.append(
+                Node(
+                    token,
+                    above,
+                    True,
+                    score,
+                    "given" if vector is None else "draw",
+                    vector,
+                )
+            )
+            longer = base.grown(nodes)
             above = len(longer.nodes) - 1
-        return (longer if nodes else kept.grown(()),)
+        return (longer if nodes else base.grown(()),)
 
 
 OP = Adopt

@@ -1,4 +1,4 @@
-"""`commit`: a state takes over what was emitted."""
+"""`commit`: keep what was computed for emitted tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from specplan.ir.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Commit(Op):
-    """Make the resident prefix of the emitted path permanent in a state, drop the rest.
+    """Keep the computed prefix of the emitted path in a state, and drop all other drafted nodes.
 
     commit @kv %e
     commit @dkv %e alive=%s
@@ -36,7 +36,7 @@ class Commit(Op):
     alive: Value | None = None
 
     def infer(self, context: Context) -> tuple[()]:
-        """Nothing; what it takes must be a path, and a tree."""
+        """No result; the operands must be a path and a tree."""
         context.expect(self.path, PathType, "commit")
         if self.alive is not None:
             context.expect(self.alive, TreeType, "alive")
@@ -49,7 +49,7 @@ class Commit(Op):
         return Work("commit:chain" if path.chain else "commit:tree")
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
-        """What was emitted stays; other drafts of the round are forgotten."""
+        """Emitted tokens stay; all other drafted nodes of the round are forgotten."""
         world.commit(self.state, None if self.alive is None else scope[self.alive])
         return ()
 

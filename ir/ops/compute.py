@@ -17,17 +17,16 @@ from specplan.ir.values import Text, Value
 from specplan.ir.world import World
 
 AROUND = frozenset({"batch", "context", "emitted", "phase"})
-"""What a formula may read beside its operands."""
+"""Names that a formula may read without an operand."""
 _OF_OTHERS = frozenset({"batch", "context"})
-"""Of these, what depends on other requests."""
+"""Those of them that depend on other requests."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compute(Op):
     """Scalar arithmetic in a closed grammar (`specplan.ir.formula`); operands by name.
 
-    Names that no operand has may be those that guards read, too: `batch`, `context`, `emitted` and
-    `phase`.
+    `batch`, `context`, `emitted` and `phase` need no operand; they mean what they mean in guards.
 
     %stop = compute "m < 0.4" m=%m
     %k = compute "floor(12*(4 - j)/4)" j=%j
@@ -48,12 +47,12 @@ class Compute(Op):
             raise RuleError("formula", str(error)) from error
         if not names <= read or not read - names <= AROUND:
             named = ", ".join(sorted((read - AROUND) ^ (names - read & AROUND)))
-            raise RuleError("formula", f"operands are what the formula reads; {named} is not both")
+            raise RuleError("formula", f"{named} must be both an operand and read by the formula")
         drawn, calibrated, shared = False, False, bool(read & _OF_OTHERS - names)
         for _, name in self.operands:
             operand = context.look(name, "compute")
             if not isinstance(operand, NumberType | FlagType):
-                raise RuleError("type", f"compute %{name} is not a number")
+                raise RuleError("type", f"compute takes numbers and flags, and %{name} is neither")
             drawn, shared = drawn or operand.drawn, shared or operand.shared
             calibrated = calibrated or operand.calibrated
         kind = FlagType if is_condition(self.formula) else NumberType

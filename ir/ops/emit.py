@@ -1,4 +1,4 @@
-"""`emit`: a path becomes text."""
+"""`emit`: append a path to the text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Emit(Op):
     path: Value
 
     def infer(self, context: Context) -> tuple[PathType]:
-        """The path as it was emitted: what states may commit."""
+        """The emitted path, which states may commit."""
         return (replace(context.expect(self.path, PathType, "emit"), emitted=True),)
 
     def demand(self, step: Step, plan: Plan) -> Work:

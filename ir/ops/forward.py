@@ -1,4 +1,4 @@
-"""`forward`: a model runs on nodes."""
+"""`forward`: run a model on nodes."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from specplan.ir.world import Batch, World
 
 @dataclass(frozen=True, kw_only=True)
 class Forward(Op):
-    """A model runs on nodes of one or several trees and gives one row per node.
+    """Run a model on nodes of one or several trees; gives the logits of each node.
 
-    `pending` is the number of text tokens, root included, that it may catch up; `layers` are spans
-    of the stack, `skip` the blocks left out, by name;
-    `features` feeds hidden states of a track, shifted by `shift` nodes; `keep` records them;
-    `gives=[]` computes state only; `write=scratch` drops what it wrote when the round ends.
-    `levels` rows per node, one number or one per node, look so many tokens ahead, by heads or by
-    slots below the node, as the model has them; slots see what is above them and are never cached.
-    `most` bounds the tokens of all requests of the batch together: drafted nodes and roots first,
-    then text in order of arrival; who does not fit waits.
+    `pending`: most text tokens, root included, that it catches up. `layers`: spans of the stack.
+    `skip`: names of the blocks that it leaves out. `features`: a track of hidden states to read,
+    `shift` nodes above each node. `keep`: a track that records its own. `gives=[]` computes no
+    logits. `write=scratch`: what it writes is dropped at the end of the round. `levels`: logits for
+    that many tokens ahead, one number or one per node. They come from heads or from slots below the
+    node, as the model has them; slots see everything above them and are never cached. `most`: bound
+    on the tokens of all requests of the batch together. Drafted nodes and roots come first, then
+    text in the order of requests; a request that does not fit waits.
 
     %l = forward target %t cache=@kv pending=1
     %q = forward head %f cache=@hkv pending=5 features=@h shift=1 write=scratch
@@ -75,52 +75,54 @@ class Forward(Op):
 
     @property
     def most_levels(self) -> int:
-        """How many tokens ahead its rows look at most."""
+        """How many tokens ahead its logits look at most."""
         return max(self.levels, default=1) if isinstance(self.levels, tuple) else self.levels
 
     @property
     def head_only(self) -> bool:
-        """Whether it runs none of the layers, and the head alone on states that were kept."""
+        """Whether it runs no layer, but only the output head on hidden states of a track."""
         return bool(self.layers) and all(span.start == span.stop for span in self.layers)
 
     def misplaced(self, plan: Plan) -> Iterator[Problem]:
-        """Its cache is its model's; what skips blocks or sees a view is written as scratch only."""
+        """Its cache is of its model; passes on views or with `skip=` write as scratch."""
         cache = None if self.cache is None else plan.state(self.cache)
         if not isinstance(cache, CacheState):
             return
         if cache.model != self.model:
-            yield "declared", f"@{self.cache} is a cache of {cache.model}, not of {self.model}"
+            yield (
+                "declared",
+                f"@{self.cache} is a cache of model {cache.model}, not of {self.model}",
+            )
         if self.write != "scratch" and cache.view is not None:
-            yield "view", f"@{cache.name} is a view: it takes write=scratch"
+            yield "view", f"@{cache.name} is a view; give write=scratch"
         if self.write != "scratch" and self.skip:
-            holes = f"skipped blocks leave holes in @{cache.name}: it takes write=scratch"
-            yield "view", holes
+            yield "view", f"skip= leaves gaps in @{cache.name}; give write=scratch"
 
     def infer(self, context: Context) -> tuple[Type, ...]:
-        """Rows per operand and kind of output."""
+        """Logits per operand and kind of output."""
         if not self.nodes:
-            raise RuleError("arity", "forward needs nodes to run on")
+            raise RuleError("arity", "forward needs at least one operand: a tree or nodes")
         try:
             Skips.read(self.skip)
         except ValueError as error:
             raise RuleError("type", str(error)) from error
         kinds = self.gives if self.gives is not None else ("logits",)
         exact = self._whole_stack(context)
-        rows: list[Type] = []
+        logits: list[Type] = []
         for name in self.nodes:
             nodes = context.nodes(name, "forward")
             if isinstance(self.levels, tuple) and len(self.levels) != nodes.width:
-                counts = f"{len(self.levels)} levels for {nodes.width} nodes"
+                counts = f"levels= has {len(self.levels)} entries for {nodes.width} nodes"
                 raise RuleError("children", counts)
             made = LogitsType(
                 nodes.width, nodes.indices, nodes.lineage, self.model, exact, self.most_levels,
                 root=nodes.root,
             )  # fmt: skip
-            rows += [made] * len(kinds)
-        return tuple(rows)
+            logits += [made] * len(kinds)
+        return tuple(logits)
 
     def _whole_stack(self, context: Context) -> bool:
-        """True when the rows are those of the model's whole stack on its full cache."""
+        """Whether the model's whole stack computes the logits on its full cache."""
         plan = context.plan
         if self.write != "exact" or self.cache is None:
             return False
@@ -133,25 +135,25 @@ class Forward(Op):
         return not more and from_below and span.start < span.stop == context.ends[self.model]
 
     def is_reduced(self, plan: Plan) -> bool:
-        """True when its cache holds less than the whole text."""
+        """Whether its cache holds less than the whole text."""
         cache = None if self.cache is None else plan.state(self.cache)
         return isinstance(cache, CacheState) and bool(cache.view or cache.policy or cache.budget)
 
     def alters_stack(self, plan: Plan) -> bool:
-        """True when what it computes differs from the model's own stack at those layers."""
+        """Whether it computes something else than the model's own stack at those layers."""
         if self.skip or self.only is not None or self.attend != "ancestors":
             return True
         return self.features is not None and not self.continues_stack(plan)
 
     def continues_stack(self, plan: Plan) -> bool:
-        """True when the features are the model's own, of the layer that it begins at."""
+        """Whether it reads the model's own hidden states, of the layer at which it starts."""
         track = None if self.features is None else plan.state(self.features)
         if not isinstance(track, TrackState) or track.model != self.model or self.shift != 0:
             return False
         return bool(self.layers) and track.layer == self.layers[0].start
 
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
-        """Hidden states are recorded where they arise, and go in where the model expects them."""
+        """Tracks are recorded by some forward, at their own layers, and enter the stack there."""
         yield from (("features", what) for what in self._misread(plan))
 
     def _misread(self, plan: Plan) -> Iterator[str]:
@@ -160,27 +162,28 @@ class Forward(Op):
             given = isinstance(track.layer, str) and track.layer != "last"  # from outside
             ways = ("exact", self.write)
             if not given and not any(_keeps(op, track.name, ways) for op in walk_plan(plan)):
-                yield f"no forward keeps @{track.name}" + " for good" * (self.write == "exact")
+                exact = " with write=exact" if self.write == "exact" else ""
+                yield f"no forward{exact} records @{track.name}; give one keep=@{track.name}"
             own = track.model == self.model and not given
             if own and self.shift == 0 and self.layers and not self.continues_stack(plan):
-                yield f"@{track.name} holds layer {_layer(track)}; begin layers= there"
+                yield f"@{track.name} holds states of layer {_layer(track)}; start layers= there"
             ahead = self.most_levels + self.shift
             if own and self.head_only and self.most_levels > 1 and ahead > track.levels:
-                yield f"@{track.name} keeps {track.levels} levels, not {ahead}"
+                yield f"@{track.name} has levels={track.levels}, and {ahead} are read here"
             if own and self.shift > 0 and self.layers and not self.head_only:
-                yield "features of earlier nodes enter at the first layer; leave layers= out"
+                yield "with shift= features enter at the first layer; leave layers= out"
         elif self.shift:
-            yield "shift= says which node's features= are read, and there are none"
+            yield "shift= needs features=, whose node it selects"
         record = None if self.keep is None else plan.state(self.keep)
         if isinstance(record, TrackState) and record.model == self.model and self.layers:
             wanted = record.layer if isinstance(record.layer, tuple) else (record.layer,)
             for layer in wanted:
                 if isinstance(layer, int) and not any(_holds(s, layer) for s in self.layers):
-                    yield f"layer {layer} of @{record.name} lies outside layers="
+                    yield f"keep=@{record.name} records layer {layer}, which layers= does not run"
 
     @property
     def variety(self) -> tuple[bool, bool, str]:
-        """Whether it runs the whole stack, and for good."""
+        """Whether it names layers or skips blocks, and how it writes."""
         return bool(self.layers), bool(self.skip), self.write
 
     def demand(self, step: Step, plan: Plan) -> Pass:
@@ -206,41 +209,45 @@ class Forward(Op):
         )
 
     def _ahead(self, nodes: int) -> int:
-        """Rows beyond one per node."""
+        """Vectors beyond one per node."""
         if isinstance(self.levels, tuple):
             return sum(self.levels) - len(self.levels)
         return (self.levels - 1) * nodes
 
     def bytes(self, step: Step, sizes: Sizes) -> Iterator[Allocation]:
-        """What its layers and its logits take; rows live until they are read for the last time."""
+        """Memory of its layers and its logits; logits live until their last read."""
         root, drafted = _operands(self, step)
         first = root or (self.pending > 0 and step.trip == 0)
         width = max(drafted + (max(self.pending, 1) if first else 0), 1)
-        rows = sum(given.width for given in step.gives if isinstance(given, LogitsType))
-        rows += self._ahead(rows) if rows else 0
-        parts = sizes.forward(self.model, width, rows)
+        outputs = sum(given.width for given in step.gives if isinstance(given, LogitsType))
+        outputs += self._ahead(outputs) if outputs else 0
+        parts = sizes.forward(self.model, width, outputs)
         what = f"%{self.results[0]}" if self.results else f"{self.model}, no logits"
         yield Allocation(f"pass of {what}", parts.always, logits=False)
         yield Allocation(f"layers of {what}", parts.layers, last=0, logits=False)
-        if rows:
+        if outputs:
             yield Allocation(f"states for {what}", parts.gathered, first=1, logits=False)
             yield Allocation(f"{what} before the cast", parts.cast, first=1)
             yield Allocation(f"rows {what}", parts.logits, first=1, last="logits")
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
-        """Logits of the nodes that have an unbroken line of states above them."""
+        """Logits of the nodes all of whose ancestors were computed."""
         return world.forward(self, [numbered(scope[name]) for name in self.nodes])
 
     def run_all(self, scopes: Mapping[int, Scope], batch: Batch) -> None:
-        """With `most=`, nodes come first, then text in order; what does not fit waits."""
+        """With `most=`, nodes come first, then text in order; requests that do not fit wait."""
         if self.most is not None:
             operands = {
-                row: [numbered(scope[name]) for name in self.nodes] for row, scope in scopes.items()
+                request: [numbered(scope[name]) for name in self.nodes]
+                for request, scope in scopes.items()
             }
-            needs = {row: batch.worlds[row].need(self, items) for row, items in operands.items()}
+            needs = {
+                request: batch.worlds[request].need(self, items)
+                for request, items in operands.items()
+            }
             left = self.most - sum(nodes for nodes, _ in needs.values())
-            for row, (_, text) in needs.items():
-                batch.worlds[row].allowance = max(min(text, self.pending, left), 0)
+            for request, (_, text) in needs.items():
+                batch.worlds[request].allowance = max(min(text, self.pending, left), 0)
                 left -= min(text, self.pending)
         super().run_all(scopes, batch)
 
@@ -259,10 +266,7 @@ def _operands(op: Forward, step: Step) -> tuple[bool, int]:
 
 
 def head_passes(plan: Plan) -> Iterator[Forward]:
-    """Passes of models that are no language models by themselves.
-
-    They read hidden states of another model, or give scores.
-    """
+    """Forwards of heads: they read hidden states of another model, or give scores."""
     for op in walk_plan(plan):
         if isinstance(op, Forward):
             track = None if op.features is None else plan.state(op.features)
@@ -272,7 +276,7 @@ def head_passes(plan: Plan) -> Iterator[Forward]:
 
 
 def stack_ends(plan: Plan, item: Round) -> dict[str, int]:
-    """Per model, the last layer that some forward names: taken to be the end of its stack."""
+    """Per model, the last layer that any forward names, which is taken as the end of its stack."""
     ends: dict[str, int] = {}
     for op in chain(walk_plan(plan), walk(item.ops)):
         if isinstance(op, Forward):

@@ -1,4 +1,4 @@
-"""`graft`: trees joined at the root."""
+"""`graft`: join trees at the root."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from specplan.ir.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Graft(Op):
-    """Trees joined at the root; equal siblings are kept apart or merged.
+    """Join trees at the root.
 
-    Merged, what hangs below equal siblings hangs below the first of them, whose path score is that
-    of the summed probabilities of all their paths. The others stay where they were drawn, each with
-    its law and no probability of its own.
+    With `same=keep` equal siblings stay separate nodes. With `same=merge` everything below equal
+    siblings moves below the first of them, whose probability becomes the sum over all their paths.
+    The other siblings get the score minus infinity. Drawn ones stay, so that a rule judges them by
+    the probabilities that they were drawn from; those that were not drawn die.
 
     %t = graft %drafted %looked
     %t = graft %a %b %c same=merge
@@ -40,12 +41,12 @@ class Graft(Op):
     def infer(self, context: Context) -> tuple[TreeType]:
         """One tree, in which the nodes of the first keep their numbers.
 
-        Siblings that were drawn from several laws are laws of their own kind, `joined`: a rule that
-        takes children of one law does not judge them. To merge drops no draw, but shared ones,
-        which rules tell apart by their depth alone.
+        Siblings that were drawn from several distributions are of origin `joined`: a rule whose
+        children must come from one distribution does not judge them. Merging drops no draw except
+        shared ones, which rules identify by their depth alone.
         """
         if not self.trees:
-            raise RuleError("arity", "graft needs a tree")
+            raise RuleError("arity", "graft needs at least one tree")
         trees = tuple(context.expect(name, TreeType, "graft") for name in self.trees)
         nodes = sum(tree.nodes for tree in trees)
         check_tree_size(nodes)
@@ -74,7 +75,7 @@ class Graft(Op):
         return (joined,)
 
     def _parents(self, trees: tuple[TreeType, ...]) -> tuple[int, ...] | None:
-        """The joined shape, where it is static: all shapes are, and no siblings are merged."""
+        """The joined shape; None where some shape is not static or siblings are merged."""
         parents: list[int] = []
         for tree in trees:
             if tree.parents is None or self.same == "merge":
@@ -110,7 +111,7 @@ class Graft(Op):
 
 
 def _merged(tree: Tree, number: int) -> Tree:
-    """What hangs below equal children hangs below the first; the others die unless drawn."""
+    """Nodes below equal children move below the first; the others die unless drawn."""
     first: dict[int, int] = {}
     nodes = list(tree.nodes)
     for child in tree.children(number):
@@ -125,18 +126,18 @@ def _merged(tree: Tree, number: int) -> Tree:
     return replace(tree, nodes=tuple(nodes))
 
 
-def _voted(merged: Tree, apart: Tree) -> Tree:
-    """The first node of each path is as probable as all of them were, apart; the others are not."""
+def _voted(merged: Tree, joined: Tree) -> Tree:
+    """The first node of each path gets the probability of all of them, the others none."""
     votes: dict[Path, float] = {}
-    for number in apart.live_nodes:
-        path = apart.path(number)
-        votes[path] = votes.get(path, 0.0) + exp(apart.score(number))
-    nodes, told = list(merged.nodes), set[Path]()
+    for number in joined.live_nodes:
+        path = joined.path(number)
+        votes[path] = votes.get(path, 0.0) + exp(joined.score(number))
+    nodes, voted = list(merged.nodes), set[Path]()
     for number in merged.live_nodes:
         path, above = merged.path(number), votes.get(merged.path(merged.nodes[number].parent))
         share = votes[path] if above is None else min(votes[path] / above, 1.0)
-        nodes[number] = replace(nodes[number], score=log(share) if path not in told else -inf)
-        told.add(path)
+        nodes[number] = replace(nodes[number], score=log(share) if path not in voted else -inf)
+        voted.add(path)
     return replace(merged, nodes=tuple(nodes))
 
 

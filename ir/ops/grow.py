@@ -1,4 +1,4 @@
-"""`grow`: children of nodes, ranked or drawn."""
+"""`grow`: add children of nodes, ranked or drawn."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from specplan.ir.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Grow(Op):
-    """Children of the nodes `at`, ranked or drawn from `logits`.
+    """Add children of the nodes `at`, ranked or drawn from `logits`.
 
-    `children` is one count for every node or one per node (0 attaches only the law row);
-    `how` says best ranks, independent draws, draws without replacement, or the same by a race that
-    whoever has its number can run too (`shared`); `by` gives one uniform per draw, for shared ones
-    number d to all children of nodes at depth d. `keep` bounds the new nodes to the best of them;
-    with `draw_distinct` whole paths are drawn without replacement, and so many of them stay. A node
-    without a row of its own takes that of the nearest node above it which has one, of the level
-    that says what lies so deep below it.
+    `children`: one count for all nodes or one per node; 0 attaches the node's logits alone.
+    `how`: `best` takes the most probable tokens, `draw` draws independently, `draw_distinct`
+    without replacement, and `shared` by an exponential race that the verifier can replay from the
+    same uniforms. `by`: one uniform per draw; for `shared`, number d serves all children of nodes
+    at depth d. `keep`: only the best new nodes stay; with `draw_distinct` that many whole paths are
+    drawn without replacement. A node without logits uses those of its nearest ancestor that has
+    some, of the level that looks that many tokens ahead.
 
     %t1 = grow %t0 at=%t0 logits=%q children=4
     %t1 = grow %t0 at=%f logits=%q how=draw by=%u
@@ -57,36 +57,36 @@ class Grow(Op):
 
     @property
     def draws(self) -> bool:
-        """Whether its children are drawn, and keep the laws that they were drawn from."""
+        """Whether children are drawn; they then keep the probabilities they were drawn from."""
         return self.how != "best"
 
     def infer(self, context: Context) -> tuple[TreeType]:
         """The tree with children below nodes."""
         tree = context.expect(self.tree, TreeType, "grow")
-        rows = context.expect(self.logits, LogitsType, "logits")
+        logits = context.expect(self.logits, LogitsType, "logits")
         if self.by is not None:
             context.expect(self.by, UniformsType, "by")
         at = context.nodes(self.at, "at")
         check_nodes(tree, at, self.at)
-        check_logits(tree, rows, self.logits)
-        self._check_covered(tree, at, rows)
+        check_logits(tree, logits, self.logits)
+        self._check_covered(tree, at, logits)
         counts = child_counts(self.children, at)
         grown = attach(tree, at, counts, 1, self.keep)
         fewer = self.keep is not None and self.keep < sum(counts)
-        paths = self.how == "draw_distinct"  # those kept are draws of paths without replacement
+        paths = self.how == "draw_distinct"  # `keep` then is part of the draw
         dropped = tree.dropped_draws or (self.draws and fewer and not paths)
         origins = tree.origins | ({self.how} if sum(counts) else set())
         siblings = tree.siblings | self._siblings(tree, at, counts)
         return (
             replace(
                 grown, origins=origins, siblings=siblings, dropped_draws=dropped,
-                whole=tree.whole and rows.exact,
+                whole=tree.whole and logits.exact,
                 root_logits=tree.root_logits or ROOT in (at.indices or ()),
             ),
         )  # fmt: skip
 
     def _siblings(self, tree: TreeType, at: NodesType, counts: tuple[int, ...]) -> frozenset[str]:
-        """How nodes that now have several children drew them; apart, if they may have had some."""
+        """How nodes that now have several children drew them; two draws count as independent."""
         if not self.draws or not any(counts):
             return frozenset()
         if tree.parents is not None and at.indices is not None:
@@ -98,27 +98,27 @@ class Grow(Op):
             ways.add("draw" if self.how == "draw" else "draw_distinct")
         return frozenset(ways)
 
-    def _check_covered(self, tree: TreeType, at: NodesType, rows: LogitsType) -> None:
-        """Every node needs a row of its own, or of an ancestor that looks as far ahead."""
-        if at.indices is None or rows.indices is None or tree.parents is None:
+    def _check_covered(self, tree: TreeType, at: NodesType, logits: LogitsType) -> None:
+        """Every node needs logits of its own, or of an ancestor that looks as far ahead."""
+        if at.indices is None or logits.indices is None or tree.parents is None:
             return
-        covered = set(rows.indices)
+        covered = set(logits.indices)
         for node in at.indices:
             above, back = node, 0
             while above not in covered:
                 if above == ROOT:
-                    missing = f"rows %{self.logits} have none for node {node} or above"
+                    missing = f"%{self.logits} has no logits for node {node} or its ancestors"
                     raise RuleError("lineage", missing)
                 above, back = tree.parents[above], back + 1
-            if back >= rows.levels:
-                ahead = f"rows %{self.logits} look {rows.levels} tokens ahead, not {back + 1}"
+            if back >= logits.levels:
+                ahead = f"%{self.logits} looks {logits.levels} tokens ahead, not {back + 1}"
                 raise RuleError("lineage", ahead)
 
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
-        """Drawn children get one uniform each, shared draws one per level, ranked ones get none."""
+        """Draws get one uniform per child, shared draws one per level, `best` none."""
         if not self.draws:
             if self.by is not None:
-                yield "draws", "ranked children draw nothing; leave by= out"
+                yield "draws", "how=best draws nothing; leave by= out"
             return
         (grown,) = step.gives
         needed = sum(child_counts(self.children, nodes_of(step.reads, self.at, "at")))
@@ -130,7 +130,7 @@ class Grow(Op):
 
     @property
     def variety(self) -> str:
-        """How children come about."""
+        """How children are chosen."""
         return self.how
 
     def demand(self, step: Step, plan: Plan) -> Work:
@@ -140,7 +140,7 @@ class Grow(Op):
         return Work(f"{self.keyword}:{self.how}", grown.nodes - nodes_before(step, self.tree))
 
     def bytes(self, step: Step, sizes: Sizes) -> Iterator[Allocation]:
-        """Copies while children are drawn, and the laws of all nodes that have any."""
+        """Copies while children are drawn, and the probabilities that they were drawn from."""
         (grown,) = step.gives
         if not self.draws or not isinstance(grown, TreeType):
             return
@@ -162,25 +162,27 @@ class Grow(Op):
         new: list[Node] = []
         attached = dict(tree.attached)
         for number, count in zip(at.numbers, counts, strict=False):
-            row = logits.ahead(tree, number) if number in tree.living else None
+            vector = logits.ahead(tree, number) if number in tree.living else None
             own = (
                 numbers[tree.depth(number) :]
                 if self.how == "shared"
                 else numbers[first : first + count]
             )
             first += count
-            if row is None:
+            if vector is None:
                 new += [Node(0, number, live=False)] * count
             elif not count:
-                attached[number] = row
+                attached[number] = vector
             else:
                 tokens = (
-                    world.likeliest(row, count)
+                    world.likeliest(vector, count)
                     if self.how == "best"
-                    else world.drawn(row, self.how, count, own)
+                    else world.drawn(vector, self.how, count, own)
                 )
                 new += [
-                    Node(token, number, True, world.log_probability(row, token), self.how, row)
+                    Node(
+                        token, number, True, world.log_probability(vector, token), self.how, vector
+                    )
                     for token in tokens
                 ]
         grown = replace(tree.grown(new) if sum(counts) else tree, attached=attached)
@@ -198,14 +200,14 @@ class Grow(Op):
         """
         counts, first, new = counts_of(self.children, len(at.numbers)), 0, list[Node]()
         for number, count in zip(at.numbers, counts, strict=False):
-            row = logits.ahead(tree, number) if number in tree.living else None
+            vector = logits.ahead(tree, number) if number in tree.living else None
             uniform, first = numbers[first : first + 1], first + count
-            if row is None or not count:
+            if vector is None or not count:
                 continue
             line = [tree.nodes[i] for i in tree.ancestors(number)]
-            for token, noise in world.perturbed(row, count, uniform[0], line):
-                score = world.log_probability(row, token)
-                new.append(Node(token, number, True, score, self.how, row, noise))
+            for token, noise in world.perturbed(vector, count, uniform[0], line):
+                score = world.log_probability(vector, token)
+                new.append(Node(token, number, True, score, self.how, vector, noise))
         best = sorted(new, key=lambda node: -node.noise)[: self.keep]
         place = {number: order for order, number in enumerate(at.numbers)}
         return tree.grown(sorted(best, key=lambda node: (place[node.parent], -node.noise)))

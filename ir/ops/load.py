@@ -1,4 +1,4 @@
-"""`load`: a value state is read."""
+"""`load`: read a value state."""
 
 from __future__ import annotations
 

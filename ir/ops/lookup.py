@@ -1,4 +1,4 @@
-"""`lookup`: continuations found in a source."""
+"""`lookup`: add continuations from a source."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from specplan.ir.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup(Op):
-    """Continuations, found in a source, of the text that ends at the nodes `at`.
+    """Add continuations, from a source, of the text that ends at each of the nodes `at`.
 
-    `match` is the shortest and longest suffix looked for, in tokens; `length` the tokens of one
-    continuation; `children` the continuations per node; `nodes` bounds the new nodes.
+    `match`: shortest and longest suffix to search for, in tokens. `length`: tokens of one
+    continuation. `children`: continuations per node. `nodes`: most new nodes.
 
     %t = lookup @text %t0 at=%t0 match=[2, 4] length=5
     %t = lookup @trie %t0 at=%f children=3 length=8 nodes=16
@@ -55,13 +55,13 @@ class Lookup(Op):
         at = context.nodes(self.at, "at")
         check_nodes(tree, at, self.at)
         if self.match and (len(self.match) != 2 or self.match[0] > self.match[1]):
-            raise RuleError("size", "match is [shortest, longest]")
+            raise RuleError("size", "match= is a list [shortest, longest] of suffix lengths")
         counts = child_counts(self.children, at)
         grown = attach(tree, at, counts, self.length, self.nodes)
         return (replace(grown, origins=tree.origins | {"given"}, ragged=True),)
 
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
-        """A source is asked for what it can give."""
+        """The source can give as many continuations, in this form."""
         source = plan.state(self.source)
         kind = source.kind.name if isinstance(source, SourceState) else ""
         declared = tables.find("source", kind)
@@ -69,22 +69,22 @@ class Lookup(Op):
             return
         most = self.children if isinstance(self.children, int) else max(self.children, default=0)
         if declared.finds == "one" and most > 1:
-            yield "type", f"{kind} finds one continuation; give children=1"
+            yield "type", f"source {kind} gives one continuation; write children=1"
         elif self.nodes is not None and self.nodes < most * self.length:
-            yield "type", f"{kind} finds continuations side by side; leave nodes= out"
+            yield "type", f"source {kind} cannot merge continuations; leave nodes= out"
 
     @property
     def finds(self) -> int:
-        """Levels of tokens that it finds at once."""
+        """Levels of tokens that it adds at once."""
         return self.length
 
     def demand(self, step: Step, plan: Plan) -> Work:
-        """The nodes that may be found; the source says what they take."""
+        """The nodes that it may add, named with the kind of source."""
         width = given_nodes(step) - nodes_before(step, self.tree)
         return Work(with_source(self.keyword, plan, self.source), max(1, width))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
-        """Continuations below each node; what the source lacks is dead."""
+        """Continuations below each node; nodes that the source does not give are dead."""
         tree, at = scope[self.tree], numbered(scope[self.at])
         counts = counts_of(self.children, len(at.numbers))
         most, new = max(counts, default=0), list[Node]()

@@ -1,4 +1,4 @@
-"""`measure`: one number per request."""
+"""`measure`: compute one number per request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from specplan.ir.world import Batch, World
 
 @dataclass(frozen=True, kw_only=True)
 class Measure(Op):
-    """One number per request, measured on rows, a tree, a path, a cache, or numbers of a batch.
+    """One number per request, of logits, a tree, a path, a cache, or numbers of a batch.
 
     %m = measure %q top1
     %lag = measure @kv lag(layers=0:16)
@@ -44,7 +44,7 @@ class Measure(Op):
 
     @property
     def variant(self) -> str:
-        """What devices tell it by: its kind where it reads a law or scores."""
+        """Its name in device profiles: its kind where it reads logits or scores, else empty."""
         counts = self.kind.name in (
             "count",
             "said",
@@ -58,15 +58,15 @@ class Measure(Op):
         return "" if counts else self.kind.name
 
     def infer(self, context: Context) -> tuple[NumberType]:
-        """A number, which may tell of tokens that were drawn in the round."""
+        """A number, which may depend on tokens that were drawn in the round."""
         operand = self.operand
         measured = context.look(operand, "measure") if isinstance(operand, Value) else None
         if isinstance(measured, NumberType):  # of all requests of the batch
             return (replace(measured, shared=True),)
-        return (NumberType(_tells_of_draws(measured)),)
+        return (NumberType(_depends_on_draws(measured)),)
 
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
-        """A measure gets what it measures."""
+        """The operand is of the kind that the measure takes."""
         declared = tables.find("measure", self.kind.name)
         if declared is None or not declared.of:
             return
@@ -74,7 +74,7 @@ class Measure(Op):
         word = "a cache" if measured is None else WORDS[type(measured)]
         part = declared.of == "tree" and isinstance(measured, NodesType)  # some of a tree's nodes
         if word.split()[-1] != declared.of and not part:
-            yield "type", f"{declared.name} measures {declared.of}, and {self.operand} is {word}"
+            yield "type", f"measure {declared.name} takes {declared.of}; {self.operand} is {word}"
 
     @property
     def variety(self) -> str:
@@ -82,7 +82,7 @@ class Measure(Op):
         return self.kind.name
 
     def demand(self, step: Step, plan: Plan) -> Work:
-        """The nodes that are measured, where it reads a law or scores."""
+        """The nodes that are measured, where it reads logits or scores."""
         if not self.variant:
             return Work(self.keyword)
         measured = step.reads.get(self.operand) if isinstance(self.operand, Value) else None
@@ -92,7 +92,7 @@ class Measure(Op):
         return Work(f"{self.keyword}:{self.variant}", max(1, nodes))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
-        """Of a path its nodes, of logits the first row, of uniforms the first number."""
+        """Of a path its nodes, of logits those of the first node, of uniforms the first number."""
         if isinstance(self.operand, State):
             span = self.kind.get("layers")
             assert isinstance(span, Span), "the table of measures says so"
@@ -116,7 +116,7 @@ class Measure(Op):
         return (float(sum(chances[: self.kind.integer("best", 1)])),)
 
     def run_all(self, scopes: Mapping[int, Scope], batch: Batch) -> None:
-        """Numbers of a batch are one number for all requests that take part."""
+        """Measures of a batch give all requests that take part the same number."""
         if not self.kind.name.startswith("batch_"):
             super().run_all(scopes, batch)
             return
@@ -127,7 +127,7 @@ class Measure(Op):
             scope[self.results[0]] = whole
 
 
-def _tells_of_draws(measured: Type | None) -> bool:
+def _depends_on_draws(measured: Type | None) -> bool:
     """Whether what is measured depends on tokens that were drawn in the round."""
     if isinstance(measured, TreeType):
         return measured.drawn

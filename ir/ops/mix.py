@@ -1,4 +1,4 @@
-"""`mix`: rows of several models combined."""
+"""`mix`: combine logits of several models."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from specplan.ir.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Mix(Op):
-    """Rows of several models on the same nodes, combined by a law, before sampling settings.
+    """Combine logits of several models on the same nodes; sampling settings apply afterwards.
 
-    A tree stands for the rows that its children were grown from. `weights` are numbers per request,
-    one for each operand; laws that take none combine all alike.
+    A tree as an operand stands for the logits that its children were grown from. `weights`: one
+    number per request for each operand; a law without weights treats all operands alike.
 
     %m = mix %l %c law=contrastive(beta=0.5, alpha=0.1)
     %m = mix %l %k law=average weights=[%p, %w]
@@ -37,11 +37,11 @@ class Mix(Op):
     weights: tuple[Value, ...] = ()
 
     def infer(self, context: Context) -> tuple[LogitsType]:
-        """Rows of the first operand's nodes; those of whole models where all operands are."""
+        """Logits of the first operand's nodes; exact where all operands are."""
         if len(self.logits) < 2:
-            raise RuleError("arity", "mix combines the rows of two models or more")
+            raise RuleError("arity", "mix needs at least two operands")
         if self.weights and len(self.weights) != len(self.logits):
-            counts = f"{len(self.weights)} weights for {len(self.logits)} operands"
+            counts = f"weights= has {len(self.weights)} entries for {len(self.logits)} operands"
             raise RuleError("arity", counts)
         for name in self.weights:
             context.expect(name, NumberType, "weights")
@@ -50,20 +50,20 @@ class Mix(Op):
         for name in self.logits[1:]:
             other = context.look(name, "mix")
             if not isinstance(other, LogitsType | TreeType):
-                raise RuleError("type", f"mix: %{name} is neither rows nor a tree")
+                raise RuleError("type", f"mix takes logits and trees, and %{name} is neither")
             if first.lineage is None or not first.lineage.related(other.lineage):
-                both = f"rows %{self.logits[0]} and %{name} belong to different trees"
+                both = f"%{self.logits[0]} and %{name} belong to different trees"
                 raise RuleError("lineage", both)
             rooted = other.root_logits if isinstance(other, TreeType) else other.root
             root = root and rooted
             if isinstance(other, TreeType) and not rooted and ROOT in (first.indices or ()):
-                nothing = f"nothing was grown below the root of %{name}: it stands for no row there"
+                nothing = f"%{name} has no logits at the root: nothing was grown there"
                 raise RuleError("lineage", nothing)
             exact = exact and (other.whole if isinstance(other, TreeType) else other.exact)
         return (replace(first, exact=exact, bounded=False, model="", levels=1, root=root),)
 
     def demand(self, step: Step, plan: Plan) -> Work:
-        """Rows over the vocabulary."""
+        """One vector over the vocabulary per node."""
         (mixed,) = step.gives
         assert isinstance(mixed, LogitsType)
         return Work(f"{self.keyword}:{self.law.name}", max(1, mixed.width))
@@ -74,20 +74,22 @@ class Mix(Op):
         weights = [float(scope[name]) for name in self.weights]
         mixed: dict[Path, Any] = {}
         for path, levels in first.of.items():
-            rows = [levels[0], *(_row_of(other, path) for other in others)]
-            if all(row is not None for row in rows):
-                mixed[path] = (world.mixed(self.law, rows, weights),)
+            vectors = [levels[0], *(_vector_of(other, path) for other in others)]
+            if all(vector is not None for vector in vectors):
+                mixed[path] = (world.mixed(self.law, vectors, weights),)
         return (Logits(mixed),)
 
 
-def _row_of(value: Logits | Tree, path: Path) -> Any:
+def _vector_of(value: Logits | Tree, path: Path) -> Any:
     """Logits of a node; of a tree, those that its children were grown from."""
     if isinstance(value, Logits):
-        return value.row(path)
+        return value.own(path)
     for number in value.numbers:
         if value.path(number) == path:
-            rows = [value.nodes[i].logits for i in value.children(number)]
-            return next((row for row in rows if row is not None), value.attached.get(number))
+            vectors = [value.nodes[i].logits for i in value.children(number)]
+            return next(
+                (vector for vector in vectors if vector is not None), value.attached.get(number)
+            )
     return None
 
 

@@ -76,7 +76,7 @@ class Pick(Op):
         return (NodesType(width, indices, tree.lineage, holds_root, seen=seen),)
 
     def _placed_at(self, tree: TreeType, at: NodesType | None) -> tuple[_Indices, int]:
-        """The nodes that it picks from, where they are static, and how many they are at most."""
+        """The nodes that it picks from, None where data decides, and their largest count."""
         match self.of:
             case "newest":
                 return tree.newest, tree.newest_count
@@ -90,11 +90,11 @@ class Pick(Op):
                 return (None if tree.ragged else leaves), len(leaves)
             case "from":
                 if at is None:
-                    raise RuleError("type", "pick of=from needs at=")
+                    raise RuleError("type", "pick of=from needs at=, the nodes to start from")
                 return _below(tree, at)
 
     def demand(self, step: Step, plan: Plan) -> Work:
-        """The nodes among which it ranks; it ranks none where it picks by place."""
+        """The nodes that it ranks; none where it picks by place."""
         if self.best is None:
             return Work(self.keyword)
         tree = step.reads[self.tree]
@@ -136,7 +136,7 @@ class Pick(Op):
 
 
 def _below(tree: TreeType, at: NodesType) -> tuple[_Indices, int]:
-    """Some nodes and what hangs below them."""
+    """Some nodes and all nodes below them."""
     if tree.parents is None or at.indices is None:
         grown = at.seen and tree.is_chain  # below the tip of an earlier chain
         return None, 1 + tree.nodes - (at.seen if grown else 0)
@@ -151,7 +151,7 @@ def _numbered(
     nodes: tuple[int, ...], tree: TreeType, indices: _Indices, width: int, seen: int
 ) -> NodesType:
     if any(index >= width for index in nodes) or len(set(nodes)) != len(nodes):
-        raise RuleError("children", f"nodes={list(nodes)} of {width} nodes, each once")
+        raise RuleError("children", f"nodes={list(nodes)} must be different numbers below {width}")
     if indices is None:
         return NodesType(len(nodes), None, tree.lineage, seen=seen)
     chosen = tuple(indices[index] for index in nodes)

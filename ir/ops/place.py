@@ -1,4 +1,4 @@
-"""`place`: constant tokens below nodes."""
+"""`place`: add constant tokens below nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from specplan.ir.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Place(Op):
-    """A chain of constant tokens below each of the nodes `at`; `upto` fills up to that depth.
+    """Add a chain of constant tokens below each of the nodes `at`; `upto` fills up to a depth.
 
     %t1 = place %t0 at=%t0 tokens=[0] upto=8
     %t1 = place %t at=%f tokens=[151643, 151643]
@@ -43,7 +43,7 @@ class Place(Op):
         if self.upto is None:
             grown = attach(tree, at, (1,) * at.width, len(self.tokens), None)
         elif at.width != 1:
-            raise RuleError("children", "place upto= works below one node")
+            raise RuleError("children", "place upto= takes one node in at=")
         elif tree.nodes == 0 and at.indices == (ROOT,):
             grown = attach(tree, at, (1,), self.upto, None)
         else:

@@ -1,4 +1,4 @@
-"""`prune`: some nodes of a tree and their ancestors."""
+"""`prune`: keep some nodes of a tree and their ancestors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from specplan.ir.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Prune(Op):
-    """The nodes `to` and their ancestors, renumbered parents first.
+    """Keep the nodes `to` and their ancestors, renumbered parents first.
 
     %b = pick %t of=all best=16
     %s = prune %t to=%b
@@ -31,15 +31,15 @@ class Prune(Op):
     to: Value
 
     def infer(self, context: Context) -> tuple[TreeType]:
-        """A tree of its own; where shape and nodes are static, so is what is left."""
+        """A new tree, whose shape is static where the tree's and the nodes are."""
         tree = context.expect(self.tree, TreeType, "prune")
         to = context.nodes(self.to, "to")
         check_nodes(tree, to, self.to)
         if tree.parents is not None and to.indices is not None:
-            kept = sorted(_closure(tree.parents, to.indices))
-            place_of = {ROOT: ROOT, **{old: new for new, old in enumerate(kept)}}
-            parents = tuple(place_of[tree.parents[old]] for old in kept)
-            nodes = len(kept)
+            stay = sorted(_closure(tree.parents, to.indices))
+            place_of = {ROOT: ROOT, **{old: new for new, old in enumerate(stay)}}
+            parents = tuple(place_of[tree.parents[old]] for old in stay)
+            nodes = len(stay)
         else:
             parents = None
             nodes = min(tree.nodes, to.width if to.closed else to.width * max(tree.depth, 1))
@@ -62,13 +62,13 @@ class Prune(Op):
 
 def _closure(parents: tuple[int, ...], nodes: tuple[int, ...]) -> set[int]:
     """Nodes and all their ancestors but the root."""
-    kept: set[int] = set()
+    stay: set[int] = set()
     for start in nodes:
         node = start
-        while node != ROOT and node not in kept:
-            kept.add(node)
+        while node != ROOT and node not in stay:
+            stay.add(node)
             node = parents[node]
-    return kept
+    return stay
 
 
 OP = Prune

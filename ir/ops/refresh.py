@@ -1,4 +1,4 @@
-"""`refresh`: a view of a cache is rebuilt."""
+"""`refresh`: rebuild a view of a cache."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Refresh(Op):
     state: State
 
     def infer(self, context: Context) -> tuple[()]:
-        """Nothing; the state must be a view."""
+        """No result; the state must be a view."""
         cache = context.plan.state(self.state)
         if isinstance(cache, CacheState) and not cache.view:
-            raise RuleError("view", f"@{self.state} is no view; there is nothing to rebuild")
+            raise RuleError("view", f"refresh rebuilds views, and @{self.state} has no view=")
         return ()
 
     def demand(self, step: Step, plan: Plan) -> Work:
@@ -43,7 +43,7 @@ class Refresh(Op):
         return Work(f"{self.keyword}:{view.policy.name}", view=view)
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
-        """The view is a copy again."""
+        """The view copies its cache again."""
         world.refresh(self.state)
         return ()
 

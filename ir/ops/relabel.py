@@ -1,4 +1,4 @@
-"""`relabel`: the same tree with new tokens."""
+"""`relabel`: replace the tokens of a tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from specplan.ir.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Relabel(Op):
-    """The same tree with new tokens: argmax of `logits`, tokens of `other`, or one `token`.
+    """Replace the tokens of a tree by the argmax of `logits`, tokens of `other`, or one `token`.
 
     %n = relabel %t logits=%l
     %n = relabel %w other=%x map=[5, 6, 7, 7]
@@ -38,19 +38,21 @@ class Relabel(Op):
     at: Value | None = None
 
     def infer(self, context: Context) -> tuple[TreeType]:
-        """The same shape; rows of the old tokens say nothing about the new ones."""
+        """A new tree of the same shape, to which logits of the old one do not belong."""
         tree = context.expect(self.tree, TreeType, "relabel")
-        rows = None if self.logits is None else context.expect(self.logits, LogitsType, "logits")
+        given_logits = (
+            None if self.logits is None else context.expect(self.logits, LogitsType, "logits")
+        )
         at = None if self.at is None else context.nodes(self.at, "at")
         other = None if self.other is None else context.expect(self.other, TreeType, "other")
-        if sum(choice is not None for choice in (rows, other, self.token)) != 1:
-            raise RuleError("arity", "relabel takes one of logits=, other= and token=")
-        if rows is not None:
-            check_logits(tree, rows, self.logits)
+        if sum(choice is not None for choice in (given_logits, other, self.token)) != 1:
+            raise RuleError("arity", "relabel takes exactly one of logits=, other= and token=")
+        if given_logits is not None:
+            check_logits(tree, given_logits, self.logits)
         if at is not None:
             check_nodes(tree, at, self.at)
         if self.map and len(self.map) != tree.nodes:
-            raise RuleError("children", f"map has {len(self.map)} entries for {tree.nodes} nodes")
+            raise RuleError("children", f"map= has {len(self.map)} entries for {tree.nodes} nodes")
         if other is not None:
             self._check_other(tree, other)
         named = replace(
@@ -64,17 +66,19 @@ class Relabel(Op):
     def _check_other(self, tree: TreeType, other: TreeType) -> None:
         if any(index >= other.nodes for index in self.map):
             raise RuleError(
-                "children", f"map points outside the {other.nodes} nodes of %{self.other}"
+                "children", f"map= has entries beyond the {other.nodes} nodes of %{self.other}"
             )
         if not self.map and other.nodes != tree.nodes:
-            raise RuleError("children", f"%{self.other} has {other.nodes} nodes, not {tree.nodes}")
+            raise RuleError(
+                "children", f"%{self.other} has {other.nodes} nodes for {tree.nodes}; give map="
+            )
 
     def demand(self, step: Step, plan: Plan) -> Work:
         """All nodes of the tree that it gives."""
         return Work(self.keyword, given_nodes(step))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
-        """The same shape with other tokens; what the new ones come from must be live."""
+        """The same shape with other tokens; a token from a dead node is dead."""
         tree = scope[self.tree]
         at = None if self.at is None else set(numbered(scope[self.at]).numbers)
         other = None if self.other is None else scope[self.other]
@@ -90,11 +94,11 @@ class Relabel(Op):
             if logits is None:
                 return Node(self.token or 0, node.parent, node.live)
             asked = number if self.align == "self" else node.parent
-            row = logits.row(tree.path(asked)) if number in tree.living else None
-            if row is None:
+            vector = logits.own(tree.path(asked)) if number in tree.living else None
+            if vector is None:
                 return Node(0, node.parent, live=False)
-            (token,) = world.likeliest(row, 1)
-            return Node(token, node.parent, score=world.log_probability(row, token))
+            (token,) = world.likeliest(vector, 1)
+            return Node(token, node.parent, score=world.log_probability(vector, token))
 
         nodes = tuple(new(number, node) for number, node in enumerate(tree.nodes))
         return (Tree(tree.base, nodes, tuple(range(len(nodes))) or (ROOT,)),)

@@ -1,4 +1,4 @@
-"""`repeat`: a bounded loop."""
+"""`repeat`: a loop of at most so many trips."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from specplan.ir.world import Batch
 
 @dataclass(frozen=True, kw_only=True)
 class Repeat(Op):
-    """At most `count` trips through the body; carried values are (parameter, initial) pairs.
+    """Run the body at most `count` times; carried values are (parameter, initial) pairs.
 
-    Where trips may end early (`until`), requests whose flag `only` does not hold take none.
+    In a loop with `until=`, requests whose flag `only` is false take no trip.
 
     %c = repeat 4 (%t = %t0) {
     %c = repeat 4 (%t = %t0) only=%go {
@@ -36,15 +36,17 @@ class Repeat(Op):
     body: Region = field(default_factory=Region)
 
     def infer(self, context: Context) -> tuple[Type, ...]:
-        """What the last trip yields; some of the last nodes may be missing where trips may end."""
+        """What the last trip yields; with `until=` its last nodes may be missing."""
         body, until = self.body, self.body.until
         if len(body.yields) != len(self.carried):
-            counts = f"{len(self.carried)} values are carried, {len(body.yields)} yielded"
+            counts = f"repeat carries {len(self.carried)} values and yields {len(body.yields)}"
             raise RuleError("arity", counts)
         if self.only is not None:
             context.expect(self.only, FlagType, "only")
             if until is None:
-                raise RuleError("arity", "only= stands where trips may end early; give until=")
+                raise RuleError(
+                    "arity", "only= needs a loop that may end early; give yield ... until="
+                )
         carried = tuple(context.look(initial, "repeat") for _, initial in self.carried)
         parameters = [parameter for parameter, _ in self.carried]
         ends = [carried] if self.only is not None else []
@@ -55,7 +57,10 @@ class Repeat(Op):
             following = inner.yields(body)
             for before, after in zip(carried, following, strict=True):
                 if type(before) is not type(after):
-                    raise RuleError("type", f"carried {WORDS[type(before)]} becomes another kind")
+                    raise RuleError(
+                        "type",
+                        f"the body yields {WORDS[type(after)]} for carried {WORDS[type(before)]}",
+                    )
             if until is not None:
                 inner.expect(until, FlagType, "until")
             carried = following
@@ -75,43 +80,50 @@ class Repeat(Op):
 
     @property
     def variety(self) -> tuple[int, bool, bool]:
-        """What it carries, and whether it may end early."""
+        """How many values it carries, and whether it may end early."""
         return len(self.carried), self.body.until is None, self.only is None
 
     def demand(self, step: Step, plan: Plan) -> Work:
-        """Nothing by itself: the ops of its region are asked."""
+        """Nothing itself; the ops of its region have demands of their own."""
         return Work(self.keyword, 0)
 
     def run_all(self, scopes: Mapping[int, Scope], batch: Batch) -> None:
         """Trips until the flag of `until` holds, request by request."""
-        carried = {row: [scope[name] for _, name in self.carried] for row, scope in scopes.items()}
-        going = {row for row, scope in scopes.items() if self.only is None or scope[self.only]}
-        outer = {row: batch.worlds[row].trip for row in scopes}
+        carried = {
+            request: [scope[name] for _, name in self.carried] for request, scope in scopes.items()
+        }
+        going = {
+            request for request, scope in scopes.items() if self.only is None or scope[self.only]
+        }
+        outer = {request: batch.worlds[request].trip for request in scopes}
         trips = dict.fromkeys(scopes, 0)
         for index in range(self.count):
             if not going:
                 break
             inner = {}
-            for row in sorted(going):
-                batch.worlds[row].trip = outer[row] * self.count + index
+            for request in sorted(going):
+                batch.worlds[request].trip = outer[request] * self.count + index
                 names = (parameter for parameter, _ in self.carried)
-                inner[row] = {**scopes[row], **dict(zip(names, carried[row], strict=True))}
+                inner[request] = {
+                    **scopes[request],
+                    **dict(zip(names, carried[request], strict=True)),
+                }
             batch.run(self.body.ops, inner)
-            for row, scope in inner.items():
-                trips[row] += 1
-                carried[row] = [scope[name] for name in self.body.yields]
+            for request, scope in inner.items():
+                trips[request] += 1
+                carried[request] = [scope[name] for name in self.body.yields]
                 if self.body.until is not None and scope[self.body.until]:
-                    going.discard(row)
-        for row, scope in scopes.items():
-            batch.worlds[row].trip = outer[row]
-            values = batch.worlds[row].filled(self, carried[row])
+                    going.discard(request)
+        for request, scope in scopes.items():
+            batch.worlds[request].trip = outer[request]
+            values = batch.worlds[request].filled(self, carried[request])
             scope.update(zip(self.results, values, strict=True))
         if self.body.until is not None:
             batch.trips.append(trips)
 
 
 def _cut_short(item: Type, ends: Sequence[Type]) -> Type:
-    """What a loop gives that may have ended early, with one of these: the last may be missing."""
+    """The result of a loop that may end after any trip, whose last nodes may be missing."""
     if isinstance(item, LogitsType):
         return replace(item, root=all(isinstance(end, LogitsType) and end.root for end in ends))
     if not isinstance(item, TreeType):

@@ -1,4 +1,4 @@
-"""`reroot`: what survives of a tree once a path was emitted."""
+"""`reroot`: keep the part of a tree below the emitted path."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from specplan.ir.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Reroot(Op):
-    """What survives of the tree below the emitted path.
+    """Keep the part of a tree below the emitted path, as a tree below the new root.
 
     %r = reroot %g %e
     %s = reroot %c %e nodes=3
@@ -34,7 +34,7 @@ class Reroot(Op):
     nodes: int | None = None
 
     def infer(self, context: Context) -> tuple[TreeType]:
-        """A tree of its own, of as many nodes at most; shorter for some requests."""
+        """A new tree of at most as many nodes; fewer for some requests."""
         tree = context.expect(self.tree, TreeType, "reroot")
         context.expect(self.path, PathType, "reroot")
         nodes = tree.nodes if self.nodes is None else min(self.nodes, tree.nodes)
@@ -51,7 +51,7 @@ class Reroot(Op):
         return Work(self.keyword, given_nodes(step))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
-        """What hangs below the node that the text now ends with."""
+        """The nodes below the one at which the text now ends."""
         tree, place, nodes = scope[self.tree], dict[int, int](), list[Node]()
         for number in [ROOT, *tree.live_nodes]:
             if tree.path(number) == world.text:

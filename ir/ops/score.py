@@ -1,4 +1,4 @@
-"""`score`: the same tree with other scores."""
+"""`score`: change the scores of a tree."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from specplan.ir.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Score(Op):
-    """The same tree with other scores: of its tokens in `logits`, or times `factor`.
+    """Change the scores of a tree: take them from `logits`, multiply them by `factor`, or both.
 
-    The own score of each node becomes the log-probability of its token by its parent's row, where
-    there is one; `factor`, a number per request, multiplies the probability of every path. Tokens,
-    identity, rows and the laws that nodes were drawn from stay: what was grown, drawn or looked up
-    is judged as before.
+    With `logits` the score of each node becomes the log-probability of its token by its parent's
+    logits, where there are any. `factor`, a number per request, multiplies the probability of every
+    path. Everything else stays, so that the tree is judged as before.
 
     %s = score %t logits=%q
     %s = score %t factor=%w
@@ -39,7 +38,7 @@ class Score(Op):
     factor: Value | None = None
 
     def infer(self, context: Context) -> tuple[TreeType]:
-        """The tree itself: nodes and rows of it stay good."""
+        """The tree itself, to which its nodes and logits still belong."""
         tree = context.expect(self.tree, TreeType, "score")
         if self.logits is None and self.factor is None:
             raise RuleError("arity", "score takes logits=, factor= or both")
@@ -50,22 +49,22 @@ class Score(Op):
         return (tree,)
 
     def demand(self, step: Step, plan: Plan) -> Work:
-        """A log-sum-exp per row, where rows are read."""
+        """A log-sum-exp per node, where logits are read."""
         read = "logits" if self.logits is not None else "factor"
         return Work(f"{self.keyword}:{read}", given_nodes(step))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
-        """Other scores; a path's factor stands with its first node."""
+        """Other scores; the factor goes to the first node of each path."""
         tree = scope[self.tree]
         logits = None if self.logits is None else scope[self.logits]
         factor = 1.0 if self.factor is None else float(scope[self.factor])
         weight = log(max(factor, 1e-300))
         nodes = []
         for number, node in enumerate(tree.nodes):
-            row = None
+            vector = None
             if logits is not None and number in tree.living:
-                row = logits.ahead(tree, node.parent)
-            own = node.score if row is None else world.log_probability(row, node.token)
+                vector = logits.ahead(tree, node.parent)
+            own = node.score if vector is None else world.log_probability(vector, node.token)
             nodes.append(replace(node, score=own + (weight if node.parent == ROOT else 0.0)))
         return (replace(tree, nodes=tuple(nodes)),)
 

@@ -1,4 +1,4 @@
-"""`segment`: ops that are scheduled together."""
+"""`segment`: schedule ops together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from specplan.ir.world import Batch
 
 @dataclass(frozen=True, kw_only=True)
 class Segment(Op):
-    """Ops scheduled together, in a lane beside others; has no meaning of its own.
+    """Schedule ops together, in a lane beside others; the result is that of the ops.
 
     %c = segment lane=draft {
     %l = segment lane=verify {
@@ -31,19 +31,21 @@ class Segment(Op):
     def infer(self, context: Context) -> tuple[Type, ...]:
         """What its region yields."""
         if self.body.until is not None:
-            raise RuleError("arity", "until= ends trips of a repeat")
+            raise RuleError("arity", "until= ends a repeat, not a segment")
         return context.region(self.body, lane=self.lane).yields(self.body)
 
     def demand(self, step: Step, plan: Plan) -> Work:
-        """Nothing by itself: the ops of its region are asked."""
+        """Nothing itself; the ops of its region have demands of their own."""
         return Work(self.keyword, 0)
 
     def run_all(self, scopes: Mapping[int, Scope], batch: Batch) -> None:
         """The region itself."""
-        inner = {row: dict(scope) for row, scope in scopes.items()}
+        inner = {request: dict(scope) for request, scope in scopes.items()}
         batch.run(self.body.ops, inner)
-        for row, scope in scopes.items():
-            scope.update(zip(self.results, [inner[row][n] for n in self.body.yields], strict=True))
+        for request, scope in scopes.items():
+            scope.update(
+                zip(self.results, [inner[request][n] for n in self.body.yields], strict=True)
+            )
 
 
 OP = Segment

@@ -1,4 +1,4 @@
-"""`store`: a value state is written."""
+"""`store`: write a value state."""
 
 from __future__ import annotations
 
@@ -35,15 +35,17 @@ class Store(Op):
     value: Value
 
     def infer(self, context: Context) -> tuple[()]:
-        """Nothing; the value must be of the state's kind."""
+        """No result; the value must be of the state's kind."""
         room = loaded_type(context.plan.state(self.state), self.state)
         if isinstance(room, NumberType) and room.calibrated:
-            raise RuleError("state", f"@{self.state} is calibrated; nothing stores to it")
+            raise RuleError(
+                "state", f"@{self.state} is calibrated before the plan runs; rounds cannot store it"
+            )
         context.expect(self.value, type(room), "store")
         return ()
 
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
-        """A stored tree fits the state that it is stored in."""
+        """A stored tree fits the state."""
         tree, room = step.reads[self.value], loaded_type(plan.state(self.state), self.state)
         if not isinstance(tree, TreeType) or not isinstance(room, TreeType):
             return
@@ -54,12 +56,12 @@ class Store(Op):
                 f"@{self.state} holds {room.nodes} in {room.depth}",
             )
         elif room.is_chain and not tree.is_chain:
-            yield "capacity", f"@{self.state} holds chains, and %{self.value} may branch"
+            yield "capacity", f"@{self.state} is declared for chains, and %{self.value} may branch"
         elif room.parents and not room.is_chain and tree.parents != room.parents:
-            other = f"@{self.state} holds trees of one shape, and %{self.value} has another"
+            other = f"%{self.value} has another shape than parents= of @{self.state}"
             yield "capacity", other
         elif room.drawn and not tree.origins <= room.origins:
-            drawn = f"@{self.state} holds nodes of how=draw alone, and %{self.value} has others"
+            drawn = f"@{self.state} takes nodes of how=draw only, and %{self.value} has others"
             yield "capacity", drawn
 
     def demand(self, step: Step, plan: Plan) -> Work:
@@ -67,7 +69,7 @@ class Store(Op):
         return Work(self.keyword)
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
-        """The value; nodes of a state without distributions are given ones from now on."""
+        """The value; without `how=draw` in the state its nodes count as given from now on."""
         value, state = scope[self.value], world.plan.state(self.state)
         if isinstance(value, Tree):
             nodes = value.nodes

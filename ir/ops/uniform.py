@@ -1,4 +1,4 @@
-"""`uniform`: numbers in [0, 1)."""
+"""`uniform`: read random numbers in [0, 1)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Uniform(Op):
     key: Literal["round", "position"] = "round"
 
     def infer(self, context: Context) -> tuple[UniformsType]:
-        """So many numbers."""
+        """`count` numbers."""
         if self.count < 1:
             raise RuleError("size", "uniform needs a count of at least 1")
         return (UniformsType(self.count),)
@@ -41,7 +41,7 @@ class Uniform(Op):
         return Work(self.keyword)
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
-        """Numbers of the stream, by the trip of the loops around."""
+        """Numbers of the stream; each trip of the loops around reads the next ones."""
         offset = self.offset + world.trip * self.count
         return (world.uniforms(self.stream, self.key, offset, self.count),)
 

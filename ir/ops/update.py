@@ -22,7 +22,7 @@ from specplan.ir.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Update(Op):
-    """Teach a source: all judged rows, the last tokens of each leaf, or how its trial went.
+    """Teach a source the logits of all judged nodes, or the last tokens of each leaf.
 
     update @log %t logits=%l
     update @pool %x last=3
@@ -39,19 +39,21 @@ class Update(Op):
     last: int | None = None
 
     def infer(self, context: Context) -> tuple[()]:
-        """Nothing; the tree teaches with its rows, or by its leaves."""
+        """No result; the operand is a tree."""
         tree = context.expect(self.tree, TreeType, "update")
         if (self.logits is None) == (self.last is None):
-            raise RuleError("arity", "update takes one of logits= and last=")
+            raise RuleError("arity", "update takes exactly one of logits= and last=")
         if self.logits is not None:
             check_logits(tree, context.expect(self.logits, LogitsType, "logits"), self.logits)
         source = context.plan.state(self.source)
         if isinstance(source, SourceState) and source.scope == "read_only":
-            raise RuleError("state", f"@{self.source} is read only")
+            raise RuleError(
+                "state", f"@{self.source} is declared with scope=read_only and cannot be updated"
+            )
         return ()
 
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
-        """A source is taught what it can learn."""
+        """The source can learn what the op teaches."""
         source, tree = plan.state(self.source), step.reads[self.tree]
         if not isinstance(source, SourceState) or not isinstance(tree, TreeType):
             return
@@ -60,14 +62,14 @@ class Update(Op):
         if declared is None or declared.learns is None or taught in declared.learns:
             return
         learns = " and ".join(_TAUGHT[one] for one in declared.learns) or "nothing"
-        yield "type", f"{declared.name} learns {learns}, and not {_TAUGHT[taught]}"
+        yield "type", f"source {declared.name} learns {learns}, not {_TAUGHT[taught]}"
 
     def demand(self, step: Step, plan: Plan) -> Work:
-        """One lesson; the source says what it takes."""
+        """One update, named with the kind of source."""
         return Work(with_source(self.keyword, plan, self.source))
 
     def run(self, scope: Scope, world: World) -> tuple[Any, ...]:
-        """Rows of judged nodes, runs of drafted ones, or the text itself."""
+        """Logits of judged nodes, runs of drafted ones, or the text itself."""
         world.learn(
             self.source,
             scope[self.tree],
@@ -78,8 +80,8 @@ class Update(Op):
 
 
 _TAUGHT = {
-    "logits": "the judged rows of a tree (logits=)",
-    "text": "the text (last= of the tree without drafted nodes)",
+    "logits": "logits of judged nodes (logits=)",
+    "text": "the text (last= of a tree without drafted nodes)",
     "runs": "runs of drafted tokens (last=)",
 }
 

@@ -1,4 +1,4 @@
-"""`when`: ops for some requests."""
+"""`when`: run ops for some requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from specplan.ir.world import Batch
 
 @dataclass(frozen=True, kw_only=True)
 class When(Op):
-    """A region for the requests whose flag holds; the others take `otherwise`.
+    """Run a region for the requests whose flag is true; the others take `otherwise`.
 
     when %miss {
     %l = when %go otherwise=[%s] {
@@ -33,12 +33,14 @@ class When(Op):
     body: Region = field(default_factory=Region)
 
     def infer(self, context: Context) -> tuple[Type, ...]:
-        """Types that hold what is yielded and what is taken otherwise."""
+        """The common types of the yielded and the other values."""
         flag, body = context.expect(self.flag, FlagType, "when"), self.body
         if body.until is not None:
-            raise RuleError("arity", "until= ends trips of a repeat")
+            raise RuleError("arity", "until= ends a repeat, not a when")
         if len(self.otherwise) != len(body.yields):
-            counts = f"{len(self.otherwise)} values otherwise, {len(body.yields)} yielded"
+            counts = (
+                f"when yields {len(body.yields)} values and otherwise= has {len(self.otherwise)}"
+            )
             raise RuleError("arity", counts)
         inner = context.region(body, conditional=True)
         joined: list[Type] = []
@@ -55,26 +57,26 @@ class When(Op):
         return tuple(joined)
 
     def demand(self, step: Step, plan: Plan) -> Work:
-        """Nothing by itself: the ops of its region are asked."""
+        """Nothing itself; the ops of its region have demands of their own."""
         return Work(self.keyword, 0)
 
     def run_all(self, scopes: Mapping[int, Scope], batch: Batch) -> None:
         """The region for requests whose flag holds."""
-        inner = {row: dict(scope) for row, scope in scopes.items() if scope[self.flag]}
+        inner = {request: dict(scope) for request, scope in scopes.items() if scope[self.flag]}
         batch.run(self.body.ops, inner)
-        for row, scope in scopes.items():
+        for request, scope in scopes.items():
             names, source = (
-                (self.body.yields, inner[row]) if row in inner else (self.otherwise, scope)
+                (self.body.yields, inner[request]) if request in inner else (self.otherwise, scope)
             )
             scope.update(zip(self.results, [source[name] for name in names], strict=True))
 
 
-def _sound(rows: LogitsType) -> bool:
-    return rows.exact or rows.bounded
+def _sound(logits: LogitsType) -> bool:
+    return logits.exact or logits.bounded
 
 
 def _chose_draws(entered: Type, spared: Type, scope: Scope) -> bool:
-    """True when nodes that were drawn before the flag was known stand in one branch only."""
+    """Whether one branch drops nodes that were drawn before the flag was computed."""
     for one, other in ((entered, spared), (spared, entered)):
         for tree in scope.values():
             if isinstance(tree, TreeType) and tree.drawn and isinstance(other, TreeType):

@@ -1,4 +1,4 @@
-"""Rules about caches: what a forward attends to is there, and the next round can catch up."""
+"""Rules about caches: a forward finds what it attends to, and the next round can catch up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from specplan.ir.ops import Accept, Commit, Emit, Forward, Grow, Op, Prune
 from specplan.ir.plan import CacheState, Plan
 from specplan.ir.types.infer import RoundTypes, Step
-from specplan.ir.types.residency import CacheRuns, Layers, covers, operands_of
+from specplan.ir.types.residency import MOST_TREES, CacheRuns, Layers, covers, operands_of
 from specplan.ir.types.value_types import ROOT, Lineage, LogitsType, TreeType, Type
 from specplan.ir.values import State
 
@@ -16,11 +16,11 @@ Finding = tuple[Op | None, str]
 
 
 def resident(types: RoundTypes) -> Iterator[Finding]:
-    """What a forward attends to was computed before, or is computed with it.
+    """Everything that a forward attends to is in its cache, or is computed by the same forward.
 
-    The first forward on a cache, or on some of its layers, says how much text it may catch up;
-    drafted nodes run after their drafted ancestors or together with them. What is written for good
-    is not computed from what was written as scratch.
+    The first forward on a cache, or on some of its layers, declares how much text it may catch up
+    (`pending=`). A drafted node runs after its drafted ancestors or together with them. A forward
+    with `write=exact` attends to no node that was written as scratch.
     """
     caches: defaultdict[State, CacheRuns] = defaultdict(CacheRuns)
     for step in types.steps:
@@ -29,17 +29,21 @@ def resident(types: RoundTypes) -> Iterator[Finding]:
             continue
         runs = caches[op.cache]
         if runs.crowded:
-            yield op, f"@{op.cache} serves too many unrelated trees in one round"
+            yield (
+                op,
+                f"forwards on @{op.cache} run over {MOST_TREES} unrelated trees; use two caches",
+            )
             return
         if op.pending == 0 and not runs.caught_up(op.layers):
-            yield op, f"@{op.cache} trails the text and nothing catches it up; give pending="
-        for lost, parent in _orphans(runs, step, op):
-            yield op, f"@{op.cache} lacks node {parent}, the parent of node {lost}"
+            yield op, f"no forward has caught @{op.cache} up with the text; give pending="
+        for node, parent in _orphans(runs, step, op):
+            what = f"node {node} attends to its parent, node {parent}, which is not in @{op.cache}"
+            yield op, f"{what}; run the parent before or together with it"
         runs.add(step, op)
 
 
 def _orphans(runs: CacheRuns, step: Step, op: Forward) -> Iterator[tuple[int, int]]:
-    """The first node of each operand whose parent is nowhere, and that parent."""
+    """The first node of each operand whose parent was not run, and that parent."""
     for lineage, given in operands_of(step, op):
         present = runs.present(
             lineage, op.layers, exact=op.write == "exact", conditional=step.conditional
@@ -55,20 +59,20 @@ def _orphans(runs: CacheRuns, step: Step, op: Forward) -> Iterator[tuple[int, in
 
 
 def starvation(plan: Plan, types: RoundTypes) -> Iterator[Finding]:
-    """`pending` covers the text that a round may leave behind in a cache it commits."""
+    """`pending=` covers all text that a round may leave out of a cache that it commits."""
     for passes, bound in left_behind(plan, types):
         most, cache = max(op.pending for op in passes), passes[0].cache
         if (bound or 1) > most > 0:  # residency speaks of none at all
-            what = f"@{cache} may lack {bound} tokens of text after a round; give pending={bound}"
+            what = f"after a round @{cache} may lack {bound} tokens of text; give pending={bound}"
             yield passes[0], what
 
 
 def left_behind(plan: Plan, types: RoundTypes) -> Iterator[tuple[list[Forward], int | None]]:
-    """Tokens of text, the new root included, that a round may leave out of caches it commits.
+    """Most tokens of text, the new root included, that a round may leave out of committed caches.
 
     Yields:
-        Passes for good on the same layers of a cache; and how many tokens they leave out at most,
-        None where data decides.
+        The forwards with `write=exact` on the same layers of a cache, and how many tokens they
+        leave out at most; None where data decides.
     """
     accepts = {step.op.results: step for step in types.steps if isinstance(step.op, Accept)}
     emits = {step.op.results: step.op for step in types.steps if isinstance(step.op, Emit)}
@@ -107,11 +111,11 @@ def _left_behind(
 
 
 def _most_behind(runs: CacheRuns, layers: Layers, commit: Commit, judged: Step) -> int | None:
-    """Most emitted tokens that a cache does not hold; None where shapes do not tell."""
+    """Most emitted tokens that a cache lacks; None where static shapes do not determine it."""
     accept = judged.op
     assert isinstance(accept, Accept)
     tree = judged.reads[accept.tree]
-    rows = None if accept.target is None else judged.reads[accept.target]
+    logits = None if accept.target is None else judged.reads[accept.target]
     if not isinstance(tree, TreeType) or tree.lineage is None or accept.at is not None:
         return None
     if runs.only_text():
@@ -119,13 +123,13 @@ def _most_behind(runs: CacheRuns, layers: Layers, commit: Commit, judged: Step) 
     present = runs.present(tree.lineage, layers, exact=True)
     if present is not None and len(present) == tree.nodes:
         return 1
-    if tree.parents is None or present is None or runs.apart(tree.lineage):
+    if tree.parents is None or present is None or runs.serves_other_trees(tree.lineage):
         return None
-    indices = rows.indices if isinstance(rows, LogitsType) else None
+    indices = logits.indices if isinstance(logits, LogitsType) else None
     judging = set(range(ROOT, tree.nodes)) if indices is None else set(indices)
     behind, most = {ROOT: 0}, 1
     for node, parent in enumerate(tree.parents):
-        if parent in behind and parent in judging:  # a node without a row ends its path
+        if parent in behind and parent in judging:  # a node without logits ends its path
             behind[node] = 0 if node in present else behind[parent] + 1
             most = max(most, behind[node] + (node in judging))
     return most
@@ -134,10 +138,10 @@ def _most_behind(runs: CacheRuns, layers: Layers, commit: Commit, judged: Step) 
 def _runs_inner_nodes(
     runs: CacheRuns, types: RoundTypes, layers: Layers, commit: Commit, judged: Step
 ) -> bool:
-    """True when a cache holds the nodes with children of a tree shaped by data, not all others.
+    """Whether a cache holds every node with children of a tree whose shape data decides.
 
-    So it is where a model expands nodes that it ran, and the best of all that it drafted are
-    judged: the end of a path may be a node that it never ran.
+    Example: a draft model expands the nodes that it ran, and the best of all nodes are judged. The
+    last node of an accepted path may then be one that the draft model never ran.
     """
     assert isinstance(judged.op, Accept)
     lineage = _lineage(judged.reads[judged.op.tree])
@@ -150,9 +154,9 @@ def _runs_inner_nodes(
         if step.op.write == "exact" and covers(step.op.layers, layers)
         for name in step.op.nodes
     ]
-    if any(_lineage(held) is lineage for held in ran):
+    if any(_lineage(type_) is lineage for type_ in ran):
         return False
-    for step in reversed(types.steps):  # what it was pruned from
+    for step in reversed(types.steps):  # from a pruned tree to the tree that it was pruned from
         if isinstance(step.op, Prune) and _lineage(step.gives[0]) is lineage:
             lineage = _lineage(step.reads[step.op.tree]) or lineage
     present = runs.present(lineage, layers, exact=True)
@@ -161,11 +165,11 @@ def _runs_inner_nodes(
     grown = [
         step.reads[step.op.at]
         for step in types.steps
-        if isinstance(step.op, Grow) and (found := _lineage(step.gives[0])) is not None
-        if lineage.extends(found)
+        if isinstance(step.op, Grow) and (above := _lineage(step.gives[0])) is not None
+        if lineage.extends(above)
     ]
-    return bool(grown) and all(any(at is held for held in ran) for at in grown)
+    return bool(grown) and all(any(at is type_ for type_ in ran) for at in grown)
 
 
-def _lineage(held: Type) -> Lineage | None:
-    return held.lineage if isinstance(held, TreeType) else None
+def _lineage(type_: Type) -> Lineage | None:
+    return type_.lineage if isinstance(type_, TreeType) else None

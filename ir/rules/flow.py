@@ -1,4 +1,4 @@
-"""Rules about rounds: what is drawn, emitted and stored, that text grows, and lanes."""
+"""Rules about a round: random numbers, emission, progress of the text, and lanes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Finding = tuple[Op | None, str]
 
 
 def streams(plan: Plan, types: RoundTypes, tables: Tables) -> Iterator[Finding]:
-    """No number of a stream is read twice in a round, and none is used twice but by races."""
+    """No number of a stream is read twice in a round; only races use a number twice."""
     spans: dict[tuple[str, str], list[tuple[int, int, Op]]] = {}
     used: dict[int, bool] = {}
     by_position: set[int] = set()
@@ -39,41 +39,51 @@ def streams(plan: Plan, types: RoundTypes, tables: Tables) -> Iterator[Finding]:
             if op.key == "position":
                 by_position.add(id(step.gives[0]))
                 if start:
-                    yield op, "numbers keyed by position begin at the root's own, outside of loops"
+                    yield op, "key=position needs offset=0 and a place outside of loops"
         elif isinstance(op, Measure) and isinstance(op.operand, Value):
-            held = step.reads.get(op.operand)
-            if isinstance(held, UniformsType):  # what is told of them must not meet what they draw
-                if id(held) in used and id(held) not in measured:
-                    yield op, f"the numbers %{op.operand} are used twice"
-                used[id(held)] = False
-                measured.add(id(held))
+            numbers = step.reads.get(op.operand)
+            if isinstance(numbers, UniformsType):  # a measured number must not draw as well
+                if id(numbers) in used and id(numbers) not in measured:
+                    yield op, _TWICE.format(op.operand)
+                used[id(numbers)] = False
+                measured.add(id(numbers))
         elif isinstance(op, Grow | Accept) and op.by is not None:
             given = id(step.reads[op.by])  # each uniform op gives an object of its own
             races = _races(op, tables)
             if given in used and not (races and used[given]):
-                yield op, f"the numbers %{op.by} are used twice"
+                yield op, _TWICE.format(op.by)
             used[given] = races and used.get(given, True)
             if not races and (given in by_position or (read_again and isinstance(op, Accept))):
-                yield op, "later rounds read numbers keyed by position again; only races may"
+                yield (
+                    op,
+                    "a later round reads the same numbers again (key=position); only how=shared "
+                    "and rule=gumbel may use them",
+                )
     for (stream, _), taken in spans.items():
         taken.sort(key=lambda span: span[:2])
         for (_, stop, _), (start, _, op) in pairwise(taken):
             if start < stop:
-                yield op, f"number {start} of stream {stream} is read twice"
+                yield (
+                    op,
+                    f"number {start} of stream {stream} is read twice; give another offset=",
+                )
+
+
+_TWICE = "the uniforms %{} are used twice; draw others by a second uniform op"
 
 
 def _races(op: Grow | Accept, tables: Tables) -> bool:
-    """Whether the op draws by races that others may run too, one number per depth."""
+    """Whether the op draws by exponential races, which may share one number per depth."""
     if isinstance(op, Grow):
         return op.how == "shared"
-    if op.at is not None:  # its numbers are counted from that node
+    if op.at is not None:  # its numbers count from that node, not by depth
         return False
     rule = tables.find("rule", op.rule.name)
     return rule is not None and rule.shares_uniforms
 
 
 def emits(types: RoundTypes) -> Iterator[Finding]:
-    """A round emits one whole path, outside of loops; only what is emitted is committed."""
+    """A round emits one path, judged from the root, outside of loops; only that is committed."""
     emitted = 0
     for step in types.steps:
         op = step.op
@@ -82,36 +92,40 @@ def emits(types: RoundTypes) -> Iterator[Finding]:
             continue
         if isinstance(op, Commit):
             if not path.emitted:
-                yield op, f"%{op.path} was not emitted; only emit writes the text"
+                yield op, f"%{op.path} was not emitted; commit the path that emit gives"
             continue
         emitted += 1
         if emitted == 2:
-            yield op, "emits a second time for the same requests"
+            yield op, "the round emits twice; a round emits one path"
         if step.trips > 1:
-            yield op, "emits inside a loop"
+            yield op, "emit stands inside a loop; emit once, after the loop"
         if not path.whole:
-            yield op, "the path was judged below a node, not from the root; adopt it first"
+            yield (
+                op,
+                "the path was judged below a node, not from the root; adopt it and judge the tree",
+            )
     if not emitted:
-        yield None, "the round never emits"
+        yield None, "the round never emits a path"
 
 
 def progress(types: RoundTypes) -> Iterator[Finding]:
-    """What is emitted holds a token: the root has a row, or nodes are accepted without rows."""
+    """Every round can emit a token: the root has logits, or nodes are accepted without any."""
     judged = {step.op.results: step for step in types.steps if isinstance(step.op, Accept)}
     for step in types.steps:
         accept = judged.get((step.op.path,)) if isinstance(step.op, Emit) else None
         if accept is None or not isinstance(accept.op, Accept):
             continue
         tree = accept.reads[accept.op.tree]
-        rows = None if accept.op.target is None else accept.reads[accept.op.target]
-        if isinstance(rows, LogitsType) and not rows.root:
-            may = "has" if rows.indices is not None else "may have"
+        logits = None if accept.op.target is None else accept.reads[accept.op.target]
+        if isinstance(logits, LogitsType) and not logits.root:
+            may = "has" if logits.indices is not None else "may have"
             yield (
                 accept.op,
-                f"%{accept.op.target} {may} no row for the root: nothing is ever emitted",
+                f"%{accept.op.target} {may} no logits for the root, so a round may emit nothing; "
+                "run the forward on the root, too",
             )
-        if rows is None and isinstance(tree, TreeType) and tree.nodes == 0:
-            yield accept.op, "an empty tree judged without rows emits nothing"
+        if logits is None and isinstance(tree, TreeType) and tree.nodes == 0:
+            yield accept.op, "an empty tree without target= has no token to emit; give target="
 
 
 def lanes(types: RoundTypes) -> Iterator[Finding]:
@@ -128,13 +142,15 @@ def lanes(types: RoundTypes) -> Iterator[Finding]:
             if op not in mine:
                 for other, theirs in mine.items():
                     if theirs != lane and _overlap(state, op, other):
-                        yield op, f"@{state} is written by lanes {theirs} and {lane}"
+                        yield (
+                            op,
+                            f"lanes {theirs} and {lane} both write @{state}; use one lane",
+                        )
                 mine[op] = lane
 
 
 def _overlap(state: State, first: Op, second: Op) -> bool:
-    forwards = isinstance(first, Forward) and isinstance(second, Forward)
-    if not forwards or not isinstance(first, Forward) or not isinstance(second, Forward):
+    if not isinstance(first, Forward) or not isinstance(second, Forward):
         return True
     if first.cache != state or second.cache != state or not first.layers or not second.layers:
         return True

@@ -1,4 +1,4 @@
-"""Rules about parts of a stack: what one round leaves out, others make up for or do not need."""
+"""Rules about parts of a stack: layers that one round leaves out and another reads."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ EXACT = ("target", "stated")
 
 
 def holes(plan: Plan, item: Round) -> Iterator[Finding]:
-    """Text is in all layers that a pass reads, whichever round decoded it.
+    """All layers that a pass reads hold the text, whichever round decoded it.
 
-    A pass reads text that its first or last layer lacks. It begins with tokens or, in the middle
-    of the stack, with the states of a track.
+    A pass catches up text that its first or last layer lacks. It starts from tokens or, in the
+    middle of the stack, from the hidden states of a track.
     """
     if plan.assumptions.law.name not in EXACT:
         return
@@ -43,20 +43,24 @@ def holes(plan: Plan, item: Round) -> Iterator[Finding]:
             lacking = sorted(wanted - filled)
             if not lacking:
                 continue
-            what = f"round {other.name} leaves layer {lacking[0]} out of @{op.cache}"
+            what = f"round {other.name} does not run layer {lacking[0]} on @{op.cache}"
             if {min(wanted), max(wanted)} <= filled:
-                yield op, f"{what}, below layers that it runs"
+                yield (
+                    op,
+                    f"{what}, and no pass fills a gap between layers",
+                )
             elif op.continues_stack(plan) and all(one.keep != op.features for one in ran):
-                yield op, f"{what} and keeps no @{op.features} to make up for it"
+                yield op, f"{what}; let it keep=@{op.features}, from which this pass can catch up"
 
 
 def tracks(plan: Plan, item: Round, types: RoundTypes) -> Iterator[Finding]:
-    """A track that goes on in its own stack holds the root's state.
+    """A track from which a model's own stack continues holds the root's state when it is read.
 
-    A pass for good reads what was kept for good. A round that may not keep it counts on the others:
-    each of their passes through its layer does, and where text lacks it this round keeps it.
+    A forward with `write=exact` reads what was kept by such a forward. Where this round keeps the
+    state under a flag only, every pass of other rounds through that layer must keep it, and the
+    flag must ask for the lag of the cache.
     """
-    kept: defaultdict[State, list[tuple[Forward, Branches]]] = defaultdict(list)
+    keepers_of: defaultdict[State, list[tuple[Forward, Branches]]] = defaultdict(list)
     places = {id(op): inside for op, inside in placed(item.ops)}
     for step in types.steps:
         op = step.op
@@ -67,43 +71,48 @@ def tracks(plan: Plan, item: Round, types: RoundTypes) -> Iterator[Finding]:
         inside = places[id(op)]
         if roots and isinstance(track, TrackState) and _goes_on(op, track):
             ways = ("exact", op.write)
-            keepers = [branch for keeper, branch in kept[track.name] if keeper.write in ways]
+            keepers = [branch for keeper, branch in keepers_of[track.name] if keeper.write in ways]
             if not keepers:
-                yield op, f"no forward before it keeps the root's state in @{track.name}"
+                yield (
+                    op,
+                    f"no earlier forward keeps the root's state in @{track.name}; give one keep=",
+                )
             elif all(keeper != inside[: len(keeper)] for keeper in keepers):
                 yield from ((op, what) for what in _unkept(plan, track))
                 if not any(_asks_lag(item, set(keeper) - set(inside)) for keeper in keepers):
-                    what = f"@{track.name} is kept under a flag that asks for no lag"
-                    yield op, f"{what}: where it does not hold, the root has no state there"
+                    what = (
+                        f"@{track.name} lacks the root's state where the flag around keep= is false"
+                    )
+                    yield op, f"{what}; compute the flag from `measure ... lag(layers=)`"
         if roots and op.keep is not None:
-            kept[op.keep].append((op, inside))
+            keepers_of[op.keep].append((op, inside))
 
 
 def _unkept(plan: Plan, track: TrackState) -> Iterator[str]:
-    """Passes that may have run the root without its state for a track."""
+    """The first pass of any round that may run the root and keep no state of it in a track."""
     for other in plan.rounds:
         for op in walk(other.ops):
             if _writes(op, track.model) and op.keep != track.name and _passes(op, track):
-                yield f"round {other.name} runs layer {track.layer} and keeps no @{track.name}"
+                yield f"round {other.name} runs layer {track.layer} without keep=@{track.name}"
                 return
 
 
 def _asks_lag(item: Round, branches: set[int]) -> bool:
-    """Whether all flags of some branches are told how much text a cache lacks."""
+    """Whether all flags of some branches depend on how much text a cache lacks."""
     made = {name: op for op in walk(item.ops) for name in op.results}
 
-    def told(name: Value | None) -> bool:
+    def reads_lag(name: Value | None) -> bool:
         op = None if name is None else made.get(name)
         if isinstance(op, Measure):
             return op.kind.name == "lag"
-        return op is not None and any(map(told, operands(op)))
+        return op is not None and any(map(reads_lag, operands(op)))
 
     flags = [_flag(op) for op in walk(item.ops) if id(op) in branches]
-    return all(map(told, flags))
+    return all(map(reads_lag, flags))
 
 
 def _flag(op: Op) -> Value | None:
-    """What says whether the body of an op is left out; None where it never is."""
+    """The flag without which requests skip the body of an op; None where none skips it."""
     if isinstance(op, When):
         return op.flag
     return op.only if isinstance(op, Repeat) else None
@@ -120,7 +129,7 @@ def _passes(op: Forward, track: TrackState) -> bool:
 
 
 def _writes(op: Op, model: str) -> TypeGuard[Forward]:
-    """Whether an op runs a model for good."""
+    """Whether an op runs a model with `write=exact`."""
     good = isinstance(op, Forward) and op.cache is not None and op.write == "exact"
     return good and op.runs == model
 

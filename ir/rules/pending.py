@@ -1,4 +1,4 @@
-"""How much text a pass may catch up, where a plan leaves it out."""
+"""`pending=` of forwards, filled in where a plan leaves it out."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from specplan.ir.values import State
 
 
 def with_pending(plan: Plan) -> Plan:
-    """The plan with `pending=` of passes that catch text up, where it is left out and known.
+    """The plan with `pending=` filled in, where static shapes determine it.
 
-    It is known where shapes tell how many emitted tokens a round leaves out of a cache at most.
+    They do where they bound the emitted tokens that a round leaves out of a cache.
     """
     return replace(plan, rounds=tuple(_filled(plan, item) for item in plan.rounds))
 
@@ -41,9 +41,9 @@ def _filled(plan: Plan, item: Round) -> Round:
 
 
 def _without(item: Round) -> Iterator[Forward]:
-    """Passes that are the first on their layers of a cache, and say nothing of the text.
+    """Forwards without `pending=` that are the first on their layers of a cache.
 
-    What a flag may skip is left out: how far it trails depends on data.
+    Those under a flag are left out: how far their cache trails depends on data.
     """
     caught: defaultdict[State, list[Layers]] = defaultdict(list)
     for op, inside in placed(item.ops):

@@ -23,9 +23,9 @@ PlanFinding = tuple[str, str, str]
 
 
 def plan_findings(plan: Plan, tables: Tables) -> Iterator[PlanFinding]:
-    """What is wrong before any round is looked at."""
+    """Broken rules of everything outside of the rounds' ops."""
     if not plan.rounds:
-        yield "plan", "plan", "has no round"
+        yield "plan", "plan", "the plan has no round"
     yield from _names("model", [model.name for model in plan.models])
     yield from _names("round", [item.name for item in plan.rounds])
     yield from _sizes(plan)
@@ -42,26 +42,30 @@ def plan_findings(plan: Plan, tables: Tables) -> Iterator[PlanFinding]:
 
 
 def _parts(plan: Plan) -> Iterator[str]:
-    """A part is one of another model, which is no part itself."""
+    """`of=` names a model that is no part itself; `part=` comes with `of=`."""
     whole = {model.name for model in plan.models if model.of is None}
     for model in plan.models:
         if model.of is not None and model.of not in whole:
-            yield f"model {model.name} is a part of {model.of}, which is no whole model here"
+            yield f"of= of model {model.name} takes a declared model without of=, not {model.of}"
         if model.part is not None and model.of is None:
-            yield f"model {model.name} has part= and does not say of= which model"
+            yield f"model {model.name} has part= without of=; name the model that it is a part of"
 
 
 def _names(kind: str, names: list[str]) -> Iterator[PlanFinding]:
     for name, count in Counter(names).items():
         if count > 1:
-            yield "plan", "plan", f"{count} {kind}s are called '{name}'"
+            yield "plan", "plan", f"{count} {kind}s are called '{name}'; rename all but one"
 
 
 def _sizes(plan: Plan) -> Iterator[PlanFinding]:
     guards = plan.schedule.guards if plan.schedule is not None else ()
     for things in (plan.models, plan.states, plan.rounds, guards):
         if len(things) > MOST_STATEMENTS:
-            yield "size", "plan", f"more than {MOST_STATEMENTS} statements of one kind"
+            yield (
+                "size",
+                "plan",
+                f"the plan has more than {MOST_STATEMENTS} models, states, rounds or guards",
+            )
     checked: list[tuple[object, str]] = [(state, f"@{state.name}") for state in plan.states]
     if plan.threads is not None:
         checked.append((plan.threads, "threads"))
@@ -86,7 +90,7 @@ def _schedule(plan: Plan) -> Iterator[PlanFinding]:
     names = [item.name for item in plan.rounds]
     if plan.schedule is None:
         if len(names) > 1:
-            yield "schedule", "plan", "several rounds and no schedule"
+            yield "schedule", "plan", "a plan of several rounds needs a schedule"
         return
     used = [guard.round for guard in plan.schedule.guards] + [plan.schedule.otherwise]
     for name in dict.fromkeys(used):
@@ -94,9 +98,13 @@ def _schedule(plan: Plan) -> Iterator[PlanFinding]:
             yield "schedule", "schedule", f"no round is called '{name}'"
     for name in names:
         if name not in used:
-            yield "schedule", "schedule", f"round '{name}' is never run"
+            yield (
+                "schedule",
+                "schedule",
+                f"the schedule never runs round '{name}'; name it or delete the round",
+            )
     if not 0.0 <= plan.schedule.hysteresis < 1.0:
-        yield "schedule", "schedule", "hysteresis is at least 0 and below 1"
+        yield "schedule", "schedule", "hysteresis= must be at least 0 and below 1"
     for guard in plan.schedule.guards:
         for what in _guard(guard.formula):
             yield "formula", "schedule", what
@@ -111,6 +119,6 @@ def _guard(formula: str) -> Iterator[str]:
         return
     if unknown:
         known = ", ".join(sorted(GUARD_NAMES))
-        yield f'"{formula}" reads {", ".join(sorted(unknown))}; a guard knows {known}'
+        yield f'guard "{formula}" reads {", ".join(sorted(unknown))}; guards may read {known}'
     if not condition:
-        yield f'"{formula}" is a number, and a guard holds or does not hold'
+        yield f'guard "{formula}" is a number; a guard must be a condition, like "batch <= 4"'

@@ -1,8 +1,8 @@
-"""Rules about what is promised of the output's law."""
+"""Rules behind `assume law=`: the output has the promised distribution."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from specplan.ir.ops import (
     Accept,
@@ -28,23 +28,23 @@ Finding = tuple[Op | None, str]
 
 
 def lossless(plan: Plan, types: RoundTypes, tables: Tables) -> Iterator[Finding]:
-    """A plan that promises a law emits only what keeps it."""
+    """A plan that promises a distribution emits only tokens that follow it."""
     promise = plan.assumptions.law.name
-    if promise not in _ROWS:
+    if promise not in _REQUIRED:
         return
     for step in types.steps:
         op = step.op
         path = step.reads[op.path] if isinstance(op, Emit | Adopt) else None
         if not isinstance(path, PathType) or (isinstance(op, Adopt) and op.logits is None):
             continue
-        for what in _changes_law(plan, path, tables):
+        for what in _changes_distribution(plan, path, tables):
             yield op, what + _SAY_SO
-        fact, what = _ROWS[promise]
+        fact, what = _REQUIRED[promise]
         if isinstance(op, Emit) and not getattr(path, fact):
             yield op, what + _SAY_SO
-    for kept, what in carried_draws(plan, types):
-        yield kept, what + _SAY_SO
-    if promise == "bounded":  # the risk was tested with the plan's own caches
+    for storing, what in carried_draws(plan, types):
+        yield storing, what + _SAY_SO
+    if promise == "bounded":  # the risk was tested with the caches as this plan fills them
         return
     target = [op for op in walk_plan(plan) if isinstance(op, Forward) and op.model == "target"]
     fed = {
@@ -54,19 +54,23 @@ def lossless(plan: Plan, types: RoundTypes, tables: Tables) -> Iterator[Finding]
     }
     for op in dict.fromkeys(step.op for step in types.steps):
         if isinstance(op, Forward) and op.model == "target" and _pollutes(plan, op, fed):
-            yield op, "leaves states of the target that are not its own" + _SAY_SO
+            yield (
+                op,
+                "writes keys, values or features that the target's own stack would not"
+                "; use write=scratch" + _SAY_SO,
+            )
 
 
-_SAY_SO = "; say assume law=free"
-_ROWS = {
-    "target": ("exact", "the judging rows are not the target's exact ones"),
-    "stated": ("stated", "the judging rows are not those of whole models"),
-    "bounded": ("bounded", "no calibrated flag decides between exact rows and others"),
+_SAY_SO = ", or declare assume law=free"
+_REQUIRED = {
+    "target": ("exact", "the path was judged by logits that are not the target's exact ones"),
+    "stated": ("stated", "the path was judged by logits that no whole model computed"),
+    "bounded": ("bounded", "no flag of a calibrated number selects exact logits or others"),
 }
-"""Per promise, what must hold of a path that is emitted, and what to say where it does not."""
+"""Per promise, the field of an emitted path that must be true, and the message where it is not."""
 
 
-def _changes_law(plan: Plan, path: PathType, tables: Tables) -> Iterator[str]:
+def _changes_distribution(plan: Plan, path: PathType, tables: Tables) -> Iterator[str]:
     rule = tables.find("rule", path.rule.name)
     if rule is None:
         return
@@ -74,15 +78,15 @@ def _changes_law(plan: Plan, path: PathType, tables: Tables) -> Iterator[str]:
     if isinstance(hottest, Range):
         hottest = hottest.high
     if rule.lossless == "never":
-        yield f"rule {rule.name} changes the law"
+        yield f"rule {rule.name} changes the output distribution; use another rule"
     if rule.lossless == "greedy" and hottest > 0:
-        yield f"rule {rule.name} keeps the law at temperature 0 only, not at {hottest}"
+        yield f"rule {rule.name} is exact at temperature 0 only, and the plan allows {hottest}"
     if rule.lossless == "always" and rule.reads_probs and path.dropped_draws:
-        yield "drawn nodes were dropped by a choice that looked at them"
+        yield f"drawn nodes were dropped by their scores or values, which biases rule {rule.name}"
 
 
 def _pollutes(plan: Plan, op: Forward, fed: set[State]) -> bool:
-    """True when a forward of the target leaves other keys, values or features than its stack's."""
+    """Whether a forward of the target leaves other keys, values or features than its own stack."""
     if op.keep in fed:
         whole = not op.layers
         lower = len(op.layers) == 1 and (op.layers[0].start == 0 or op.features is not None)
@@ -95,45 +99,57 @@ def _pollutes(plan: Plan, op: Forward, fed: set[State]) -> bool:
 
 
 def carried_draws(plan: Plan, types: RoundTypes) -> Iterator[Finding]:
-    """Drawn nodes are neither judged twice, nor chosen or told of by what they are."""
+    """Drawn nodes stored for a later round are independent of everything this round did.
+
+    They are neither judged twice, nor chosen by their tokens, nor known to a source.
+    """
     yield from _looked_up(types)
-    told, copied = _told(types)
+    used, copied = _used_trees(types)
     for step in types.steps:
         op = step.op
         if isinstance(op, Reroot) and _share(copied, step.reads[op.tree]):
-            told += _lineages(step.gives)  # what is left may have been chosen by what it is
+            used += _lineages(step.gives)  # the copies may decide which nodes are left
         if not isinstance(op, Store):
             continue
         tree, room = step.reads[op.value], loaded_type(plan.state(op.state), op.state)
         if not isinstance(tree, TreeType) or not isinstance(room, TreeType) or not room.drawn:
             continue
         if tree.dropped_draws:
-            yield op, "drawn nodes are kept by a choice that looked at them"
-        if _share(told, tree):
-            yield op, "drawn nodes are kept that were judged, joined, copied or learned"
+            yield (
+                op,
+                "stored nodes were drawn, and chosen by their scores or tokens; store all of them",
+            )
+        if _share(used, tree):
+            yield (
+                op,
+                "stored nodes were drawn, and judged, grafted, copied or learned in this round",
+            )
 
 
 def _looked_up(types: RoundTypes) -> Iterator[Finding]:
-    """Sources that were taught drawn nodes know them."""
+    """No source is looked up after it learned nodes that were drawn in the same round."""
     taught: set[State] = set()
     for step in types.steps:
         op = step.op
         if isinstance(op, Lookup) and op.source in taught:
-            yield op, f"@{op.source} was taught drawn nodes in this round; look up before"
+            yield (
+                op,
+                f"@{op.source} learned drawn nodes in this round; put the lookup before the update",
+            )
         if isinstance(op, Update):
             tree = step.reads[op.tree]
             taught |= {op.source} if isinstance(tree, TreeType) and tree.drawn else set()
 
 
-def _told(types: RoundTypes) -> tuple[list[Lineage], list[Lineage]]:
-    """Trees whose tokens something else has, and of these the copied and learned ones."""
-    told: list[Lineage] = []
+def _used_trees(types: RoundTypes) -> tuple[list[Lineage], list[Lineage]]:
+    """Trees that were judged, grafted, copied or learned, and of these the latter two."""
+    used: list[Lineage] = []
     copied: list[Lineage] = []
     for step in types.steps:
         trees = _lineages([step.reads[name] for name in _read(step)])
-        told += trees
+        used += trees
         copied += trees if isinstance(step.op, Relabel | Update) else []
-    return told, copied
+    return used, copied
 
 
 def _read(step: Step) -> list[Value]:
@@ -147,8 +163,8 @@ def _read(step: Step) -> list[Value]:
     return []
 
 
-def _lineages(held: list[Type] | tuple[Type, ...]) -> list[Lineage]:
-    return [one.lineage for one in held if isinstance(one, TreeType) and one.lineage is not None]
+def _lineages(types: Iterable[Type]) -> list[Lineage]:
+    return [one.lineage for one in types if isinstance(one, TreeType) and one.lineage is not None]
 
 
 def _share(lineages: list[Lineage], tree: Type) -> bool:

@@ -1,4 +1,4 @@
-"""Rules about names and states: what is declared, written and committed."""
+"""Rules about names and states: declarations, writes and commits."""
 
 from __future__ import annotations
 
@@ -31,30 +31,36 @@ def declared(plan: Plan, item: Round) -> Iterator[Finding]:
     models = {model.name for model in plan.models}
     for op in walk(item.ops):
         if op.runs is not None and op.runs not in models:
-            yield op, f"model {op.runs} is not declared"
+            yield op, f"model {op.runs} is not declared; add a line: model {op.runs}"
         touched = dict(op.touches)
         for field, name in vars(op).items():
             wanted = touched.get(field, ())
             if isinstance(name, State) and not (name == TEXT_STATE and "text" in wanted):
                 state = plan.state(name)
                 if state is None:
-                    yield op, f"@{name} is not declared"
+                    yield op, f"@{name} is not declared; add a line: state @{name} = ..."
                 elif state.keyword not in wanted:
-                    yield op, f"@{name} is a {state.keyword}"
+                    yield (
+                        op,
+                        f"{field} takes a {' or '.join(wanted)}, and @{name} is a {state.keyword}",
+                    )
 
 
 def written(plan: Plan, item: Round) -> Iterator[Finding]:
-    """States that a forward writes for good are committed in the same round, once per path."""
+    """States that a forward writes with `write=exact` are committed in the same round, once."""
     commits = Counter((op.state, op.path) for op in walk(item.ops) if isinstance(op, Commit))
     committed = {state for state, _ in commits}
     for op in walk(item.ops):
         if isinstance(op, Commit) and commits[op.state, op.path] > 1:
-            yield op, f"@{op.state} is committed twice"
+            yield op, f"@{op.state} is committed twice; leave one commit out"
         if not isinstance(op, Forward) or op.write == "scratch":
             continue
         for state in (op.cache, op.keep):
             if state is not None and state not in committed:
-                yield op, f"@{state} is written and never committed"
+                yield (
+                    op,
+                    f"@{state} is never committed; add commit @{state} %path, or write=scratch",
+                )
 
 
 def states(plan: Plan, tables: Tables) -> Iterator[str]:
@@ -66,9 +72,9 @@ def states(plan: Plan, tables: Tables) -> Iterator[str]:
         if isinstance(state, CacheState) and state.view is not None:
             viewed = plan.state(state.view)
             if not isinstance(viewed, CacheState) or viewed.view is not None:
-                yield f"@{state.name} is a view of @{state.view}, which is no whole cache"
+                yield f"view= of @{state.name} takes a cache without view=, not @{state.view}"
             elif viewed.model != state.model:
-                yield f"@{state.name} is a view of a cache of model {viewed.model}"
+                yield f"view= of @{state.name} must be of {state.model}, not of {viewed.model}"
         if isinstance(state, CacheState):
             yield from _read(plan, state)
         problems = list(state_entries(state, tables))
@@ -87,24 +93,24 @@ def states(plan: Plan, tables: Tables) -> Iterator[str]:
 
 
 def _read(plan: Plan, state: CacheState) -> Iterator[str]:
-    """What a cache reads beside its own positions is a track, or another model's cache."""
+    """`reads=` of a cache names a track, or a cache of another model."""
     if state.reads is None:
         return
     read = plan.state(state.reads)
     if not isinstance(read, CacheState | TrackState):
-        yield f"@{state.name} reads @{state.reads}, which is no cache and no track"
+        yield f"reads= of @{state.name} takes a cache or a track, and @{state.reads} is neither"
     elif isinstance(read, CacheState) and read.model == state.model:
-        yield f"@{state.name} reads a cache of its own model; view= makes a reduced copy"
+        yield f"reads= of @{state.name} takes a cache of another model; view= copies one"
 
 
 def _retrieved(state: CacheState, tables: Tables) -> Iterator[str]:
-    """Chunks are retrieved from another cache, and there is room for the first and the latest."""
+    """`retrieved` copies chunks of another cache and has room for two of them."""
     if not state.retrieves or state.policy is None:
         return
     declared = tables.find("policy", state.policy.name)
     assert declared is not None
     least = 2 * int(declared.arguments(state.policy)["chunk"])
     if state.view is None:
-        yield f"@{state.name} retrieves chunks of a whole cache: it is declared with view="
+        yield f"policy=retrieved of @{state.name} copies chunks of another cache; give view="
     elif state.budget is not None and state.budget < least:
-        yield f"@{state.name} holds two chunks at least: budget={least}, or a smaller chunk="
+        yield f"@{state.name} needs room for two chunks; give budget={least} or a smaller chunk="

@@ -1,4 +1,4 @@
-"""Rules about entries of open tables, and about the tracks and sources a plan remembers with."""
+"""Rules about entries of open tables, and about reproducible draws."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from specplan.ir.types.infer import RoundTypes
 from specplan.ir.types.value_types import FlagType, NumberType, Type
 
 Finding = tuple[Op | None, str]
+_SAY_SO = ", so that draws do; declare assume reproducible=false"
 
 
 def entries(item: Round, tables: Tables) -> Iterator[Finding]:
@@ -31,13 +32,13 @@ def entries(item: Round, tables: Tables) -> Iterator[Finding]:
 
 
 def state_entries(state: StateDeclaration, tables: Tables) -> Iterator[str]:
-    """The same for the entry that a state is declared with."""
+    """`entries` for the entry that a state is declared with."""
     match state:
         case SourceState():
             yield from tables.problems("source", state.kind)
             declared = tables.find("source", state.kind.name)
             if declared is not None and declared.one_text and state.scope != "request":
-                yield f"{declared.name} holds one text; declare it with scope=request"
+                yield f"source {declared.name} holds the text of one request; give scope=request"
         case ValueState():
             yield from tables.problems("value", state.kind)
         case CacheState() if state.policy is not None:
@@ -53,20 +54,20 @@ def reproducible(plan: Plan, tables: Tables) -> Iterator[Finding]:
     for op in dict.fromkeys(op for op in walk_plan(plan) if isinstance(op, Update)):
         source = plan.state(op.source)
         if isinstance(source, SourceState) and source.scope == "process":
-            yield op, f"@{source.name} learns from other requests; say assume reproducible=false"
+            yield op, f"@{source.name} learns from other requests{_SAY_SO}"
     for model in plan.models:
         if model.revision == "live":
-            yield None, f"model {model.name} changes; say assume reproducible=false"
+            yield None, f"the weights of model {model.name} change (revision=live){_SAY_SO}"
 
 
 def shared(plan: Plan, types: RoundTypes, tables: Tables) -> Iterator[Finding]:
-    """Nor on numbers that tell of other requests."""
+    """Draws of a reproducible plan do not depend on numbers measured over other requests."""
     if not plan.assumptions.reproducible or not _draws(plan, tables):
         return
     for step in types.steps:
         began = not any(_of_others(one) for one in step.reads.values())
         if began and any(_of_others(one) for one in step.gives):
-            yield step.op, "it tells of other requests; say assume reproducible=false"
+            yield step.op, "its number depends on other requests" + _SAY_SO
 
 
 def _draws(plan: Plan, tables: Tables) -> bool:

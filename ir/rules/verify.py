@@ -1,4 +1,4 @@
-"""The verifier: named rules, each broken one reported with its place and its reason."""
+"""The verifier: every broken rule is reported by name, with its place and a reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TYPED: Mapping[str, _TypedRule] = {
     "lanes": lambda plan, item, types, tables: flow.lanes(types),
     "lossless": lambda plan, item, types, tables: promises.lossless(plan, types, tables),
 }
-"""Rules of whole rounds; ops know those of their own (`Op.findings`)."""
+"""Rules of whole rounds. Rules of single ops are in their files (`Op.findings`)."""
 RULES = (
     "plan", "schedule", "formula", "state", "reproducible", "ssa", "declared", "entry",
     "commit", "view", "type", "arity", "lineage", "children", "size",
@@ -41,7 +41,7 @@ RULES = (
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One broken rule: its name, the place as plan text, and why."""
+    """One broken rule: its name, the place as plan text, and the reason."""
 
     rule: str
     where: str
@@ -62,13 +62,13 @@ def check_plan(plan: Plan, tables: Tables = BUILTIN) -> Plan:
     Raises:
         UsageError: names the first broken rule, the round and the op.
     """
-    found = verify_plan(plan, tables)
-    if found:
-        more = f" ({len(found) - 1} more)" if len(found) > 1 else ""
+    broken_rules = verify_plan(plan, tables)
+    if broken_rules:
+        more = f" ({len(broken_rules) - 1} more)" if len(broken_rules) > 1 else ""
         raise UsageError(
-            f"[{found[0].rule}] {found[0].what}{more}",
-            where=f"plan {plan.name}, {found[0].where}",
-            remedy="Mend the plan text; docs/plan_language.md explains each rule.",
+            f"[{broken_rules[0].rule}] {broken_rules[0].what}{more}",
+            where=f"plan {plan.name}, {broken_rules[0].where}",
+            remedy="Edit the plan; docs/plan_language.md explains each rule.",
         )
     return plan
 
@@ -92,43 +92,26 @@ def _round_findings(plan: Plan, item: Round, tables: Tables) -> Iterator[Diagnos
         "entry": table_rules.entries(item, tables),
         "commit": states.written(plan, item),
     }
-    found = [
-        Diagnostic(rule, _where(item, op), what)
-        for rule, findings in untyped.items()
-        for op, what in findings
-    ]
-    found += [
-        Diagnostic(rule, _where(item, op), what)
-        for op in walk(item.ops)
-        for rule, what in op.misplaced(plan)
-    ]
-    if found:
-        yield from sorted(found, key=_order)
-        return
-    try:
-        types = infer_round(plan, item)
-    except InferenceError as error:
-        yield Diagnostic(error.error.rule, _where(item, error.op), error.error.what)
-        return
-    checked = [
-        Diagnostic(rule, _where(item, op), what)
-        for rule, check in _TYPED.items()
-        for op, what in check(plan, item, types, tables)
-    ]
-    checked += [
-        Diagnostic(rule, _where(item, step.op), what)
-        for step in types.steps
-        for rule, what in step.op.findings(step, plan, tables)
-    ]
-    yield from sorted(checked, key=_order)
+    broken = [(rule, op, what) for rule, pairs in untyped.items() for op, what in pairs]
+    broken += [(rule, op, what) for op in walk(item.ops) for rule, what in op.misplaced(plan)]
+    if not broken:
+        try:
+            broken = list(_typed_findings(plan, item, infer_round(plan, item), tables))
+        except InferenceError as error:
+            broken = [(error.error.rule, error.op, error.error.what)]
+    for rule, op, what in sorted(broken, key=lambda one: RULES.index(one[0])):
+        place = "" if op is None else f", {_text(op)}"
+        yield Diagnostic(rule, f"round {item.name}{place}", what)
 
 
-def _order(found: Diagnostic) -> int:
-    return RULES.index(found.rule)
-
-
-def _where(item: Round, op: Op | None) -> str:
-    return f"round {item.name}" if op is None else f"round {item.name}, {_text(op)}"
+def _typed_findings(
+    plan: Plan, item: Round, types: RoundTypes, tables: Tables
+) -> Iterator[tuple[str, Op | None, str]]:
+    for rule, check in _TYPED.items():
+        yield from ((rule, op, what) for op, what in check(plan, item, types, tables))
+    for step in types.steps:
+        for rule, what in step.op.findings(step, plan, tables):
+            yield rule, step.op, what
 
 
 def _text(op: Op) -> str:

@@ -30,30 +30,30 @@ class Tables:
     """Declarations by table and name."""
 
     def __init__(self, declarations: tuple[Declaration, ...]) -> None:
-        self._found = {(item.table, item.name): item for item in declarations}
+        self._declarations = {(item.table, item.name): item for item in declarations}
 
     def find(self, table: Table, name: str) -> Declaration | None:
         """The declaration, or None when the table has no such entry."""
-        return self._found.get((table, name))
+        return self._declarations.get((table, name))
 
     def names(self, table: Table) -> tuple[str, ...]:
         """Names of a table's entries, sorted."""
-        return tuple(sorted(name for kind, name in self._found if kind == table))
+        return tuple(sorted(name for kind, name in self._declarations if kind == table))
 
     def extended(self, *declarations: Declaration) -> Tables:
         """These tables and some more."""
-        return Tables((*self._found.values(), *declarations))
+        return Tables((*self._declarations.values(), *declarations))
 
     def problems(self, table: Table, entry: Entry) -> Iterator[str]:
         """What is wrong with an entry as it stands in a plan."""
-        found = self.find(table, entry.name)
-        if found is None and (table, entry.name) in GONE:
+        declared = self.find(table, entry.name)
+        if declared is None and (table, entry.name) in GONE:
             yield f"the {table} {entry.name} is gone: {GONE[table, entry.name]}"
             return
-        if found is None:
+        if declared is None:
             yield f"no {table} is called '{entry.name}'; there are {', '.join(self.names(table))}"
             return
-        known = dict(found.parameters)
+        known = dict(declared.parameters)
         for key, atom in entry.arguments:
             if key not in known:
                 takes = ", ".join(known) or "nothing"
@@ -65,12 +65,12 @@ class Tables:
             except CoercionError as error:
                 yield f"{table} {entry.name} {key}: {error}"
                 continue
-            allowed = dict(found.ranges).get(key)
+            allowed = dict(declared.ranges).get(key)
             if allowed is not None and value not in allowed:
                 limits = print_atom(allowed)
                 yield f"{table} {entry.name} {key}: {print_atom(atom)} is not within {limits}"
         given = dict(entry.arguments)
-        for key, default in found.parameters:
+        for key, default in declared.parameters:
             if isinstance(default, type) and key not in given:
                 yield f"{table} {entry.name} needs '{key}='"
 

@@ -72,12 +72,12 @@ def plan_from_json(data: Any) -> Plan:
 
 
 def _encode_fields(item: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    encoded: dict[str, Any] = {}
     for field in dataclasses.fields(item):
         value = getattr(item, field.name)
         if value is not None and value != field.default:
-            found[field.name] = _encode(value)
-    return found
+            encoded[field.name] = _encode(value)
+    return encoded
 
 
 def _encode(value: Any) -> Any:
@@ -168,8 +168,8 @@ def _build(cls: type, fields: dict[str, Any]) -> Any:
     types = field_types(cls)
     values: dict[str, Any] = {}
     if cls is Assumptions and "lossless" in fields:  # as version 1 had it
-        kept = {key: raw for key, raw in fields.items() if key != "lossless"}
-        fields = {**kept, "law": "target" if fields["lossless"] else "free"}
+        others = {key: raw for key, raw in fields.items() if key != "lossless"}
+        fields = {**others, "law": "target" if fields["lossless"] else "free"}
     renamed = dict(getattr(cls, "renamed", ()))
     for word, raw in fields.items():
         key = renamed.get(word, word)

@@ -49,15 +49,15 @@ def tokenize(text: str) -> list[Token]:
     tokens: list[Token] = []
     lines = text.split("\n")
     for number, line in enumerate(lines, start=1):
-        found, rest = _tokens(line)
+        words_of_line, rest = _tokens(line)
         if rest:
             raise UsageError(
                 f"unexpected character {rest[0]!r}",
                 where=f"line {number}, column {len(line) - len(rest) + 1}",
                 remedy='Names start with % or @, strings stand in "quotes".',
             )
-        if found:
-            tokens += [Token(kind, words, number, column) for kind, words, column in found]
+        if words_of_line:
+            tokens += [Token(kind, words, number, column) for kind, words, column in words_of_line]
             tokens.append(Token("newline", "\n", number, len(line) + 1))
     tokens.append(Token("end", "", len(lines), 1))
     return tokens
@@ -69,13 +69,13 @@ def _tokens(line: str) -> tuple[tuple[tuple[str, str, int], ...], str]:
 
     Plans that a search writes share most of their lines.
     """
-    found, position = [], 0
+    words_of_line, position = [], 0
     while position < len(line):
         token = _TOKEN.match(line, position)
         if token is None:
             break
         kind = str(token.lastgroup)
         if kind != "skip":
-            found.append((kind, token.group(), position + 1))
+            words_of_line.append((kind, token.group(), position + 1))
         position = token.end()
-    return tuple(found), line[position:]
+    return tuple(words_of_line), line[position:]

@@ -72,7 +72,7 @@ def _statement(reader: Reader) -> tuple[str, Any]:
                 reader.build(Model, reader.keywords(), "model", name=name),
             )
         case "assume":
-            given = _with_law(reader, reader.keywords())
+            given = _with_promise(reader, reader.keywords())
             result = "assumptions", reader.build(Assumptions, given, "assume")
         case "rows":
             raise reader.error(
@@ -106,7 +106,7 @@ def _statement(reader: Reader) -> tuple[str, Any]:
     return result
 
 
-def _with_law(
+def _with_promise(
     reader: Reader, given: dict[str, tuple[Atom, Token]]
 ) -> dict[str, tuple[Atom, Token]]:
     """What is assumed, where `lossless=` was written for `law=`."""
@@ -184,12 +184,12 @@ def _region(reader: Reader, depth: int) -> Region:
 
 
 def _values(reader: Reader) -> tuple[Value, ...]:
-    found: list[Value] = []
+    read: list[Value] = []
     while reader.at("value"):
-        found.append(Value(reader.take("value").text[1:]))
+        read.append(Value(reader.take("value").text[1:]))
         if not reader.accept("mark", ","):
             break
-    return tuple(found)
+    return tuple(read)
 
 
 def _op(reader: Reader, depth: int) -> Op:
@@ -219,17 +219,17 @@ def _op(reader: Reader, depth: int) -> Op:
 
 def _positional(reader: Reader, cls: type[Op], token: Token) -> dict[str, Any]:
     types = field_types(typing.cast(type, cls))
-    found: dict[str, Any] = {}
+    read: dict[str, Any] = {}
     for name in cls.positional:
         place = reader.next
         try:
             if typing.get_origin(types[name]) is tuple:
-                found[name] = coerce(types[name], _rest(reader))
+                read[name] = coerce(types[name], _rest(reader))
             else:
-                found[name] = coerce(types[name], reader.atom())
+                read[name] = coerce(types[name], reader.atom())
         except CoercionError as error:
             raise reader.error(f"{token.text} {name}: {error}", at=place) from error
-    return found
+    return read
 
 
 def _rest(reader: Reader) -> tuple[Atom, ...]:

@@ -100,9 +100,9 @@ def _region(region: Region, level: int) -> list[str]:
 
 
 def _attributes(item: Any, skip: tuple[str, ...] = ()) -> list[str]:
-    found: list[str] = []
+    words: list[str] = []
     for field in dataclasses.fields(item):
         value = getattr(item, field.name)
         if field.name not in skip and value is not None and value != field.default:
-            found.append(f"{field.name}={print_atom(value)}")
-    return found
+            words.append(f"{field.name}={print_atom(value)}")
+    return words

@@ -161,14 +161,14 @@ class Reader:
 
     def keywords(self) -> dict[str, tuple[Atom, Token]]:
         """Read `key=atom` pairs up to the end of the line or a brace."""
-        found: dict[str, tuple[Atom, Token]] = {}
+        read: dict[str, tuple[Atom, Token]] = {}
         while self.at_key():
             token = self.take("word")
-            if token.text in found:
+            if token.text in read:
                 raise self.error(f"'{token.text}' is given twice", at=token)
             self.take("mark", "=")
-            found[token.text] = (self.atom(), token)
-        return found
+            read[token.text] = (self.atom(), token)
+        return read
 
     def build(
         self,

@@ -29,18 +29,22 @@ def check_bounds(item: object, what: str) -> None:
         RuleError: `size`, naming the attribute.
     """
     for field in vars(item):
-        held = getattr(item, field)
-        for number in held if isinstance(held, tuple) else (held,):
+        attribute = getattr(item, field)
+        for number in attribute if isinstance(attribute, tuple) else (attribute,):
             match number:
                 case bool() | str():
                     continue
                 case Span(start, stop) if not 0 <= start <= stop <= LARGEST:
-                    raise RuleError("size", f"{what} {field}: a span is start:stop, start <= stop")
+                    raise RuleError(
+                        "size", f"{what} {field}: a span is start:stop with 0 <= start <= stop"
+                    )
                 case Range(low, high) if not LEAST.get(field, 0) <= low <= high:
-                    raise RuleError("size", f"{what} {field}: a range is low..high, low <= high")
+                    raise RuleError(
+                        "size", f"{what} {field}: a range is low..high with low <= high"
+                    )
                 case int() | float() if not LEAST.get(field, 0) <= number <= LARGEST:
-                    least = f"below {LEAST.get(field, 0)} or too large"
-                    raise RuleError("size", f"{what} {field}={number} is {least}")
+                    bounds = f"{LEAST.get(field, 0)} to {LARGEST}"
+                    raise RuleError("size", f"{what} {field}={number} is not within {bounds}")
 
 
 def check_tree_size(nodes: int) -> None:
@@ -50,4 +54,4 @@ def check_tree_size(nodes: int) -> None:
         RuleError: `size`.
     """
     if not 0 <= nodes <= LARGEST_TREE:
-        raise RuleError("size", f"a tree of {nodes} nodes; at most {LARGEST_TREE}")
+        raise RuleError("size", f"the tree has {nodes} nodes; the limit is {LARGEST_TREE}")

@@ -1,6 +1,6 @@
-"""Ops of a round that the host runs before its one call, and those it runs after it; no torch.
+"""Ops of a round that the host runs before and after its one compiled call.
 
-What is looked up in texts, and below what was looked up, hangs on nothing that a model computes.
+Lookups in texts, and lookups below their results, depend on nothing that a model computes.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from specplan.ir.types.scope import operands
 from specplan.ir.values import State, Value
 
 ON_THE_HOST = frozenset({"root", "lookup", "pick", "prune", "place", "relabel", "graft", "update"})
-"""Keywords of ops that run there, where all that they read is known there."""
+"""Keywords of ops that run on the host where all their operands are known there."""
 
 
 def host_ops(item: Round) -> tuple[tuple[Op, ...], tuple[Update, ...]]:
     """What the host does around the call, each in program order.
 
     Returns:
-        What runs first: lookups, what sources are taught that no model computes, and the ops that
-        they hang on, none of it in a loop or under a condition; segments that hand out some of it
-        stand after their ops. And what sources are taught once the round has run, of judged rows
-        and drafted runs, and whatever follows.
+        The ops before the call: lookups, updates of sources with what no model computes, and the
+        ops that both depend on, none of them in a loop or under a condition; a segment that yields
+        some of their results follows its ops. And the updates after the call: of judged nodes and
+        drafted tokens, and all later updates of the same sources.
     """
     known: set[Value] = set()
     before: list[Op] = []
@@ -46,18 +46,18 @@ def host_ops(item: Round) -> tuple[tuple[Op, ...], tuple[Update, ...]]:
 
 
 def _needed(ops: list[Op]) -> list[Op]:
-    """Lookups and updates, and what they hang on."""
+    """Lookups and updates, and the ops that they depend on."""
     wanted: set[Value] = set()
-    found: list[Op] = []
+    needed: list[Op] = []
     for op in reversed(ops):
         if isinstance(op, Segment):
             handed = {own for out, own in handed_out(op) if out in wanted}
             wanted |= handed
-            found += [op] if handed else []
+            needed += [op] if handed else []
         elif isinstance(op, Lookup | Update) or not wanted.isdisjoint(op.results):
             wanted.update(operands(op))
-            found.append(op)
-    return found[::-1]
+            needed.append(op)
+    return needed[::-1]
 
 
 def misplaced(item: Round) -> Iterator[tuple[Op, str]]:
@@ -68,15 +68,18 @@ def misplaced(item: Round) -> Iterator[tuple[Op, str]]:
         if not isinstance(op, Lookup | Update):
             continue
         if id(op) not in before | after:
-            yield op, "what a model drafted is not looked up, and nothing is taught in a loop"
+            yield (
+                op,
+                "it depends on a model's drafts or stands in a loop, so the host cannot run it",
+            )
         elif isinstance(op, Lookup) and op.source in taught:
-            yield op, "drafts and rows are learned when the round has run: look up before"
+            yield op, "the source is updated after the call; look up before the update"
         if id(op) in after:
             taught.add(op.source)
 
 
 def _straight(ops: tuple[Op, ...]) -> Iterator[Op]:
-    """Ops that run once in a round, whatever it holds; a segment comes after its own."""
+    """Ops that run exactly once in a round; a segment follows its own ops."""
     for op in ops:
         if isinstance(op, Segment):
             yield from _straight(op.body.ops)
@@ -84,5 +87,5 @@ def _straight(ops: tuple[Op, ...]) -> Iterator[Op]:
 
 
 def handed_out(op: Segment) -> Iterator[tuple[Value, Value]]:
-    """What a segment gives, and what it is called in there."""
+    """Names of a segment's results, and of the same values inside it."""
     return zip(op.results, op.body.yields, strict=True)

@@ -1,7 +1,7 @@
-"""Static types of a round, found by walking it once with every loop unrolled.
+"""Static types of a round, inferred by walking it once with every loop unrolled.
 
 The walk also gives the flat list of steps that pricing and lowering read: each op instance with
-the types of what it reads and what it defines.
+the types of its operands and results.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class _Walk:
             self._record(op, scope, gives)
         if len(gives) != len(op.results):
             raise RuleError(
-                "arity", f"{op.keyword} gives {len(gives)} results, {len(op.results)} are named"
+                "arity", f"{op.keyword} gives {len(gives)} results, and {len(op.results)} are named"
             )
         for name, item in zip(op.results, gives, strict=True):
             if name in scope:

@@ -1,4 +1,4 @@
-"""What a cache holds: drafted nodes, layer by layer, as a round goes on, and text before it."""
+"""Which drafted nodes and which text a cache holds in each layer, as a round goes on."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Run:
 
 
 class CacheRuns:
-    """What forwards have computed in one cache so far in a round."""
+    """Nodes that forwards have computed in one cache so far in a round."""
 
     def __init__(self) -> None:
         self._runs: list[_Run] = []
@@ -51,14 +51,14 @@ class CacheRuns:
 
     @property
     def crowded(self) -> bool:
-        """True when the cache serves more unrelated trees than are kept apart here."""
+        """Whether the cache serves more unrelated trees than are tracked here."""
         return len(self._runs) > MOST_TREES
 
     def caught_up(self, layers: Layers) -> bool:
         """True when some forward has caught the text up in these layers."""
         return any(covers(ran, layers) for ran in self._caught)
 
-    def apart(self, lineage: Lineage) -> bool:
+    def serves_other_trees(self, lineage: Lineage) -> bool:
         """True when some forward ran on a tree that neither extends this one nor the reverse."""
         return any(not lineage.related(run.lineage) for run in self._runs)
 
@@ -96,7 +96,7 @@ class CacheRuns:
             exact: leave out what was written as scratch.
             conditional: count what was computed inside a `when`.
         """
-        found: set[int] = set()
+        nodes_there: set[int] = set()
         for run in self._runs:
             if (exact and not run.exact) or (run.conditional and not conditional):
                 continue
@@ -105,33 +105,33 @@ class CacheRuns:
             shared = lineage.common(run.lineage)
             if shared is None or run.nodes is None:
                 return None
-            found.update(node for node in run.nodes if ROOT < node < shared.nodes)
-        return found
+            nodes_there.update(node for node in run.nodes if ROOT < node < shared.nodes)
+        return nodes_there
 
 
 def operands_of(step: Step, op: Forward) -> Iterator[tuple[Lineage, Iterable[int] | None]]:
     """Tree and nodes of each operand of a forward; nodes are None where data decides."""
     for name in op.nodes:
-        held = step.reads[name]
-        if isinstance(held, TreeType) and held.lineage is not None:
-            yield held.lineage, range(ROOT, held.nodes)
-        elif isinstance(held, NodesType) and held.lineage is not None:
-            yield held.lineage, held.indices
+        type_ = step.reads[name]
+        if isinstance(type_, TreeType) and type_.lineage is not None:
+            yield type_.lineage, range(ROOT, type_.nodes)
+        elif isinstance(type_, NodesType) and type_.lineage is not None:
+            yield type_.lineage, type_.indices
 
 
 def readings(plan: Plan, cache: CacheState) -> tuple[Forward, ...]:
-    """How text that no round has read runs through the whole stack of a cache's model, for good.
+    """Forwards that read text through the whole stack of a cache's model, with `write=exact`.
 
-    It is kept as the rounds' own passes would keep it, once for each track of the model.
+    They record the tracks that the rounds' own passes record, one forward for each.
     """
-    kept = dict.fromkeys(
+    recorded = dict.fromkeys(
         op.keep
         for op in walk_plan(plan)
         if isinstance(op, Forward) and op.cache == cache.name and op.write == "exact"
     )
     tracks = [state for state in plan.states if isinstance(state, TrackState)]
     mine = (track.name for track in tracks if track.model == cache.model)
-    own: list[State | None] = [name for name in mine if name in kept]
+    own: list[State | None] = [name for name in mine if name in recorded]
     return tuple(
         Forward(model=cache.model, nodes=(), cache=cache.name, keep=keep) for keep in own or [None]
     )

@@ -38,12 +38,12 @@ def operands(op: Op) -> Iterator[Value]:
     for name in vars(op):
         if name in ("results", "body"):
             continue
-        held = getattr(op, name)
-        match held:
+        attribute = getattr(op, name)
+        match attribute:
             case Value():
-                yield held
+                yield attribute
             case tuple():
-                for item in held:
+                for item in attribute:
                     if isinstance(item, Value):
                         yield item
                     elif isinstance(item, tuple) and len(item) == 2 and isinstance(item[1], Value):
@@ -53,40 +53,42 @@ def operands(op: Op) -> Iterator[Value]:
 def states(op: Op) -> Iterator[State]:
     """Names of the states an op touches."""
     for name in vars(op):
-        held = getattr(op, name)
-        if isinstance(held, State):
-            yield held
+        attribute = getattr(op, name)
+        if isinstance(attribute, State):
+            yield attribute
 
 
 def look(scope: dict[Value, Type], name: Value, what: str) -> Type:
     """The type of a name in scope, or rule `ssa` broken."""
     if name not in scope:
-        raise RuleError("ssa", f"{what}: %{name} is not defined here")
+        raise RuleError(
+            "ssa", f"{what}: %{name} is not defined before this op, or only in another region"
+        )
     return scope[name]
 
 
 def expect(scope: dict[Value, Type], name: Value, kind: type[T], what: str) -> T:
     """The type of a name, which must be of that kind, or rule `type` broken."""
-    found = look(scope, name, what)
-    if not isinstance(found, kind):
+    type_ = look(scope, name, what)
+    if not isinstance(type_, kind):
         words = WORDS.get(kind, kind.__name__)
-        raise RuleError("type", f"{what}: %{name} is {WORDS[type(found)]}, not {words}")
-    return found
+        raise RuleError("type", f"{what}: %{name} is {WORDS[type(type_)]}, not {words}")
+    return type_
 
 
 def nodes_of(scope: dict[Value, Type], name: Value, what: str) -> NodesType:
     """Nodes, or a tree taken as all its nodes with the root."""
-    found = look(scope, name, what)
-    if isinstance(found, TreeType):
-        indices = (ROOT, *range(found.nodes))
-        return NodesType(len(indices), indices, found.lineage, root=True, closed=True)
-    if isinstance(found, NodesType):
-        return found
-    raise RuleError("type", f"{what}: %{name} is {WORDS[type(found)]}, not nodes or a tree")
+    type_ = look(scope, name, what)
+    if isinstance(type_, TreeType):
+        indices = (ROOT, *range(type_.nodes))
+        return NodesType(len(indices), indices, type_.lineage, root=True, closed=True)
+    if isinstance(type_, NodesType):
+        return type_
+    raise RuleError("type", f"{what}: %{name} is {WORDS[type(type_)]}, not nodes or a tree")
 
 
 def join(first: Type, second: Type) -> Type:
-    """The type that holds both.
+    """The common type of two values.
 
     Raises:
         RuleError: `type`, when no value can be either.
@@ -112,16 +114,18 @@ def join(first: Type, second: Type) -> Type:
                 first.root and second.root,
             )
         case UniformsType(), UniformsType():
-            raise RuleError("type", "uniforms are drawn outside the region")
+            raise RuleError("type", "a region cannot yield uniforms; put the uniform op outside")
         case PathType(), PathType():
-            raise RuleError("type", "a path is judged outside the region")
+            raise RuleError("type", "a region cannot yield a path; put accept outside")
         case NumberType(), NumberType():
             return NumberType(*_either(first, second))
         case FlagType(), FlagType():
             return FlagType(*_either(first, second))
         case _ if type(first) is type(second):
             return first
-    raise RuleError("type", f"{WORDS[type(first)]} otherwise {WORDS[type(second)]}")
+    raise RuleError(
+        "type", f"the region yields {WORDS[type(first)]}, and otherwise= has {WORDS[type(second)]}"
+    )
 
 
 def _either(first: NumberType | FlagType, second: NumberType | FlagType) -> tuple[bool, bool, bool]:

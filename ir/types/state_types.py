@@ -10,7 +10,7 @@ from specplan.ir.values import State
 
 
 def loaded_type(state: object, name: str) -> TreeType | NumberType:
-    """What `load` gives for a value state.
+    """The type that `load` gives for a value state.
 
     Raises:
         RuleError: `state` when it is none, or declares a tree that cannot be; `size`.
@@ -34,19 +34,21 @@ def loaded_type(state: object, name: str) -> TreeType | NumberType:
         siblings=frozenset({"draw"} if state.keeps_probs and not chain else ()),
     )  # fmt: skip
     if kind.get("how", "given") not in ("given", "draw"):
-        raise RuleError("state", f"@{name}: how is given or draw")
+        raise RuleError("state", f"@{name}: how= must be given or draw")
     if not min(nodes, 1) <= depth <= nodes:
-        raise RuleError("state", f"@{name}: {nodes} nodes cannot be {depth} levels deep")
+        raise RuleError("state", f"@{name}: depth= must be from 1 to nodes={nodes}, not {depth}")
     if parents:
         ordered = all(ROOT <= parent < node for node, parent in enumerate(parents))
         if (parents != given and not chain) or len(parents) != nodes or not ordered:
-            raise RuleError("state", f"@{name}: parents= has one earlier node or -1 per node")
+            raise RuleError(
+                "state", f"@{name}: parents= needs an earlier node, or -1, for each node"
+            )
         if max(tree.depths or (0,)) != depth:
-            raise RuleError("state", f"@{name}: depth={depth} is not that of parents=")
+            raise RuleError("state", f"@{name}: depth={depth} does not agree with parents=")
     return tree
 
 
 def with_source(keyword: str, plan: Plan, source: State) -> str:
-    """How a device knows an op on a source: with what kind of source it is; the text has none."""
+    """The name of an op on a source in device profiles: `lookup:ngram`; `lookup` for the text."""
     state = plan.state(source)
     return f"{keyword}:{state.kind.name}" if isinstance(state, SourceState) else keyword

@@ -19,18 +19,20 @@ def child_counts(children: int | tuple[int, ...], at: NodesType) -> tuple[int, .
     """
     counts = (children,) * at.width if isinstance(children, int) else children
     if len(counts) != at.width:
-        raise RuleError("children", f"{len(counts)} child counts for {at.width} nodes")
+        raise RuleError("children", f"children= has {len(counts)} counts for {at.width} nodes")
     return counts
 
 
-def check_logits(tree: TreeType, rows: LogitsType, name: Value | None) -> None:
-    """Refuse rows of an unrelated tree; those of an extended one are rows of this one too.
+def check_logits(tree: TreeType, logits: LogitsType, name: Value | None) -> None:
+    """Refuse logits of an unrelated tree; those of an extended tree belong to this one, too.
 
     Raises:
         RuleError: `lineage`.
     """
-    if tree.lineage is None or not tree.lineage.related(rows.lineage):
-        raise RuleError("lineage", f"rows %{name} belong to another tree")
+    if tree.lineage is None or not tree.lineage.related(logits.lineage):
+        raise RuleError(
+            "lineage", f"logits %{name} belong to another tree; run a forward on this one"
+        )
 
 
 def check_nodes(tree: TreeType, nodes: NodesType, name: Value | None) -> None:
@@ -40,7 +42,7 @@ def check_nodes(tree: TreeType, nodes: NodesType, name: Value | None) -> None:
         RuleError: `lineage`.
     """
     if tree.lineage is None or nodes.lineage is None or not tree.lineage.extends(nodes.lineage):
-        raise RuleError("lineage", f"nodes %{name} belong to another tree")
+        raise RuleError("lineage", f"nodes %{name} belong to another tree; pick from this one")
 
 
 def attach(

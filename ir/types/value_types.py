@@ -14,7 +14,7 @@ ROOT = -1
 
 
 class Lineage:
-    """Identity and shape of a tree; the tree that it extends, node for node, stands `above` it."""
+    """Identity and shape of a tree; `above` is the tree that it extends, node for node."""
 
     __slots__ = ("above", "drawn", "height", "nodes", "parents")
 
@@ -33,10 +33,10 @@ class Lineage:
 
     def ancestor(self, height: int) -> Lineage:
         """The tree of that height among those this one extends, or this one if it is lower."""
-        found = self
-        while found.height > height and found.above is not None:
-            found = found.above
-        return found
+        tree = self
+        while tree.height > height and tree.above is not None:
+            tree = tree.above
+        return tree
 
     def extends(self, other: Lineage) -> bool:
         """True when the other tree is this one or stands above it."""
@@ -91,10 +91,10 @@ class TreeType:
         """Depth of each node, 1 for children of the root; None when the shape is not static."""
         if self.parents is None:
             return None
-        found: list[int] = []
+        depths: list[int] = []
         for parent in self.parents:
-            found.append(1 if parent == ROOT else found[parent] + 1)
-        return tuple(found)
+            depths.append(1 if parent == ROOT else depths[parent] + 1)
+        return tuple(depths)
 
     @property
     def ranks(self) -> tuple[int, ...] | None:
@@ -102,11 +102,11 @@ class TreeType:
         if self.parents is None:
             return None
         seen: dict[int, int] = {}
-        found: list[int] = []
+        ranks: list[int] = []
         for parent in self.parents:
-            found.append(seen.get(parent, 0))
-            seen[parent] = found[-1] + 1
-        return tuple(found)
+            ranks.append(seen.get(parent, 0))
+            seen[parent] = ranks[-1] + 1
+        return tuple(ranks)
 
     @property
     def leaves(self) -> tuple[int, ...] | None:
@@ -125,7 +125,7 @@ class TreeType:
 
     @property
     def drawn(self) -> bool:
-        """True when some node was drawn from a law."""
+        """Whether some node was drawn."""
         return bool(self.origins & {"draw", "draw_distinct", "shared"})
 
 
@@ -150,11 +150,11 @@ class NodesType:
 
 @dataclass(frozen=True, slots=True)
 class LogitsType:
-    """Vectors for each node, from `model`: for what follows it, and deeper up to `levels` below it.
+    """Logits of each node from `model`, for `levels` tokens ahead.
 
-    `exact` ones were computed by the model's whole stack in full; `model` is "" for what several
-    models gave. `bounded` ones are exact where a calibrated flag says so; with `root` one of them
-    is the root's.
+    `exact` ones were computed by the model's whole stack on its full cache; `model` is "" where
+    several models contributed. `bounded` ones are exact where a calibrated flag is true. With
+    `root` one of the nodes is the root.
     """
 
     width: int
@@ -171,8 +171,8 @@ class LogitsType:
 class NumberType:
     """One number per request.
 
-    A `drawn` one tells of nodes that were drawn in the round; `calibrated` ones depend on a number
-    that was tested before the plan ran; `shared` ones depend on other requests of the batch.
+    A `drawn` one depends on nodes that were drawn in the round, a `calibrated` one on a number that
+    was tested before the plan runs, a `shared` one on other requests of the batch.
     """
 
     drawn: bool = False
@@ -198,12 +198,12 @@ class UniformsType:
 
 @dataclass(frozen=True, slots=True)
 class PathType:
-    """Judged nodes in order, at most `depth`, and a bonus token; out of `nodes` judged nodes.
+    """Accepted nodes in order, at most `depth` out of `nodes` judged ones, and a bonus token.
 
-    `whole` paths start at the root; `exact` ones were judged against the target's own rows,
-    `stated` ones against exact rows of any model or mixture, `bounded` ones against rows
-    that are exact where a calibrated flag says so; `target` names those rows; `below` is the tree
-    that stood before the nodes that were judged; in a `chain` no node has two children.
+    A `whole` path starts at the root. It is `exact` where it was judged by the target's own logits,
+    `stated` by exact logits of any model or mixture, `bounded` by logits that are exact where a
+    calibrated flag is true; `target` names these logits. `below` is the tree without the judged
+    nodes. In a `chain` no node has two children.
     """
 
     depth: int

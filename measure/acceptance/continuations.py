@@ -1,6 +1,6 @@
 """The target's own continuations of prompts: the texts on which acceptance is measured.
 
-They are kept in one file that grows batch by batch, so that a run that was killed goes on.
+They are stored in one file that grows batch by batch, so that a run that was killed continues.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BATCH = 8
 def continue_prompts(
     bench: Workbench, prompts: Sequence[TokenPrompt], progress: Progress
 ) -> list[tuple[int, ...]]:
-    """What the target alone says after each prompt, at the workload's sampling settings.
+    """The target's own output after each prompt, at the workload's sampling settings.
 
     A text ends at the workload's output length or at the tokenizer's stop token.
 
@@ -40,8 +40,8 @@ def continue_prompts(
     for start in range(0, len(todo), BATCH):
         progress("continuations of the target", len(prompts) - len(todo) + start, len(prompts))
         group = todo[start : start + BATCH]
-        result = generate(executable, [request_of(bench, prompts[i], i) for i in group])
-        for index, completion in zip(group, result.completions, strict=True):
+        output = generate(executable, [request_of(bench, prompts[i], i) for i in group])
+        for index, completion in zip(group, output.completions, strict=True):
             known[_key(prompts[index])] = completion.tokens
         write_json_atomic(path, {"schema_version": 1, "tokens": known})
     progress("continuations of the target", len(prompts), len(prompts))
@@ -49,17 +49,9 @@ def continue_prompts(
 
 
 def request_of(bench: Workbench, prompt: TokenPrompt, index: int) -> Request:
-    """The request for a prompt, the `index`-th of those measured on, at the workload's settings."""
-    workload = bench.problem.workload
-    return Request(
-        prompt_tokens=prompt.tokens,
-        max_new_tokens=bench.output_tokens,
-        temperature=workload.temperature,
-        top_k=workload.top_k,
-        top_p=workload.top_p,
-        seed=bench.problem.seed + index,
-        stop_tokens=bench.tokenizer.stop_tokens,
-    )
+    """The request for the prompt of an index, at the workload's settings."""
+    stops = bench.tokenizer.stop_tokens
+    return bench.request(prompt.tokens, bench.problem.seed + index, stop_tokens=stops)
 
 
 def _key(prompt: TokenPrompt) -> str:

@@ -1,4 +1,4 @@
-"""Teacher forcing of trees that a beam grows: where the target's text stands in a draft's pools.
+"""Teacher forcing of trees that a beam grows: the target's text among the nodes of a draft's pools.
 
 The nodes of such a tree are the draft model's best, point distributions. Under `greedy` and under
 `recursive` a point child is accepted exactly when the token that the target chooses there, its best
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,15 +49,15 @@ def pool_places(
     states = text_states(model, text, start, cache=cache)
     scores, children = _children(model.logits(states[None])[0], beam)
     ahead = torch.tensor(text[start:], device=model.device)
-    found: list[tuple[int, ...]] = [(1,)] * len(ahead)
+    places: list[tuple[int, ...]] = [(1,)] * len(ahead)
     hits = (children == ahead[:, None]).any(1).nonzero()[:, 0]
     for chunk in hits.split(together) if len(hits) else ():
         pools = _Pools.of(chunk + start, scores[chunk], children[chunk])
         while pools.layers < layers:
             pools.grow(model, cache, len(text) - 1, beam)
         for place, row in zip(chunk.tolist(), pools.rows(text), strict=True):
-            found[place] = row
-    return found
+            places[place] = row
+    return places
 
 
 def _children(logits: Tensor, beam: int) -> tuple[Tensor, Tensor]:
@@ -149,41 +150,31 @@ class _Pools:
         scores, tokens = torch.cat(self.scores, 1).tolist(), [t.tolist() for t in self.tokens]
         parents, expanded = ([t.tolist() for t in part] for part in (self.parents, self.expanded))
         sizes = [part.shape[1] for part in self.scores]
-        found = []
+        rows = []
         for row, position in enumerate(self.positions.tolist()):
             path: list[int] = []
             above, base, open_end = 0, 0, 1
             for layer, token in enumerate(text[position : position + self.layers]):
-                spelled = [
-                    node
-                    for node, (own, parent) in enumerate(
-                        zip(tokens[layer][row], parents[layer][row], strict=True)
-                    )
-                    if own == token and parent == above
-                ]
-                if not spelled:
+                nodes = enumerate(zip(tokens[layer][row], parents[layer][row], strict=True))
+                spelled = next((node for node, pair in nodes if pair == (token, above)), None)
+                if spelled is None:
                     break
-                path.append(base + spelled[0])
+                path.append(base + spelled)
                 base += sizes[layer]
                 further = expanded[layer][row] if layer < len(expanded) else []
-                open_end = int(spelled[0] in further)
+                open_end = int(spelled in further)
                 if not open_end:
                     break
-                above = further.index(spelled[0])
-            found.append((open_end, *_places(scores[row], sizes, path)))
-        return found
+                above = further.index(spelled)
+            rows.append((open_end, *_places(scores[row], sizes, path)))
+        return rows
 
 
 def _places(scores: list[float], sizes: list[int], path: list[int]) -> list[int]:
-    """Places of a path's nodes, each in all pools that hold it, see `Pools`."""
-    found = []
+    """Places of a path's nodes, each in all pools that have it, see `Pools`."""
+    all_scores, ends, places = np.asarray(scores), np.cumsum(sizes) - 1, list[int]()
     for depth, node in enumerate(path):
-        place, base = 0, 0
-        for layer, size in enumerate(sizes):
-            for other in range(base, base + size):
-                ahead = scores[other] > scores[node]
-                place += ahead or (scores[other] == scores[node] and other < node)
-            base += size
-            if layer >= depth:
-                found.append(place)
-    return found
+        ahead = all_scores > scores[node]
+        ahead[:node] |= all_scores[:node] == scores[node]
+        places += ahead.cumsum()[ends[depth:]].tolist()
+    return places

@@ -3,54 +3,43 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-from torch import Tensor
-
-from specplan.cost_models.acceptance.drafters import Drafter
-from specplan.cost_models.acceptance.evidence.base import Evidence
-from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
+from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
+from specplan.cost_models.acceptance.drafters import Drafter, file_name, source_of
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.ir.plan import Plan, SourceState
-from specplan.measure.acceptance.continuations import BATCH, request_of
-from specplan.measure.acceptance.precision import relative_half_width
-from specplan.measure.acceptance.run_rounds import rehearse
-from specplan.measure.acceptance.stored_traces import Rows, path_of, read_traces
-from specplan.measure.acceptance.teacher import text_states
-from specplan.measure.acceptance.tracers import TracedText, Tracer, tracer_of
+from specplan.ir.errors import UsageError
+from specplan.ir.files import name_of, sha256_file
+from specplan.ir.plan import Plan
+from specplan.measure.acceptance.teacher import TracedText
+from specplan.measure.acceptance.tracers import Row, Tracer, rounds_tracer, text_tracer
 from specplan.measure.machine import versions
 from specplan.measure.progress import Progress
 from specplan.measure.workbench import TokenPrompt, Workbench
-from specplan.planner import ProblemFacts, acceptance_key
-from specplan.runtime.executable import Executable
-
-States = dict[str, Tensor]
-"""The target's last hidden states along the outputs of some prompts, for all drafters."""
+from specplan.planner import DATASTORE_FILE, ProblemFacts, acceptance_key
 
 
 @dataclass
-class Growing:
-    """A profile that grows prompt by prompt, and its file.
+class ProfileRecorder:
+    """Records one drafter's acceptance prompt by prompt, in a file.
 
     Attributes:
         bench: the problem's models and prompts.
         key: what the profile is about.
         path: its file.
-        texts: a digest of each prompt's tokens, by its name.
-        known: what was traced, by the prompt's name.
-        by: how the drafter is traced, or, where its own rounds tell, what runs them.
+        digests: a digest of each prompt's tokens, by its name.
+        rows: what is traced so far, by the prompt's name.
+        tracer: traces the drafter.
     """
 
     bench: Workbench
     key: AcceptanceKey
     path: Path
-    texts: Mapping[str, str]
-    known: Rows
-    by: Tracer | Executable
+    digests: Mapping[str, str]
+    rows: dict[str, Row]
+    tracer: Tracer
 
     @classmethod
     def open(
@@ -59,125 +48,122 @@ class Growing:
         facts: ProblemFacts,
         drafter: Drafter,
         plan: Plan | None,
-        texts: Mapping[str, str],
-    ) -> Growing:
-        """Go on with what an earlier run stored of the same texts.
+        digests: Mapping[str, str],
+    ) -> ProfileRecorder:
+        """Continue with the rows that an earlier run stored of the same texts.
 
         Args:
             bench: the problem's models and prompts.
             facts: the problem's shapes.
-            drafter: whom the profile is about.
-            plan: whose rounds are run for it; None where the drafter is traced.
-            texts: a digest of each prompt's tokens, by its name.
+            drafter: the drafter to profile.
+            plan: the plan whose rounds are run for it; None for a drafter that is traced on texts.
+            digests: a digest of each prompt's tokens, by its name.
         """
         key = acceptance_key(bench.problem, facts.shapes, drafter)
         path = path_of(bench, key)
-        by = tracer_of(bench, key) if plan is None else bench.compile(plan)
-        return cls(bench, key, path, texts, read_traces(path, key, texts), by)
+        tracer = text_tracer(bench, key) if plan is None else rounds_tracer(bench.compile(plan))
+        return cls(bench, key, path, digests, _stored_rows(path, key, tracer, digests), tracer)
+
+    def record(
+        self, prompts: Sequence[TokenPrompt], texts: Sequence[TracedText], progress: Progress
+    ) -> None:
+        """Trace the texts that are not traced yet, batch by batch; the file is saved after each.
+
+        Args:
+            prompts: all prompts asked for, also those without a text so far.
+            texts: the first prompts with their outputs, in order.
+            progress: called for every batch.
+        """
+        batch: list[TracedText] = []
+        for text in texts:
+            if text.name in self.rows:
+                self.tracer.remember(text)
+                continue
+            batch.append(text)
+            if len(batch) == self.tracer.batch:
+                self._trace(batch, prompts, progress)
+                batch = []
+        if batch:
+            self._trace(batch, prompts, progress)
+
+    def _trace(
+        self, batch: Sequence[TracedText], prompts: Sequence[TokenPrompt], progress: Progress
+    ) -> None:
+        progress(self._title, batch[0].index, len(prompts))
+        names = [text.name for text in batch]
+        self.rows |= dict(zip(names, self.tracer.trace(batch), strict=True))
+        self.profile(prompts).save(self.path)
 
     @property
     def _title(self) -> str:
         return f"acceptance of {self.key.drafter}"
 
-    def grow(
-        self,
-        prompts: list[TokenPrompt],
-        outputs: list[tuple[int, ...]],
-        progress: Progress,
-        states: States,
-    ) -> None:
-        """Trace the first prompts, those with an output; the others are counted as to come."""
-        if not isinstance(self.by, Tracer):
-            self._rehearse(self.by, prompts, outputs, progress)
-            return
-        for index, (prompt, output) in enumerate(zip(prompts, outputs, strict=False)):
-            progress(self._title, index, len(prompts))
-            if not output:
-                continue
-            request = request_of(self.bench, prompt, index)
-            text = [*prompt.tokens, *output]
-            logits = partial(self._logits, prompt.id, text, len(prompt.tokens), states)
-            traced = TracedText(prompt.id, request, output, logits)
-            if prompt.id not in self.known:
-                self.known[prompt.id] = self.by.trace(traced)
-                self.profile(prompts).save(self.path)
-            elif self.by.replay is not None:
-                self.by.replay.remember(prompt.id, text, traced.start, logits)
-
-    def _rehearse(
-        self,
-        executable: Executable,
-        prompts: list[TokenPrompt],
-        outputs: list[tuple[int, ...]],
-        progress: Progress,
-    ) -> None:
-        """Run the rounds of the first prompts, those with an output, some prompts at a time.
-
-        One at a time where a source learns of all requests, so that it knows the earlier ones.
-        """
-        todo = [
-            (index, prompt)
-            for index, (prompt, output) in enumerate(zip(prompts, outputs, strict=False))
-            if prompt.id not in self.known and output
-        ]
-        batch = 1 if _learns_of_all(executable.plan) else BATCH
-        for start in range(0, len(todo), batch):
-            progress(self._title, todo[start][0], len(prompts))
-            group = todo[start : start + batch]
-            requests = [request_of(self.bench, prompt, index) for index, prompt in group]
-            ran = rehearse(executable, requests)
-            self.known |= {prompt.id: row for (_, prompt), row in zip(group, ran, strict=True)}
-            self.profile(prompts).save(self.path)
-
-    def _logits(self, name: str, text: list[int], start: int, states: States) -> Tensor:
-        """The target's own along a text, `[n - start, V]`."""
-        target = self.bench.models["target"]
-        if name not in states:
-            states[name] = text_states(target, text, start)
-        found: Tensor = target.logits(states[name][None])[0]
-        return found
-
-    def profile(self, prompts: list[TokenPrompt], **more: float) -> AcceptanceProfile:
-        """As far as it has grown: of all prompts known, those asked for first."""
-        bench, known = self.bench, self.known
-        names = [prompt.id for prompt in prompts if prompt.id in known]
-        asked = set(names)
-        names += [name for name in known if name not in asked]
+    def profile(self, prompts: Sequence[TokenPrompt] = (), **more: float) -> AcceptanceProfile:
+        """The profile so far: of all prompts recorded, `prompts` first; `more` is provenance."""
+        ordered = dict.fromkeys(prompt.id for prompt in prompts if prompt.id in self.rows)
+        names = [*(ordered | dict.fromkeys(self.rows))]
         provenance = {
-            "how": "the rounds that ran"
-            if self.key.how == "run"
-            else "teacher forcing on the target's own continuations",
+            "how": self.tracer.how,
             "prompts": names,
-            "texts": [self.texts[name] for name in names],
-            "prompts_file": os.path.basename(bench.problem.workload.prompts or ""),
-            "output_tokens": bench.output_tokens,
-            "seed": bench.problem.seed,
-            "backend": bench.runs_by,
+            "texts": [self.digests[name] for name in names],
+            "prompts_file": os.path.basename(self.bench.problem.workload.prompts or ""),
+            "output_tokens": self.bench.output_tokens,
+            "seed": self.bench.problem.seed,
+            "backend": self.bench.runs_by,
             "versions": versions(),
             **more,
         }
-        rows = tuple(known[name] for name in names)
-        return AcceptanceProfile(self.key, self._evidence(rows), provenance)
-
-    def _evidence(self, rows: tuple[tuple[Any, ...], ...]) -> Evidence:
-        return self.by.evidence(rows) if isinstance(self.by, Tracer) else RoundsRun.of_places(rows)
-
-    def half_width(self, facts: ProblemFacts) -> float:
-        """Largest relative half width of tokens per round among the drafter's candidates."""
-        return relative_half_width(facts, self.profile([]))
+        evidence = self.tracer.evidence(tuple(self.rows[name] for name in names))
+        return AcceptanceProfile(self.key, evidence, provenance)
 
     def finish(
-        self, facts: ProblemFacts, prompts: list[TokenPrompt], progress: Progress
+        self, prompts: Sequence[TokenPrompt], half_width: float, progress: Progress
     ) -> AcceptanceProfile:
-        """The profile, with how sure it is."""
-        left = sum(prompt.id not in self.known for prompt in prompts)
-        found = self.profile(prompts, prompts_left=left, half_width=self.half_width(facts))
-        found.save(self.path)
+        """Save the profile with the relative half width that it reached."""
+        left = sum(prompt.id not in self.rows for prompt in prompts)
+        profile = self.profile(prompts, prompts_left=left, half_width=half_width)
+        profile.save(self.path)
         progress(self._title, len(prompts), len(prompts))
-        return found
+        return profile
 
 
-def _learns_of_all(plan: Plan) -> bool:
-    """Whether what a request drafts hangs on the requests before it."""
-    sources = [state for state in plan.states if isinstance(state, SourceState)]
-    return any(state.scope == "process" for state in sources)
+def text_digests(prompts: Sequence[TokenPrompt]) -> dict[str, str]:
+    """A digest of each prompt's tokens, by its name."""
+    return {prompt.id: name_of(repr(prompt.tokens)) for prompt in prompts}
+
+
+def path_of(bench: Workbench, key: AcceptanceKey) -> Path:
+    """The file of a drafter's traces; other sampling and corpora have other files."""
+    source, corpus = DRAFT_SOURCES.get(source_of(key.drafter) or ""), ""
+    if source is not None and source.scope == "read_only" and bench.problem.datastore is not None:
+        corpus = sha256_file(bench.problem.datastore / DATASTORE_FILE)
+    name = bench.fingerprint(repr(key), bench.output_tokens, bench.problem.seed, corpus)
+    return bench.problem.profiles / "acceptance" / f"{file_name(key.drafter)[:64]}-{name}.json"
+
+
+def _stored_rows(
+    path: Path, key: AcceptanceKey, tracer: Tracer, digests: Mapping[str, str]
+) -> dict[str, Row]:
+    """Rows of an earlier run by prompt: of prompts that have the same tokens now.
+
+    A source has learned from the prompts before: then all have to be the same.
+
+    Raises:
+        UsageError: the file is about another drafter, or pools of another depth.
+    """
+    if not path.is_file():
+        return {}
+    stored = AcceptanceProfile.load(path)
+    rows = tracer.rows_of(stored.evidence)
+    if stored.key != key or rows is None:
+        raise UsageError(
+            "the stored profile is about something else",
+            where=str(path),
+            remedy="Remove the file and measure again.",
+        )
+    names = stored.provenance["prompts"]
+    then = dict(zip(names, stored.provenance.get("texts", ()), strict=False))
+    same = {name for name in names if name in then and then[name] == digests.get(name)}
+    if len(same) < len(names) and tracer.learns:
+        return {}
+    return {name: tuple(row) for name, row in zip(names, rows, strict=True) if name in same}

@@ -1,8 +1,7 @@
-"""What the target accepts of drafts that hang on earlier rounds: the rounds themselves are run.
+"""What the target accepts of drafts that depend on earlier rounds: the rounds themselves are run.
 
-What is told of a round is told of the place of the text where it began. Replayed from the first
-place, such lengths give the very rounds that ran. Of a loop that may end early it is told how many
-trips it took.
+A round is recorded at the place of the text where it began. Replayed from the first place, such
+lengths give the very rounds that ran. For a loop that may end early, its trips are recorded too.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ from specplan.runtime.executable import Executable
 from specplan.runtime.requests import Request
 
 Places = tuple[tuple[int, int], ...]
-"""By place of an output, accepted tokens, and trips of the loop of the round that began there."""
+"""Per place of an output: accepted tokens, and trips of the loop of the round that began there."""
 
 
-def rehearse(executable: Executable, requests: Sequence[Request]) -> list[Places]:
+def run_rounds(executable: Executable, requests: Sequence[Request]) -> list[Places]:
     """Accepted tokens of drafts, and trips, by the places of outputs where their rounds began.
 
     Args:
-        executable: of the plan whose rounds are run, as its schedule says.
-        requests: whose outputs the rounds emit, a batch.
+        executable: of the plan whose rounds are run, as its schedule selects them.
+        requests: a batch.
 
     Returns:
-        For each request one entry per token of its output. Places within a round tell what was left
-        of its draft, and of no trips: `NO_ROUND`, as do all where the plan has not one loop that
-        may end early. The last round, which a limit or a stop token cut, counts for what was seen
-        of it.
+        For each request one entry per token of its output. A place within a round has the rest of
+        the round's draft, and `NO_ROUND` trips, as have all places if the plan has not exactly one
+        loop that may end early. The last round, which a limit or a stop token cut, counts as far
+        as it got.
     """
     session = executable.start(requests)
     ran: list[list[tuple[int, int]]] = [[] for _ in requests]
@@ -46,9 +45,9 @@ def rehearse(executable: Executable, requests: Sequence[Request]) -> list[Places
                 current=name,
             )
             step = session.step(name)
-            told = step.trips if step.trips is not None and step.trips.shape[1] == 1 else None
+            one_loop = step.trips is not None and step.trips.shape[1] == 1
             for row in left:
-                trips = NO_ROUND if told is None else int(told[row, 0])
+                trips = int(step.trips[row, 0]) if step.trips is not None and one_loop else NO_ROUND
                 ran[row].append((int(step.counts[row]), trips))
     finally:
         session.release()
@@ -56,16 +55,11 @@ def rehearse(executable: Executable, requests: Sequence[Request]) -> list[Places
 
 
 def _places(rounds: Sequence[tuple[int, int]]) -> Places:
-    """What rounds tell of the places of a text, from their emitted tokens and trips."""
+    """Places of a text, from the emitted tokens and the trips of its rounds."""
     if not rounds:
         return ()
     *whole, last = (count for count, _ in rounds)
     lengths = [left for count in whole for left in reversed(range(count))]
     lengths += range(last, 0, -1)
-    begun = [number for count, trips in rounds for number in _first(trips, count)]
+    begun = [n for count, trips in rounds for n in [trips, *(NO_ROUND,) * (count - 1)][:count]]
     return tuple(zip(lengths, begun, strict=True))
-
-
-def _first(trips: int, places: int) -> list[int]:
-    """Trips at the first of a round's places."""
-    return [trips, *(NO_ROUND,) * (places - 1)][:places]

@@ -1,25 +1,24 @@
-"""Teacher forcing of sources: what the target's own text says of what would be looked up.
+"""Teacher forcing of sources: their drafts are compared with the target's own text.
 
 A source that learns the text knows at every position exactly what it knows when a round begins
 there, and its drafts are certain proposals: a round that starts at a position accepts what is
-counted here, at temperature 0 and, as pools do, above. Of a source that learns rows the replay
-teaches those along the text; a run also teaches those of rejected nodes, and learns nothing within
-a round. What requests share goes on from prompt to prompt, in their order.
+counted here, at temperature 0 and, as pools do, above. A source that learns logits is taught those
+along the text; a run also teaches those of rejected nodes, and nothing within a round. A shared
+source continues from prompt to prompt, in their order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from torch import Tensor
 
 from specplan.cost_models.acceptance.draft_sources import DraftSource
+from specplan.measure.acceptance.teacher import TracedText
 from specplan.runtime.sampling import best
 from specplan.runtime.sources.registry import new_source
-from specplan.runtime.sources.source import Found, Source, Tokens, Wanted
+from specplan.runtime.sources.source import Source, SourceDrafts, Tokens, Wanted
 
 MOST_NODES = 512
 """Nodes of a merged tree among which the text is looked for."""
@@ -30,9 +29,9 @@ class SourceReplay:
     """A source that goes through texts one after another.
 
     Attributes:
-        drafts: what it is.
+        drafts: its description.
         vocabulary: tokens of the target.
-        path: where a stored one is.
+        path: folder of a stored one.
         seen: names of the prompts whose texts it knows.
     """
 
@@ -44,59 +43,40 @@ class SourceReplay:
     def __post_init__(self) -> None:
         self._shared = None if self.drafts.scope == "request" else self._new()
 
-    def trace(
-        self, name: str, text: Sequence[int], start: int, logits: Callable[[], Tensor]
-    ) -> tuple[int | tuple[int, ...], ...]:
-        """What is accepted at every position of a text from `start` on; the source learns it.
+    def trace(self, text: TracedText) -> tuple[int | tuple[int, ...], ...]:
+        """Accepted drafts at every position of a text's output; the source learns the text."""
+        return tuple(self._walk(text, count=True))
 
-        Args:
-            name: of the prompt.
-            text: prompt and continuation, n tokens.
-            start: first token to be drafted for, the length of the prompt.
-            logits: gives the target's `[n - start, V]`, for a source that learns rows.
-        """
-        return tuple(self._walk(name, text, start, logits, count=True))
-
-    def remember(
-        self, name: str, text: Sequence[int], start: int, logits: Callable[[], Tensor]
-    ) -> None:
-        """Learn a text that was traced before, where later ones may draft from it."""
-        if self._shared is not None and name not in self.seen:
-            self._walk(name, text, start, logits, count=False)
+    def remember(self, text: TracedText) -> None:
+        """Learn a text that was traced before, if later ones may draft from it."""
+        if self._shared is not None and text.name not in self.seen:
+            self._walk(text, count=False)
 
     def _new(self) -> Source:
         path = self.path if self.drafts.scope == "read_only" else None
         return new_source(self.drafts.state("source", path), self.vocabulary)
 
-    def _walk(
-        self,
-        name: str,
-        text: Sequence[int],
-        start: int,
-        logits: Callable[[], Tensor],
-        *,
-        count: bool,
-    ) -> list[int | tuple[int, ...]]:
-        self.seen.add(name)
+    def _walk(self, text: TracedText, *, count: bool) -> list[int | tuple[int, ...]]:
+        self.seen.add(text.name)
         source = self._new() if self._shared is None else self._shared
-        held, last, found = np.asarray(text, dtype=np.int64), self.drafts.last, []
-        rows = best(logits()[None], source.width)[0].cpu().numpy() if source.width else None
-        key = source.begin(start)
-        for position in range(start, len(held)):
+        tokens, last, accepted = np.asarray(text.tokens, dtype=np.int64), self.drafts.last, []
+        width = source.width
+        likeliest = best(text.logits[None], width)[0].cpu().numpy() if width else None
+        key = source.begin(text.start)
+        for place, position in enumerate(range(text.start, len(tokens))):
             if last and count:
-                source.learn_text(key, held[:position], last)
+                source.learn_text(key, tokens[:position], last)
             if count:
-                found.append(self._accepted(source, held, position))
-            if rows is not None:
-                learned = position - start
-                source.learn_rows(held[position - 1 : position], rows[learned : learned + 1])
+                accepted.append(self._accepted(source, tokens, position))
+            if likeliest is not None:
+                source.learn_rows(tokens[position - 1 : position], likeliest[place : place + 1])
         if last:
-            source.learn_text(key, held, last)
+            source.learn_text(key, tokens, last)
         source.close(key)
-        return found
+        return accepted
 
     def _accepted(self, source: Source, text: Tokens, position: int) -> int | tuple[int, ...]:
-        """What a round that starts here accepts."""
+        """Drafts that a round which starts here accepts."""
         drafts, (shortest, longest) = self.drafts, self.drafts.match
         lengths = np.array([position])
         ahead = text[position : position + drafts.longest]
@@ -106,19 +86,19 @@ class SourceReplay:
             return _places(source.lookup(text[None], lengths, wanted), ahead, drafts.longest)
         if drafts.evidence == "ranks":
             wanted = Wanted(shortest, longest, source.width, 1)
-            found = source.lookup(text[None], lengths, wanted)
-            hits = np.flatnonzero(found.live[0] & (found.tokens[0] == text[position]))
+            drafted = source.lookup(text[None], lengths, wanted)
+            hits = np.flatnonzero(drafted.live[0] & (drafted.tokens[0] == text[position]))
             return int(hits[0]) if len(hits) else -1
         wanted = Wanted(shortest, longest, length=drafts.longest)
-        found = source.lookup(text[None], lengths, wanted)
-        same = (found.tokens[0, : len(ahead)] == ahead) & found.live[0, : len(ahead)]
+        drafted = source.lookup(text[None], lengths, wanted)
+        same = (drafted.tokens[0, : len(ahead)] == ahead) & drafted.live[0, : len(ahead)]
         return int(np.logical_and.accumulate(same).sum())
 
 
-def _places(found: Found, ahead: Tokens, layers: int) -> tuple[int, ...]:
-    """Where the path that spells a text stands, as a row of `Pools`."""
-    live = int(found.live[0].sum())
-    tokens, parents = found.tokens[0, :live], found.parents[0, :live]
+def _places(drafts: SourceDrafts, ahead: Tokens, layers: int) -> tuple[int, ...]:
+    """Places of the path that spells a text, as a row of `Pools`."""
+    live = int(drafts.live[0].sum())
+    tokens, parents = drafts.tokens[0, :live], drafts.parents[0, :live]
     depths = np.zeros(live, dtype=np.int64)
     for node in range(live):
         depths[node] = 1 if parents[node] < 0 else depths[parents[node]] + 1

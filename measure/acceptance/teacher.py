@@ -1,7 +1,7 @@
 """Teacher forcing: what the target would accept from a drafter along its own text.
 
 At temperature 0 a drafted path is accepted exactly where it is the target's own text, so one pass
-of the draft model over that text tells the rank of the accepted child at every position. At other
+of the draft model over that text gives the rank of the accepted child at every position. At other
 temperatures the rule itself judges children drawn from the draft's distribution at each position:
 since the rule keeps the target's distribution, text and acceptance have the right distributions,
 only their dependence within a position is lost.
@@ -10,6 +10,8 @@ only their dependence within a position is lost.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -24,9 +26,47 @@ from specplan.runtime.sources.text import lookup
 from specplan.runtime.uniforms import uniforms
 
 NO_RANK = -1
-Kept = tuple[int, int]
-"""Tokens of a text that are read, and how many of them are the first ones; the others are the
-latest."""
+SinkWindow = tuple[int, int]
+"""Tokens of a text that are read, and how many of them are sinks, the first ones; the others are
+the latest."""
+
+
+@dataclass(frozen=True)
+class TracedText:
+    """A prompt and the target's output after it, along which drafters are traced.
+
+    Attributes:
+        index: of the prompt.
+        name: of the prompt.
+        request: for the prompt, at the workload's settings.
+        output: tokens of the target.
+        target: the target.
+    """
+
+    index: int
+    name: str
+    request: Request
+    output: tuple[int, ...]
+    target: CausalModel
+
+    @property
+    def tokens(self) -> list[int]:
+        """Prompt and output."""
+        return [*self.request.prompt_tokens, *self.output]
+
+    @property
+    def start(self) -> int:
+        """The first token to be drafted for."""
+        return len(self.request.prompt_tokens)
+
+    @cached_property
+    def _states(self) -> Tensor:
+        return text_states(self.target, self.tokens, self.start)
+
+    @property
+    def logits(self) -> Tensor:
+        """The target's logits along the output, `[n, V]`."""
+        return self.target.logits(self._states[None])[0]
 
 
 @torch.inference_mode()
@@ -35,10 +75,10 @@ def text_logits(
     text: Sequence[int],
     start: int,
     layers: int | None = None,
-    kept: Kept | None = None,
+    window: SinkWindow | None = None,
 ) -> Tensor:
     """Logits `[n - start, V]` that predict tokens start..n-1 of a text; see `text_states`."""
-    return model.logits(text_states(model, text, start, layers, kept=kept)[None])[0]
+    return model.logits(text_states(model, text, start, layers, window=window)[None])[0]
 
 
 @torch.inference_mode()
@@ -48,7 +88,7 @@ def text_states(
     start: int,
     layers: int | None = None,
     cache: KVCache | None = None,
-    kept: Kept | None = None,
+    window: SinkWindow | None = None,
 ) -> Tensor:
     """Hidden states `[n - start, hidden]` from which tokens start..n-1 of a text are predicted.
 
@@ -56,17 +96,17 @@ def text_states(
         model: the model.
         text: its n tokens.
         start: first token that is predicted.
-        layers: leave the model after so many layers; None runs all.
-        cache: where keys and values go, token i to slot i, the last token left out; None for one
-            that is thrown away.
-        kept: what every token reads of those up to itself; None for all.
+        layers: leave the model after this many layers; None runs all.
+        cache: where keys and values go, token i to slot i, the last token left out; None for a
+            temporary one.
+        window: the tokens up to itself that each token reads; None for all.
     """
     tokens = torch.tensor([list(text[:-1])], device=model.device)
     positions = torch.arange(len(text) - 1, device=model.device)[None]
     mask = torch.ones(1, len(text) - 1, len(text) - 1, dtype=torch.bool, device=model.device).tril()
-    if kept is not None:
-        budget, first = kept
-        mask &= (positions < first) | (positions > positions.mT - budget + first)
+    if window is not None:
+        budget, sinks = window
+        mask &= (positions < sinks) | (positions > positions.mT - budget + sinks)
     store = model.new_cache(1, len(text)) if cache is None else cache
     span = (0, layers or model.num_layers)
     return model.hidden(tokens, positions, positions, mask, store, span)[0, start - 1 :]
@@ -121,8 +161,7 @@ def sampled_ranks(
         distinct=True,
     )
     judging = uniforms([request.seed] * count, "teacher.accept", places, 0, most + 1)
-    rows = target_probs.expand(-1, most + 1, -1)
-    judged = RULES["recursive"].accept(tree, rows, judging)
+    judged = RULES["recursive"].accept(tree, target_probs.expand(-1, most + 1, -1), judging)
     return judged.path[:, 0].tolist()  # type: ignore[no-any-return]
 
 
@@ -135,11 +174,10 @@ def lookup_lengths(text: list[int], start: int, match: tuple[int, int], most: in
         match: shortest and longest suffix looked for, tokens.
         most: tokens proposed at most.
     """
-    held = np.asarray(text, dtype=np.int64)
-    found = []
+    tokens, lengths = np.asarray(text, dtype=np.int64), []
     for position in range(start, len(text)):
-        proposed = lookup(held[:position], shortest=match[0], longest=match[1], length=most)
-        follows = held[position : position + len(proposed)]
+        proposed = lookup(tokens[:position], shortest=match[0], longest=match[1], length=most)
+        follows = tokens[position : position + len(proposed)]
         same = proposed[: len(follows)] == follows
-        found.append(int(np.argmin(same)) if not same.all() else len(same))
-    return found
+        lengths.append(int(np.logical_and.accumulate(same).sum()))
+    return lengths

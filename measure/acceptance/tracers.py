@@ -1,21 +1,15 @@
-"""How each drafter is traced along the target's own texts, and what evidence that gives.
-
-Drafters whose own rounds are run (`specplan.measure.acceptance.run_rounds`) need no tracer.
-"""
+"""How the acceptance of each drafter is traced on prompts, and what evidence the rows make."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from torch import Tensor
-
 from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
 from specplan.cost_models.acceptance.drafters import (
     Beam,
-    Drafter,
     FirstLayers,
     Interleaved,
     Model,
@@ -28,14 +22,17 @@ from specplan.cost_models.acceptance.evidence.interleaved import InterleavedTrac
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.evidence.pools import Pools
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
+from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.key import AcceptanceKey
 from specplan.ir.blocks import NO_SKIPS
-from specplan.measure.acceptance.own_drafts import TeacherText
+from specplan.ir.plan import Plan, SourceState
+from specplan.measure.acceptance.continuations import BATCH
+from specplan.measure.acceptance.own_drafts import RetrievingText, TeacherText
 from specplan.measure.acceptance.pools import pool_places
-from specplan.measure.acceptance.retrieved_drafts import RetrievingText
+from specplan.measure.acceptance.run_rounds import run_rounds
 from specplan.measure.acceptance.source_replay import SourceReplay
 from specplan.measure.acceptance.teacher import (
-    Kept,
+    TracedText,
     greedy_ranks,
     lookup_lengths,
     sampled_ranks,
@@ -43,43 +40,17 @@ from specplan.measure.acceptance.teacher import (
 )
 from specplan.measure.workbench import Workbench
 from specplan.planner import CHUNK, MOST_SKIPPED_DRAFT, SINKS
-from specplan.runtime.requests import Request
+from specplan.runtime.executable import Executable
 
 MOST_RANKS = 16
-"""Ranks that are told apart; a child beyond is never worth its node."""
+"""Ranks that are counted one by one; a child beyond is never worth its node."""
 MOST_LOOKED_UP = 32
 """Tokens of a looked-up continuation that are compared."""
 POOL_LAYERS = 6
 """Layers of the pools that a beam grows."""
 Row = tuple[Any, ...]
 """One entry per position of a target's output."""
-
-
-@dataclass(frozen=True)
-class TracedText:
-    """A prompt with what the target goes on with.
-
-    Attributes:
-        name: of the prompt.
-        request: for the prompt, at the workload's settings.
-        output: tokens of the target.
-        logits: gives the target's own along the output, `[n, V]`.
-    """
-
-    name: str
-    request: Request
-    output: tuple[int, ...]
-    logits: Callable[[], Tensor]
-
-    @property
-    def tokens(self) -> list[int]:
-        """Prompt and output."""
-        return [*self.request.prompt_tokens, *self.output]
-
-    @property
-    def start(self) -> int:
-        """The first token to be drafted for."""
-        return len(self.request.prompt_tokens)
+TraceText = Callable[[TracedText], Row]
 
 
 @dataclass(frozen=True)
@@ -87,98 +58,134 @@ class Tracer:
     """How a drafter is traced.
 
     Attributes:
-        trace: what is accepted at every position of a text.
-        evidence: what the rows of all texts are.
-        replay: the declared source that drafts; it learns text after text.
+        trace: accepted drafts at every position of each of some texts.
+        evidence: what the rows of all texts make.
+        batch: most texts that are traced together.
+        how: the provenance of the rows.
+        replay: a declared source that drafts, replayed; it learns text after text.
+        learns: the rows of a text depend on the texts traced before it.
     """
 
-    trace: Callable[[TracedText], Row]
+    trace: Callable[[Sequence[TracedText]], list[Row]]
     evidence: Callable[[tuple[Row, ...]], Evidence]
+    batch: int = 1
+    how: str = "teacher forcing on the target's own continuations"
     replay: SourceReplay | None = None
+    learns: bool = False
+
+    def remember(self, text: TracedText) -> None:
+        """Learn a text whose rows an earlier run stored."""
+        if self.replay is not None:
+            self.replay.remember(text)
+
+    def rows_of(self, stored: Evidence) -> tuple[Row, ...] | None:
+        """The rows that evidence was made of; None if its pools are of another depth."""
+        if isinstance(stored, RoundsRun):
+            return stored.places
+        new = self.evidence(())
+        if isinstance(stored, Pools) and isinstance(new, Pools) and stored.layers != new.layers:
+            return None
+        return tuple(tuple(row) for row in stored.traces)
 
 
-def tracer_of(bench: Workbench, key: AcceptanceKey) -> Tracer:
-    """The tracer of a key's drafter."""
-    drafter = key.drafter
-    match drafter:
+def rounds_tracer(executable: Executable) -> Tracer:
+    """Run the rounds of a plan, as its schedule selects them.
+
+    Texts run one at a time if a source learns from all requests, so that it knows the earlier ones.
+    """
+
+    def trace(texts: Sequence[TracedText]) -> list[Row]:
+        return list(run_rounds(executable, [text.request for text in texts]))
+
+    batch = 1 if _learns_from_all(executable.plan) else BATCH
+    return Tracer(trace, RoundsRun.of_places, batch, "the rounds that ran")
+
+
+def _learns_from_all(plan: Plan) -> bool:
+    """Whether the drafts of a request depend on the requests before it."""
+    return any(isinstance(s, SourceState) and s.scope == "process" for s in plan.states)
+
+
+def text_tracer(bench: Workbench, key: AcceptanceKey) -> Tracer:
+    """Trace a key's drafter along the target's own texts."""
+    replay = None
+    evidence: Callable[[tuple[Row, ...]], Evidence] = Ranks
+    trace: TraceText = partial(_ranks, bench, key)
+    match key.drafter:
         case Source(name):
-            replay, copy = _copies(bench, key, name)
-            evidence: Callable[[tuple[Row, ...]], Evidence] = Lengths
-            if name in DRAFT_SOURCES and DRAFT_SOURCES[name].evidence == "pools":
-                evidence = partial(Pools, DRAFT_SOURCES[name].longest)
-            elif name in DRAFT_SOURCES and DRAFT_SOURCES[name].evidence == "ranks":
-                evidence = Ranks
-            return Tracer(copy, evidence, replay)
+            replay, trace = _source_trace(bench, key, name)
+            evidence = _source_evidence(name)
         case Interleaved(_, name):
-            replay, copy = _copies(bench, key, name)
+            replay, copies = _source_trace(bench, key, name)
             longest = DRAFT_SOURCES[name].longest if name in DRAFT_SOURCES else MOST_LOOKED_UP
-            trace = partial(_both, partial(_ranks, bench, key), copy)
-            return Tracer(trace, partial(InterleavedTrace, longest), replay)
-        case Beam(_, width):
-            return Tracer(partial(_pools, bench, drafter), partial(_of_beam, width))
-        case SkipBlocks() | SmallCache(model="target"):
-            return Tracer(partial(_own_lengths, bench, drafter), Lengths)
-    return Tracer(partial(_ranks, bench, key), Ranks)
+            trace, evidence = _interleaved(trace, copies), partial(InterleavedTrace, longest)
+        case Beam(model, width):
+            drafts = bench.models[model]
+
+            def trace(text: TracedText) -> Row:
+                return tuple(pool_places(drafts, text.tokens, text.start, width, POOL_LAYERS))
+
+            def evidence(rows: tuple[Row, ...]) -> Evidence:
+                return Pools(POOL_LAYERS, rows, width)
+
+        case SkipBlocks() | SmallCache(model="target") as drafter:
+            trace, evidence = partial(_own_lengths, bench, drafter), Lengths
+    learns = replay is not None or isinstance(key.drafter, Interleaved)
+    return Tracer(lambda texts: [*map(trace, texts)], evidence, replay=replay, learns=learns)
 
 
-def _of_beam(width: int, rows: tuple[Row, ...]) -> Pools:
-    return Pools(POOL_LAYERS, rows, width)
-
-
-def _copies(
+def _source_trace(
     bench: Workbench, key: AcceptanceKey, name: str
-) -> tuple[SourceReplay | None, Callable[[TracedText], Row]]:
-    """A source's replay, None of the text itself, and what is accepted of its copies."""
+) -> tuple[SourceReplay | None, TraceText]:
+    """A source's replay (None for the text itself), and how its drafts are traced."""
     if name in DRAFT_SOURCES:
         vocabulary = bench.models["target"].vocab_size
         replay = SourceReplay(DRAFT_SOURCES[name], vocabulary, bench.problem.datastore)
-        return replay, lambda text: replay.trace(text.name, text.tokens, text.start, text.logits)
+        return replay, replay.trace
     match = key.match
     assert match is not None, "lookups have suffixes"
     return None, lambda text: tuple(lookup_lengths(text.tokens, text.start, match, MOST_LOOKED_UP))
 
 
-def _pools(bench: Workbench, drafter: Beam, text: TracedText) -> Row:
-    """Places of the text in pools that a draft model grows."""
-    model = bench.models[drafter.model]
-    return tuple(pool_places(model, text.tokens, text.start, drafter.width, POOL_LAYERS))
+def _source_evidence(name: str) -> Callable[[tuple[Row, ...]], Evidence]:
+    source = DRAFT_SOURCES.get(name)
+    kind = "lengths" if source is None else source.evidence
+    if source is not None and kind == "pools":
+        return partial(Pools, source.longest)
+    return Ranks if kind == "ranks" else Lengths
+
+
+def _interleaved(ranks: TraceText, copies: TraceText) -> TraceText:
+    """Whether a model's token is accepted, and how far a source's copy is."""
+    return lambda text: tuple(
+        (int(rank == 0), copied) for rank, copied in zip(ranks(text), copies(text), strict=True)
+    )
 
 
 def _own_lengths(bench: Workbench, drafter: SkipBlocks | SmallCache, text: TracedText) -> Row:
-    """Tokens accepted of drafts of the target, whose keys and values are not its own."""
+    """Accepted tokens of drafts of the target, whose keys and values are not its own."""
     target, most = bench.models["target"], MOST_SKIPPED_DRAFT
-    if isinstance(drafter, SmallCache) and drafter.retrieved:
+    if isinstance(drafter, SkipBlocks):
+        lengths = TeacherText(target, text.request, text.output, most).lengths(drafter.skips)
+    elif drafter.retrieved:
         retrieving = RetrievingText(target, text.request, text.output, most)
-        return tuple(retrieving.retrieved_lengths(drafter.budget, CHUNK))
-    skips = drafter.skips if isinstance(drafter, SkipBlocks) else NO_SKIPS
-    teacher = TeacherText(target, text.request, text.output, most)
-    return tuple(teacher.lengths(skips, kept=_kept(drafter)))
+        lengths = retrieving.retrieved_lengths(drafter.budget, CHUNK)
+    else:
+        teacher = TeacherText(target, text.request, text.output, most)
+        lengths = teacher.lengths(NO_SKIPS, window=(drafter.budget, SINKS))
+    return tuple(lengths)
 
 
 def _ranks(bench: Workbench, key: AcceptanceKey, text: TracedText) -> Row:
-    """Ranks accepted of a model, or of its first layers."""
-    drafter, layers = key.drafter, None
+    """Accepted ranks of a model, of its first layers, or of it with a small cache."""
+    drafter = key.drafter
     assert isinstance(drafter, Model | FirstLayers | SmallCache | Interleaved)
-    role = drafter.name if isinstance(drafter, Model) else drafter.model
-    if isinstance(drafter, FirstLayers):
-        layers = drafter.layers
-    kept = _kept(drafter)
-    draft = text_logits(bench.models[role], text.tokens, text.start, layers, kept)
+    model = bench.models[drafter.name if isinstance(drafter, Model) else drafter.model]
+    layers = drafter.layers if isinstance(drafter, FirstLayers) else None
+    window = (drafter.budget, SINKS) if isinstance(drafter, SmallCache) else None
+    draft = text_logits(model, text.tokens, text.start, layers, window)
     chains = key.how == "draw" or isinstance(drafter, Interleaved)
     most = 1 if chains else MOST_RANKS
     if key.temperature == 0.0:
         return tuple(greedy_ranks(draft, list(text.output), most))
-    return tuple(sampled_ranks(text.logits(), draft, text.request, most))
-
-
-def _both(
-    ranks: Callable[[TracedText], Row], copy: Callable[[TracedText], Row], text: TracedText
-) -> Row:
-    """Whether a model's token is accepted, and how far a source's copy is."""
-    pairs = zip(ranks(text), copy(text), strict=True)
-    return tuple((int(rank == 0), copied) for rank, copied in pairs)
-
-
-def _kept(drafter: Drafter) -> Kept | None:
-    """What is read of the text where a drafter reads few cached tokens."""
-    return (drafter.budget, SINKS) if isinstance(drafter, SmallCache) else None
+    return tuple(sampled_ranks(text.logits, draft, text.request, most))

@@ -1,1 +1,1 @@
-"""Programs timed against each other: benchmarks, races, and the choice of a backend."""
+"""Benchmarks: programs timed against each other, and the choice of a backend."""

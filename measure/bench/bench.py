@@ -1,8 +1,8 @@
 """`specplan bench`: a plan against plain decoding and against stock `transformers`.
 
-Every contender continues the same prompts, group by group and in turn, starting with another one
-each time, so that what the machine does beside falls on all of them. Ratios are taken within a
-group and the median over groups is reported.
+All contenders continue the same prompts, group by group, in an order that rotates, so that
+disturbances of the machine fall on all of them. Ratios are taken within a group, and the median
+over groups is reported.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ class Line:
         tokens_per_round: emitted per request and round, bonus included; None if unknown.
         against_baseline: median over groups of speed over that of our autoregressive decoding.
         against_stock: the same over `transformers.generate`; None when it did not run.
-        predicted: tokens per second of a run of so many prompts, as predicted beforehand, or
-            None.
+        predicted: predicted tokens per second of a run of this many prompts, or None.
         error: predicted over measured, minus 1; None without a prediction.
         differing: prompts whose output is not that of autoregressive decoding.
         ttft: seconds until the first token, median over groups; None if unknown.
@@ -66,13 +65,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a bench run found.
+    """The result of a bench run.
 
     Attributes:
         lines: one per contender.
         chosen: name of the plan that the comparison is about.
         batch: requests per group.
-        prompts: how many were continued.
+        prompts: number of prompts.
         output_tokens: emitted per prompt.
         repeats: runs of each group.
         hardware: the machine.
@@ -121,14 +120,14 @@ def compare(
         bench: the problem's models and prompts.
         plans: (plan, forecast of its speed) by name; `autoregressive` among them.
         chosen: which of the plans the comparison is about.
-        compiled: runs the chosen plan by compiled rounds; forecasts are of these where the
+        compiled: runs the chosen plan by compiled rounds; forecasts are of these if the
             problem's backend compiles rounds, else of the others.
         batch: requests decoded together.
-        limit: use only so many prompts.
+        limit: most prompts to use.
         repeats: runs of each group by each contender.
-        stock: run `transformers.generate` too.
+        stock: also run `transformers.generate`.
         exit_layer: of the target, after which one of its assisted modes drafts; None without it.
-        progress: told of every run.
+        progress: called for every run.
 
     Raises:
         NothingToCompareError: there is no autoregressive plan, or fewer prompts than `batch`.
@@ -168,7 +167,7 @@ def _run_all(
     repeats: int,
     progress: Progress,
 ) -> None:
-    """Every contender on all groups, `repeats` times, starting with another one each time."""
+    """Run every contender on all groups, `repeats` times, in an order that rotates."""
     for contender in contenders:
         contender.run(groups[0])  # not counted: the first run allocates and warms caches
     total = len(groups) * repeats
@@ -226,7 +225,7 @@ def missed_limits(
     tpot: float | None,
     request_latency: float | None = None,
 ) -> list[str]:
-    """What a measured plan does not keep of a problem's limits, in words.
+    """The limits of a problem that a measured plan exceeds, in words.
 
     Args:
         line: of the plan.

@@ -1,4 +1,4 @@
-"""Who takes part in a comparison, and how one run of theirs is timed."""
+"""The contenders of a comparison, and how one run of theirs is timed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from specplan.measure.bench.stock import Runner
 from specplan.measure.workbench import TokenPrompt, Workbench
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
-from specplan.runtime.requests import Request
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,12 @@ Timer = Callable[[Sequence[TokenPrompt]], Outcome]
 
 @dataclass
 class Contender:
-    """One way to decode, and what it did.
+    """One way to decode, and its runs.
 
     Attributes:
         name: for the table.
         run: one timed run over a group of prompts.
-        forecast: of its speed, made beforehand; None if not.
+        forecast: of its speed, made before the runs; None without one.
         seconds: per group of prompts, one entry per repeat.
         first: seconds until the first token, per group, one entry per repeat.
         tokens: emitted per group.
@@ -102,10 +101,9 @@ def plan_timer(bench: Workbench, plan: Plan) -> Timer:
 def executable_timer(bench: Workbench, executable: Executable) -> Timer:
     """Runs of a compiled plan; no stop token ends a text early.
 
-    A source that learns from past outputs must not know the very output that is timed: a prompt
-    that comes again begins a new pass over all prompts, of which nothing is known yet.
+    A source that learns from past outputs must not know the output that is timed: when a prompt
+    repeats, a new pass over all prompts begins, and sources forget.
     """
-    workload = bench.problem.workload
     seen: set[str] = set()
 
     def run(prompts: Sequence[TokenPrompt]) -> Outcome:
@@ -114,26 +112,16 @@ def executable_timer(bench: Workbench, executable: Executable) -> Timer:
             executable.forget()
             seen.clear()
         seen.update(names)
-        requests = [
-            Request(
-                prompt_tokens=prompt.tokens,
-                max_new_tokens=bench.output_tokens,
-                temperature=workload.temperature,
-                top_k=workload.top_k,
-                top_p=workload.top_p,
-                seed=bench.problem.seed,
-            )
-            for prompt in prompts
-        ]
-        heard: list[float] = []
+        requests = [bench.request(prompt.tokens, bench.problem.seed) for prompt in prompts]
+        arrivals: list[float] = []
         start = perf_counter()
-        result = generate(
-            executable, requests, on_tokens=lambda *_: heard.append(perf_counter() - start)
+        output = generate(
+            executable, requests, on_tokens=lambda *_: arrivals.append(perf_counter() - start)
         )
         seconds = perf_counter() - start
-        outputs = tuple(item.tokens for item in result.completions)
-        rounds = sum(item.rounds for item in result.completions)
-        return Outcome(seconds, heard[0] if heard else None, outputs, rounds)
+        outputs = tuple(item.tokens for item in output.completions)
+        rounds = sum(item.rounds for item in output.completions)
+        return Outcome(seconds, arrivals[0] if arrivals else None, outputs, rounds)
 
     return run
 

@@ -1,13 +1,13 @@
-"""Two programs that do the same work in turn, pair by pair, until a test knows which is slower."""
+"""Programs that do the same work in turns: disturbances of the machine fall on all of them."""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from specplan.ir.errors import NothingToCompareError
 from specplan.measure.bench.sequential import Evidence, Judgement, Rule
@@ -35,7 +35,24 @@ class Turn:
 
 
 Run: TypeAlias = Callable[[int], Turn]
-"""Runs a group of prompts, known by its number."""
+"""Runs a group of prompts, given by its number."""
+Name = TypeVar("Name")
+
+
+def seconds_in_turns(
+    runs: Mapping[Name, Callable[[int], float]], turns: int
+) -> dict[Name, list[float]]:
+    """Seconds by program and turn; every other turn runs the programs in reverse order.
+
+    Args:
+        runs: from the number of a turn to seconds.
+        turns: in each of which all programs run once.
+    """
+    seconds: dict[Name, list[float]] = {name: [] for name in runs}
+    for turn in range(turns):
+        for name in list(runs) if turn % 2 else list(runs)[::-1]:
+            seconds[name].append(runs[name](turn))
+    return seconds
 
 
 @dataclass(frozen=True)
@@ -66,11 +83,11 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Race:
-    """What a race found.
+class RaceResult:
+    """The result of a race.
 
     Attributes:
-        judgement: by the pairs.
+        judgement: of the pairs.
         pairs: in the order in which they ran.
         seconds: from the start of the warm-up to the decision.
     """
@@ -86,7 +103,7 @@ class Race:
 
 
 def pairs(base: Run, head: Run, groups: int, seed: int = 0) -> Iterator[Pair]:
-    """Pairs without end: groups in rounds of random order, who is first by a fair coin.
+    """Pairs without end: all groups in random order, repeatedly; a fair coin decides who is first.
 
     Raises:
         NothingToCompareError: there is no group.
@@ -101,12 +118,10 @@ def pairs(base: Run, head: Run, groups: int, seed: int = 0) -> Iterator[Pair]:
     while True:
         for group in draws.sample(range(groups), groups):
             head_first = draws.random() < 0.5
-            if head_first:
-                of_head = head(group)
-                yield Pair(group, base(group), of_head, head_first)
-            else:
-                of_base = base(group)
-                yield Pair(group, of_base, head(group), head_first)
+            first = head(group) if head_first else base(group)
+            second = base(group) if head_first else head(group)
+            both = (second, first) if head_first else (first, second)
+            yield Pair(group, *both, head_first)
 
 
 def race(
@@ -120,19 +135,19 @@ def race(
     expected: Sequence[float] = (),
     progress: Progress = silent,
     clock: Callable[[], float] = perf_counter,
-) -> Race:
+) -> RaceResult:
     """Run pairs until the test stops or the time is used up.
 
     Args:
         base: one of the two.
         head: the other, which may be slower.
-        groups: how many groups of prompts there are.
+        groups: number of groups of prompts.
         rule: of the test.
-        seconds: for everything, the warm-up included; one pair runs in any case.
+        seconds: time budget, the warm-up included; one pair runs in any case.
         seed: of the order.
         expected: log ratio of each group that counts as no change; empty for 0.
-        progress: told of the seconds used.
-        clock: tells seconds.
+        progress: called with the seconds used.
+        clock: gives seconds.
 
     Raises:
         NothingToCompareError: there is no group.
@@ -149,4 +164,4 @@ def race(
         longest, began = max(longest, now - began), now
         progress("base and head in turn", min(round(now - start), round(seconds)), round(seconds))
     progress("base and head in turn", round(seconds), round(seconds))
-    return Race(evidence.judgement(), tuple(seen), began - start)
+    return RaceResult(evidence.judgement(), tuple(seen), began - start)

@@ -1,21 +1,22 @@
-"""Which backend runs a shape of batches fastest: rounds are compiled, then run in turns."""
+"""Which backend runs a shape of batches fastest: its rounds are compiled, then timed in turns."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from specplan.backends.bundle import Bundle
-from specplan.backends.executables import Executables, Shape
+from specplan.backends.bundle_executable import load_models
 from specplan.backends.machine import this_machine
-from specplan.backends.opening import load_models
+from specplan.backends.manifest import Executables, Shape
 from specplan.backends.registry import get_backend, round_backend, round_backends
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.ir.errors import foreign_words
+from specplan.measure.bench.interleave import seconds_in_turns
 from specplan.measure.progress import Progress, silent
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
@@ -30,10 +31,10 @@ class Lowering:
     """The rounds of a bundle's plan, compiled shape by shape.
 
     Args:
-        bundle: whose models are as they should be.
-        work: folder for what is compiled; what is there already is used.
+        bundle: with unchanged models.
+        work: folder for compiled rounds; those that are there already are used.
         turns: interleaved runs per shape and backend.
-        progress: told of every shape.
+        progress: called for every shape.
         backends: that compile rounds; all when None. Those that cannot run here are noted.
     """
 
@@ -73,9 +74,9 @@ class Lowering:
             machine = replace(machine, features=(), instructions="")
         return Executables(machine, sampling.word, tuple(shapes), tuple(self.notes))
 
-    def kept(self) -> Path:
-        """Folder of the compiled rounds of the shapes that gain by them."""
-        chosen = self.work / "kept"
+    def fastest(self) -> Path:
+        """Folder of the compiled rounds of the shapes that they run fastest."""
+        chosen = self.work / "fastest"
         shutil.rmtree(chosen, ignore_errors=True)
         chosen.mkdir(parents=True)
         for bucket, name in self._won:
@@ -87,34 +88,34 @@ class Lowering:
         return self.work / "packages" / backend
 
     def _shape(self, bucket: Bucket) -> Shape:
-        ways = {self.bundle.backend: self.plain}
+        executables = {self.bundle.backend: self.plain}
         for name in self.backends:
             try:
-                ways[name] = self._compiled(name, bucket)
+                executables[name] = self._compiled(name, bucket)
             except Exception as error:  # whatever a compiler raises: the others run the shape
                 self.notes.append(f"{name}, batch {bucket.batch}: {foreign_words(error)}")
-        seconds = self._timed(ways, bucket)
+        seconds = self._seconds(executables, bucket)
         best = min(seconds, key=lambda name: seconds[name])
         if best in self.backends:
             self._won.append((bucket, best))
         return Shape(bucket.batch, bucket.text, best, seconds)
 
     def _compiled(self, name: str, bucket: Bucket) -> Executable:
-        """What one backend makes of a shape, once run."""
+        """The rounds of one backend for a shape, run once."""
         folder = self._packages(name)
         compiled = round_backend(name).compile(self.bundle.plan, self.models, folder, [bucket])
         generate(compiled, self._requests(bucket))
         return compiled
 
-    def _timed(self, ways: Mapping[str, Executable], bucket: Bucket) -> dict[str, float]:
+    def _seconds(self, executables: Mapping[str, Executable], bucket: Bucket) -> dict[str, float]:
         """Seconds per round, the median of runs in turns."""
-        spent: dict[str, list[float]] = {name: [] for name in ways}
         requests = self._requests(bucket)
-        for turn in range(self.turns):
-            names = list(ways) if turn % 2 else list(ways)[::-1]
-            for name in names:
-                spent[name].append(generate(ways[name], requests).seconds_per_round)
-        return {name: median(times) for name, times in spent.items()}
+
+        def timer(executable: Executable) -> Callable[[int], float]:
+            return lambda _: generate(executable, requests).seconds_per_round
+
+        runs = {name: timer(executable) for name, executable in executables.items()}
+        return {name: median(times) for name, times in seconds_in_turns(runs, self.turns).items()}
 
     def _requests(self, bucket: Bucket) -> list[Request]:
         return workload_requests(
@@ -125,13 +126,13 @@ class Lowering:
 def workload_requests(
     workload: Mapping[str, Any], bucket: Bucket, vocab_size: int, most: int
 ) -> list[Request]:
-    """A full batch of texts that repeat themselves, so that lookups find something.
+    """A full batch of texts that repeat themselves, so that lookups match.
 
     Args:
-        workload: of a problem, as data: how requests sample.
-        bucket: that they fill.
+        workload: of a problem, as data; its sampling settings are used.
+        bucket: the shape that the batch fills.
         vocab_size: of the models.
-        most: new tokens of each, at most.
+        most: most new tokens of each.
     """
     new = min(most, max(bucket.text // 2, 1))
     sampling = {name: workload[name] for name in ("temperature", "top_k", "top_p")}

@@ -12,7 +12,7 @@ For every c two gamblers bet, one that the ratio is above it, one below. The c t
 refuted are an interval which holds the true one at all times with the confidence asked for (a
 confidence sequence by betting: Waudby-Smith and Ramdas 2024, arXiv 2010.09686; Howard et al. 2021,
 arXiv 1810.08240, for symmetric differences). Stakes suit a head that is slower by exactly the
-slow-down to be caught; with them the test is Wald's sequential probability ratio test (1945) of no
+slow-down to detect; with them the test is Wald's sequential probability ratio test (1945) of no
 slow-down against that one, near enough, for normal differences. Differences are clipped at twice
 their usual size before a bet, as in Huber's location M-estimate (1964).
 """
@@ -33,11 +33,11 @@ Floats: TypeAlias = NDArray[np.float64]
 ERROR = 0.025
 """Probability of either wrong decision, at most."""
 LARGEST_BET = 0.8
-"""Part of what a gambler has that one pair may cost: an outlier must not end the game."""
+"""Largest fraction of a gambler's capital that a pair may cost: outliers must not end the game."""
 CLIPPED_AT = 2.0
-"""Usual sizes beyond which a difference counts no more."""
+"""Differences are clipped at this many times their usual size."""
 GUESS, GUESS_WEIGHT = 2.0, 4.0
-"""Size of differences before any was seen, in units of the slow-down, and its weight in pairs."""
+"""Prior size of differences, in units of the slow-down, and its weight in pairs."""
 LEAST_EVIDENCE = 10.0
 """Odds from which an unfinished test is decided by the better evidence; one pair gives 9."""
 _NORMAL = 1.4826
@@ -46,11 +46,11 @@ _NORMAL = 1.4826
 
 @dataclass(frozen=True)
 class Rule:
-    """What is asked of a test.
+    """The slow-down to detect and the error rate of a test.
 
     Attributes:
-        slowdown: relative slow-down to be caught, e.g. 0.05.
-        error: probability at most of missing it, and of an alarm where nothing is slower.
+        slowdown: relative slow-down to detect, e.g. 0.05.
+        error: largest probability of missing it, and of a false alarm.
     """
 
     slowdown: float = 0.05
@@ -64,17 +64,17 @@ class Rule:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the pairs say.
+    """The decision by some pairs.
 
     Attributes:
         verdict: `slower` by the slow-down of the rule, `not slower` by as much, or `undecided`.
         sure: the test has stopped; else the pairs ran out, and the better evidence decided.
         ratio: time of the head over that of the base, median over pairs.
-        low: lower bound of the ratio, valid at any time with the confidence of the rule; 0 where
+        low: lower bound of the ratio, valid at any time with the confidence of the rule; 0 if
             nothing is ruled out yet.
-        high: upper bound, infinite where nothing is ruled out yet.
-        odds: how many times better the evidence for the slow-down is than that for none.
-        pairs: seen.
+        high: upper bound, infinite if nothing is ruled out yet.
+        odds: evidence for the slow-down over evidence for none.
+        pairs: their number.
     """
 
     verdict: Verdict
@@ -86,21 +86,21 @@ class Judgement:
     pairs: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; None for a bound that is not known yet."""
+        """Ready for JSON; None for an infinite bound."""
         return asdict(self) | {"high": self.high if math.isfinite(self.high) else None}
 
 
 class Evidence:
-    """What log ratios of pairs say so far.
+    """The evidence of the log ratios of pairs so far.
 
     Args:
-        rule: what is asked.
+        rule: of the test.
 
     Attributes:
         centres: log ratios that are bet on, ascending; 0 and the slow-down among them.
         log_ratios: taken so far.
-        above: log of what the gamblers on "the centre is above this one" have, [centres].
-        below: the same of those on "below".
+        above: log capital of the gamblers on "the ratio is above this centre", [centres].
+        below: the same for "below".
         low: largest centre that is refuted as too low, -inf for none.
         high: smallest centre that is refuted as too high, inf for none.
     """
@@ -133,7 +133,7 @@ class Evidence:
         return self.low >= 0.0 or self.high <= self.rule.shift
 
     def judgement(self) -> Judgement:
-        """The decision; of an unfinished test, by the better evidence where it is any good."""
+        """The decision; that of an unfinished test is by the better evidence if it is strong."""
         odds = float(self.above[self._none] - self.below[self._slower])
         verdict: Verdict = "undecided"
         if self.low >= 0.0 or (not self.decided and odds >= math.log(LEAST_EVIDENCE)):
@@ -152,11 +152,11 @@ class Evidence:
 
 
 def stakes(past: Sequence[float], shift: float) -> tuple[float, float]:
-    """What to bet per unit of log ratio, and where to clip, from the pairs before.
+    """The stake per unit of log ratio, and where to clip, from the pairs before.
 
-    The stake is the mean over the mean square of the clipped difference, under the slow-down: what
-    lets the gambler's capital grow fastest while bets are small (Kelly 1956). Before there are
-    pairs, differences are guessed to be twice the slow-down; the guess weighs as much as four.
+    The stake is the mean over the mean square of the clipped difference, under the slow-down: the
+    gambler's capital grows fastest by it while bets are small (Kelly 1956). Before there are pairs,
+    differences are guessed to be twice the slow-down; the guess weighs as much as four pairs.
 
     Args:
         past: log ratios.
@@ -166,12 +166,12 @@ def stakes(past: Sequence[float], shift: float) -> tuple[float, float]:
     if len(past) < 3:
         return shift / guess, CLIPPED_AT * math.sqrt(guess)
     values = np.asarray(past)
-    apart = np.abs(values - np.median(values))
-    usual = _NORMAL * float(np.median(apart))
+    distances = np.abs(values - np.median(values))
+    usual = _NORMAL * float(np.median(distances))
     count, known = len(values), weight + len(values)
     reach = CLIPPED_AT * math.sqrt((weight * guess + count * usual**2) / known)
-    square = (weight * guess + count * float(np.mean(np.minimum(apart, reach) ** 2))) / known
-    inside = (weight + float(np.sum(apart < reach))) / known
+    square = (weight * guess + count * float(np.mean(np.minimum(distances, reach) ** 2))) / known
+    inside = (weight + float(np.sum(distances < reach))) / known
     return shift * inside / square, reach
 
 

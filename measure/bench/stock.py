@@ -1,4 +1,4 @@
-"""Stock `transformers.generate`, as users run it today: plain, assisted, with prompt lookup."""
+"""Stock `transformers.generate` as users run it: plain, assisted, with prompt lookup."""
 
 from __future__ import annotations
 
@@ -16,35 +16,34 @@ Runner = Callable[[Sequence[TokenPrompt]], list[tuple[int, ...]]]
 
 
 def stock_runners(bench: Workbench, batch: int, exit_layer: int | None = None) -> dict[str, Runner]:
-    """Ways to run `transformers.generate`, by name; assistance works for single requests only.
+    """Modes of `transformers.generate` by name; assistance works for single requests only.
 
-    All emit exactly the workload's output tokens and never stop early, like the plans they are
-    compared with.
+    All emit exactly the workload's output tokens and never stop early, as the plans do.
 
     Args:
         bench: the models.
         batch: requests decoded together.
-        exit_layer: let the target's first so many layers draft, as a way of its own.
+        exit_layer: also run a mode in which this many first layers of the target draft.
     """
     problem = bench.problem
     target = _load(problem.models.target.path, bench, "target")
-    found = {"transformers.generate": _runner(bench, target, {})}
+    runners = {"transformers.generate": _runner(bench, target, {})}
     if batch > 1:
-        return found
+        return runners
     if problem.models.drafts:
         draft = problem.models.drafts[0]
         assistant = _load(draft.path, bench, draft.name)
-        found[f"transformers.generate, assistant {draft.name}"] = _runner(
+        runners[f"transformers.generate, assistant {draft.name}"] = _runner(
             bench, target, {"assistant_model": assistant}
         )
-    found["transformers.generate, prompt lookup"] = _runner(
+    runners["transformers.generate, prompt lookup"] = _runner(
         bench, target, {"prompt_lookup_num_tokens": 10}
     )
     if exit_layer is not None:
-        found["transformers.generate, early exit"] = _runner(
+        runners["transformers.generate, early exit"] = _runner(
             bench, target, {"assistant_early_exit": exit_layer}
         )
-    return found
+    return runners
 
 
 def _load(path: Path, bench: Workbench, role: str) -> Any:
@@ -83,7 +82,7 @@ def _runner(bench: Workbench, model: Any, assistance: Mapping[str, Any]) -> Runn
         longest = max(len(prompt.tokens) for prompt in prompts)
         rows = [[0] * (longest - len(p.tokens)) + list(p.tokens) for p in prompts]
         real = [[0] * (longest - len(p.tokens)) + [1] * len(p.tokens) for p in prompts]
-        with _own_calls_not_warned_of():
+        with _own_warning_dropped():
             output = model.generate(
                 torch.tensor(rows),
                 attention_mask=torch.tensor(real),
@@ -96,8 +95,8 @@ def _runner(bench: Workbench, model: Any, assistance: Mapping[str, Any]) -> Runn
 
 
 @contextmanager
-def _own_calls_not_warned_of() -> Iterator[None]:
-    """Drop what `transformers` 5 says of the way in which it calls the assistant itself."""
+def _own_warning_dropped() -> Iterator[None]:
+    """Drop a warning of `transformers` 5 about its own calls of the assistant."""
     logger = logging.getLogger("transformers.generation.utils")
 
     def other(record: logging.LogRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Where measured forwards step as the fitted form does not: gaps worth another anchor."""
+"""Steps of measured forwards that the fitted form lacks: gaps worth another anchor."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def find_cliffs(table: MeasuredTable, shapes: Mapping[str, ModelShape]) -> list[
             role = roles.get((row.model, row.dtype))
             if role is not None:
                 curves[role, row.batch, row.context].append(row)
-    found: list[Cliff] = []
+    cliffs: list[Cliff] = []
     for (role, _, _), rows in curves.items():
-        found += _along(table, shapes[role], role, sorted(rows, key=lambda row: row.tokens))
-    return sorted(found, key=lambda cliff: -cliff.height)
+        cliffs += _along(table, shapes[role], role, sorted(rows, key=lambda row: row.tokens))
+    return sorted(cliffs, key=lambda cliff: -cliff.height)
 
 
 def _along(

@@ -1,9 +1,9 @@
-"""How long whole rounds take when a backend compiles them, beside the interpreter."""
+"""Seconds of whole compiled rounds over those of the interpreter."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -14,10 +14,11 @@ from specplan.cost_models.devices.measured.compiled_runs import CompiledRun, Pas
 from specplan.cost_models.devices.measured.device import MeasuredDevice
 from specplan.cost_models.devices.measured.table import MeasuredTable
 from specplan.cost_models.rounds.demands import OpDemand, round_demands
-from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.ir.capabilities import refusals
 from specplan.ir.errors import MissingCapabilityError, SpecplanError, foreign_words
-from specplan.measure.device import visits
+from specplan.measure.bench.interleave import seconds_in_turns
+from specplan.measure.device import time_probe as times
 from specplan.measure.device.probes import Probe, probes
 from specplan.measure.progress import Progress
 from specplan.measure.workbench import Workbench
@@ -26,9 +27,9 @@ from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
 
 TURNS = 7
-"""Texts that each round is run on, both ways."""
+"""Texts that each round runs on, compiled and interpreted."""
 LAG = 0.5
-"""Share of rounds before which a draft's last token is still to be run."""
+"""Share of rounds before which the last token of a draft has not run yet."""
 
 
 def time_compiled(
@@ -40,21 +41,21 @@ def time_compiled(
     cells: Sequence[tuple[int, int]],
     progress: Progress,
 ) -> None:
-    """Add to a table the compiled rounds that it lacks; it is saved after each.
+    """Add the compiled rounds that a table lacks; the table is saved after each.
 
     Args:
         bench: the problem's models, and the interpreter.
         facts: their shapes.
-        table: holds the interpreter's times of all that the rounds ask for.
-        path: where it is kept.
+        table: has the interpreter's times of all steps of the rounds.
+        path: file of the table.
         backends: that compile rounds.
-        cells: (batch, context in tokens) of the problem; the smallest and the largest batch are
-            run halfway between the shortest and the longest context, with room for that.
-        progress: told of every round.
+        cells: (batch, context in tokens) of the problem; the smallest and the largest batch run
+            halfway between the shortest and the longest context, with room for the longest.
+        progress: called for every round.
 
     Raises:
         MissingCapabilityError: one of the backends cannot run here, or does not compile a round;
-            the others are timed before.
+            the others are timed first.
     """
     errors = []
     for backend in backends:
@@ -79,24 +80,24 @@ def _time_backend(
     if missing is not None:
         raise MissingCapabilityError(missing, where=f"backend {backend}")
     batches, contexts = zip(*cells, strict=True)
-    context, room = (min(contexts) + max(contexts)) // 2, max(contexts) + visits.EMITTED
+    context, room = (min(contexts) + max(contexts)) // 2, max(contexts) + times.EMITTED
     todo = list(product(sorted({min(batches), max(batches)}), _rounds(bench, backend)))
     about = context, round_backend(backend).version
-    kept = [one for one in table.compiled.get(backend, ()) if (one.context, one.version) == about]
-    known = {(run.batch, run.probe) for run in kept}
+    runs = [one for one in table.compiled.get(backend, ()) if (one.context, one.version) == about]
+    known = {(run.batch, run.probe) for run in runs}
     for done, (batch, probe) in enumerate(todo):
         progress(f"rounds compiled by {backend}", done, len(todo))
         if (batch, probe.name) not in known:
             ratio = _ratio(bench, probe, backend, (batch, context), room)
             passes, others = _parts(facts, table, probe, (batch, context))
-            kept.append(CompiledRun(probe.name, batch, *about, ratio, passes, others))
-            table.compiled[backend] = tuple(kept)
+            runs.append(CompiledRun(probe.name, batch, *about, ratio, passes, others))
+            table.compiled[backend] = tuple(runs)
             table.save(path)
     progress(f"rounds compiled by {backend}", len(todo), len(todo))
 
 
 def _rounds(bench: Workbench, backend: str) -> Iterator[Probe]:
-    """Few probes that tell passes of each model over few and many tokens apart."""
+    """A few probes, with passes of each model over few and over many tokens."""
     wanted = {"autoregressive", "lookup 2", "lookup 10"}
     for draft in bench.drafts:
         wanted |= {f"chain 1 by {draft}", f"chain 7 by {draft}", f"bush 8 by {draft}"}
@@ -113,9 +114,18 @@ def _ratio(bench: Workbench, probe: Probe, backend: str, cell: tuple[int, int], 
     compiled: Executable = round_backend(backend).compile(
         probe.plan, bench.models, buckets=[Bucket(cell[0], room)]
     )
-    _seconds(bench, plain, cell, 0)
+
+    def timer(executable: Executable) -> Callable[[int], float]:
+        def seconds(turn: int) -> float:
+            requests = times.requests_of(bench, *cell, seed=turn + 1)
+            return generate(executable, requests).seconds_per_round
+
+        return seconds
+
+    runs = {"plain": timer(plain), "compiled": timer(compiled)}
+    runs["plain"](-1)
     try:
-        _seconds(bench, compiled, cell, 0)
+        runs["compiled"](-1)
     except SpecplanError:
         raise
     except Exception as error:  # whatever a compiler raises
@@ -124,34 +134,26 @@ def _ratio(bench: Workbench, probe: Probe, backend: str, cell: tuple[int, int], 
             where=f"backend {backend}",
             remedy="Name another backend.",
         ) from error
-    ratios = []
-    for turn in range(1, TURNS + 1):
-        ways = (compiled, plain) if turn % 2 else (plain, compiled)
-        spent = {way: _seconds(bench, way, cell, turn) for way in ways}
-        ratios.append(spent[compiled] / spent[plain])
-    return median(ratios)
-
-
-def _seconds(bench: Workbench, way: Executable, cell: tuple[int, int], seed: int) -> float:
-    """Of a round, on texts that depend on the seed."""
-    return generate(way, visits.requests_of(bench, *cell, seed=seed)).seconds_per_round
+    seconds = seconds_in_turns(runs, TURNS)
+    pairs = zip(seconds["compiled"], seconds["plain"], strict=True)
+    return median(of_compiled / of_plain for of_compiled, of_plain in pairs)
 
 
 def _parts(
     facts: ProblemFacts, table: MeasuredTable, probe: Probe, cell: tuple[int, int]
 ) -> tuple[tuple[Passes, ...], float]:
-    """What the interpreter's table says of a round: its passes by model, and everything else."""
+    """The interpreter's seconds of a round: of its passes by model, and of everything else."""
     batch, context = cell
-    clock = Clock(MeasuredDevice(table), facts.shapes, batch, context + visits.EMITTED / 2)
+    pricer = RoundPricer(MeasuredDevice(table), facts.shapes, batch, context + times.EMITTED / 2)
     seconds: defaultdict[str, float] = defaultdict(float)
     layers: defaultdict[str, float] = defaultdict(float)
-    others = clock.glue().median
+    others = pricer.glue().median
     for step in round_demands(probe.plan, probe.plan.rounds[0]).steps:
         if isinstance(step, OpDemand):
-            others += clock.op(step).median
+            others += pricer.op(step).median
         else:
-            seconds[step.model] += clock.forward(step, LAG).median
-            layers[step.model] += clock.shape(step.model).num_layers
+            seconds[step.model] += pricer.forward(step, LAG).median
+            layers[step.model] += pricer.shape(step.model).num_layers
     passes = (
         Passes(facts.shapes[role].digest, facts.shapes[role].dtype, spent, layers[role])
         for role, spent in seconds.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from specplan.cost_models.acceptance.draft_sources import DraftSource
 from specplan.cost_models.acceptance.drafters import SmallCache
@@ -44,16 +45,14 @@ class Probe:
 def probes(drafts: Sequence[str], greedy: bool, vocabulary: int) -> Iterator[Probe]:
     """Autoregressive decoding, lookups, and per draft model chains, two-level bushes and beams.
 
-    A chain of n times drafting one node n times and verifying n + 1 tokens; a bush of w times
-    drafting at w nodes at once and verifying 2 w + 1 tokens.
-
-    Two trees grown by a beam show what their choices take: the smallest and the largest; and two
-    chains whose draft model judges what the text proposes, a short and a long one.
+    A chain of n drafts one node n times and verifies n + 1 tokens; a bush of w drafts at w nodes
+    at once and verifies 2 w + 1 tokens. The smallest and the largest beam give the time of their
+    choices; a short and a long chain give that of a draft model that judges lookups.
     """
     yield from chain_probes(drafts, greedy)
     for draft in drafts:
         for width in (width for width in BUSHES if width <= vocabulary):
-            yield Probe(f"bush {width} by {draft}", _bush(draft, width, greedy))
+            yield probe_of_width(draft, width, greedy)
         for beam, layers, nodes in (pool for pool in POOLS if pool[0] <= vocabulary):
             name = f"beam {beam} of {layers} layers by {draft}"
             yield Probe(name, _pool(draft, beam, layers, nodes, greedy))
@@ -69,20 +68,31 @@ def chain_probes(drafts: Sequence[str], greedy: bool) -> Iterator[Probe]:
         yield Probe(f"lookup {length}", _lookup(length, greedy))
     for draft in drafts:
         for length in CHAINS:
-            yield Probe(f"chain {length} by {draft}", _chain(draft, length, greedy))
+            forward = f"{draft} %f cache=@{draft}_kv pending=2"
+            plan = _chain(forward, length, greedy, drafts=(draft,))
+            yield Probe(f"chain {length} by {draft}", plan)
 
 
 def exit_probes(exits: Sequence[int], layers: int, greedy: bool) -> Iterator[Probe]:
     """Chains drafted by the target's first layers and verified by the others.
 
     Args:
-        exits: layers after which is drafted.
+        exits: layers after which the target drafts.
         layers: of the target.
         greedy: temperature 0.
     """
     for layer in exits:
         for length in EXIT_CHAINS:
-            plan = _exit_chain(layer, layers, length, greedy)
+            lower = f"cache=@kv pending=1 layers=[0:{layer}] keep=@low"
+            plan = _chain(
+                f"target %f {lower}",
+                length,
+                greedy,
+                states=f"state @low = track target layer={layer}\n",
+                after=f"  %last = pick %c of=newest\n  forward target %last {lower} gives=[]\n",
+                verify=f" layers=[{layer}:{layers}] features=@low",
+                end="  commit @low %e\n",
+            )
             yield Probe(f"chain {length} after layer {layer}", plan)
 
 
@@ -98,9 +108,7 @@ def skip_probes(layers: int, greedy: bool) -> Iterator[Probe]:
     inner = range(1, layers - 1)
     for skips in (Skips.of(inner), Skips.of((), inner), Skips.of(inner, inner)) if inner else ():
         draft = f"target %f cache=@kv pending=1 skip={print_atom(skips.words)} write=scratch"
-        body = _drafted(draft, SKIP_CHAIN, greedy)
-        tail = _tail("%c", SKIP_CHAIN, (), None if greedy else "token")
-        plan = parse_plan(_head("probe", ()) + body + tail)
+        plan = _chain(draft, SKIP_CHAIN, greedy)
         yield Probe(f"chain {SKIP_CHAIN} without {len(skips)} blocks", plan)
 
 
@@ -110,15 +118,13 @@ def source_probes(
     """Rounds that draft few and many tokens from each source, and teach it.
 
     Args:
-        sources: that the problem drafts from.
-        path: of a stored one.
+        sources: those of the problem.
+        path: folder of a stored one.
         greedy: temperature 0.
     """
     for source in sources:
         for width in SOURCE_WIDTHS:
-            plan = _from_source(
-                source, path if source.scope == "read_only" else None, width, greedy
-            )
+            plan = _from_source(source, path, width, greedy)
             yield Probe(f"lookup {width} from {source.word}", plan)
 
 
@@ -126,39 +132,43 @@ def budget_probes(parts: Sequence[SmallCache], greedy: bool) -> Iterator[Probe]:
     """Chains that the target drafts with the least and the most of its cache.
 
     Args:
-        parts: who keeps how many tokens, by one policy, in rising order.
+        parts: drafters with small caches of one policy, by rising budget.
         greedy: temperature 0.
     """
     for part in dict.fromkeys((*parts[:1], *parts[-1:])):
-        view = f"state @part = cache target view=@kv {cache_policy(part)}\nround "
-        body = _drafted("target %f cache=@part pending=1 write=scratch", SKIP_CHAIN, greedy)
-        tail = _tail("%c", SKIP_CHAIN, (), None if greedy else "token")
-        tail = tail.replace("}\n", "  refresh @part\n}\n")
-        plan = parse_plan(_head("probe", ()).replace("round ", view) + body + tail)
+        plan = _chain(
+            "target %f cache=@part pending=1 write=scratch",
+            SKIP_CHAIN,
+            greedy,
+            states=f"state @part = cache target view=@kv {cache_policy(part)}\n",
+            end="  refresh @part\n",
+        )
         yield Probe(f"chain {SKIP_CHAIN} with {part.words}", plan)
 
 
-def rehearsal_probes(facts: ProblemFacts) -> Iterator[Probe]:
-    """Of the plans whose own rounds are run, two of each, and those that run what these do not."""
-    kinds: dict[str, list[Probe]] = {}
-    every = (*possible_drafters(facts), *later_drafters(facts))
-    for drafter in dict.fromkeys(every):
+def profiling_probes(facts: ProblemFacts) -> Iterator[Probe]:
+    """Plans that are profiled by running them: the first and the last setting of each method.
+
+    And every other setting whose rounds have an op or a kind of pass that these two lack.
+    """
+    by_method: dict[str, list[Probe]] = {}
+    for drafter in dict.fromkeys((*possible_drafters(facts), *later_drafters(facts))):
         plan = profiling_plan(facts, drafter)
         if plan is not None:
-            kinds.setdefault(plan.name, []).append(Probe(str(drafter), plan))
-    for found in kinds.values():
-        chosen = list(dict.fromkeys((found[0], found[-1])))
-        known = set().union(*(_kinds_of_steps(probe.plan) for probe in chosen))
-        for probe in found:
-            wanted = _kinds_of_steps(probe.plan)
-            if not wanted <= known:
+            by_method.setdefault(plan.name, []).append(Probe(str(drafter), plan))
+    for settings in by_method.values():
+        chosen = list(dict.fromkeys((settings[0], settings[-1])))
+        covered = set().union(*(_kinds_of_steps(probe.plan) for probe in chosen))
+        for probe in settings:
+            kinds = _kinds_of_steps(probe.plan)
+            if not kinds <= covered:
                 chosen.append(probe)
-                known |= wanted
+                covered |= kinds
         yield from chosen
 
 
 def _kinds_of_steps(plan: Plan) -> set[object]:
-    """What a plan's rounds run, widths left out."""
+    """The ops and the kinds of passes of a plan's rounds, whatever their widths."""
     return {
         step.name
         if isinstance(step, OpDemand)
@@ -177,79 +187,82 @@ def probe_of_width(role: str, width: int, greedy: bool) -> Probe:
 
 def plain_plan(greedy: bool) -> Plan:
     """Autoregressive decoding at temperature 0, or at any."""
-    tail = _tail("%t0", 0, (), None if greedy else "recursive")
-    return parse_plan(_head("autoregressive", ()) + tail)
+    return _plan("", 0, "" if greedy else "recursive", tree="%t0", name="autoregressive")
 
 
-def _head(name: str, drafts: Sequence[str]) -> str:
-    models = "".join(f"model {name}\n" for name in ("target", *drafts))
+def _plan(
+    body: str,
+    nodes: int,
+    rule: str,
+    drafts: Sequence[str] = (),
+    *,
+    tree: str = "%c",
+    name: str = "probe",
+    states: str = "",
+    verify: str = "",
+    end: str = "",
+) -> Plan:
+    """A plan whose round drafts a tree by `body` and verifies it.
+
+    Args:
+        body: lines that draft.
+        nodes: of the tree.
+        rule: of `accept`; empty for `greedy`.
+        drafts: draft models, each with a cache.
+        tree: the value that is verified.
+        name: of the plan.
+        states: lines of further states.
+        verify: further attributes of the target's forward.
+        end: lines after the commits.
+    """
+    models = "".join(f"model {model}\n" for model in ("target", *drafts))
     caches = "".join(f"state @{draft}_kv = cache {draft}\n" for draft in drafts)
-    return f"plan {name}\n{models}state @kv = cache target\n{caches}round decode {{\n  %t0 = root\n"
-
-
-def _tail(tree: str, nodes: int, drafts: Sequence[str], rule: str | None, forward: str = "") -> str:
-    judged = f"  %a = accept {tree} target=%l\n"
-    if rule is not None:
-        judged = (
-            f"  %v = uniform {nodes + 1} stream=accept\n"
-            f"  %a = accept {tree} target=%l rule={rule} by=%v\n"
-        )
     commits = "".join(f"  commit @{draft}_kv %e\n" for draft in drafts)
-    verify = f"  %l = forward target {tree} cache=@kv pending=1{forward}\n"
-    return f"{verify}{judged}  %e = emit %a\n  commit @kv %e\n{commits}}}\n"
+    accept = f"  %a = accept {tree} target=%l"
+    if rule:
+        accept = f"  %v = uniform {nodes + 1} stream=accept\n{accept} rule={rule} by=%v"
+    return parse_plan(
+        f"plan {name}\n{models}state @kv = cache target\n{caches}{states}"
+        f"round decode {{\n  %t0 = root\n{body}"
+        f"  %l = forward target {tree} cache=@kv pending=1{verify}\n{accept}\n"
+        f"  %e = emit %a\n  commit @kv %e\n{commits}{end}}}\n"
+    )
+
+
+def _chain(forward: str, length: int, greedy: bool, *, after: str = "", **parts: Any) -> Plan:
+    """A chain whose tokens are drafted by a forward on `%f`; `parts` as of `_plan`."""
+    draw, how = ("", "") if greedy else ("    %u = uniform 1 stream=draft\n", " how=draw by=%u")
+    body = (
+        f"  %c = repeat {length} (%t = %t0) {{\n    %f = pick %t of=newest\n"
+        f"    %q = forward {forward}\n{draw}"
+        f"    %n = grow %t at=%f logits=%q{how}\n    yield %n\n  }}\n{after}"
+    )
+    return _plan(body, length, "" if greedy else "token", **parts)
 
 
 def _lookup(length: int, greedy: bool) -> Plan:
-    found = f"  %c = lookup @text %t0 at=%t0 match=[1, 3] length={length}\n"
-    tail = _tail("%c", length, (), None if greedy else "recursive")
-    return parse_plan(_head("probe", ()) + found + tail)
+    body = f"  %c = lookup @text %t0 at=%t0 match=[1, 3] length={length}\n"
+    return _plan(body, length, "" if greedy else "recursive")
 
 
 def _from_source(source: DraftSource, path: Path | None, width: int, greedy: bool) -> Plan:
-    wanted, levels = f"length={width}", 2
+    limits, levels = f"length={width}", 2
     if source.evidence == "pools":
         children = max(source.occurrences or width, width)
-        wanted = f"children={children} length={levels} nodes={width}"
+        limits = f"children={children} length={levels} nodes={width}"
     elif source.evidence == "ranks":
-        wanted = f"children={width // levels} length={levels}"
+        limits = f"children={width // levels} length={levels}"
     learn = f"  update @drafts %t0 last={source.last}\n" if source.last else ""
     match = print_atom(source.match)
-    found = f"{learn}  %c = lookup @drafts %t0 at=%t0 match={match} {wanted}\n"
-    tail = _tail("%c", width, (), None if greedy else "recursive")
-    if source.evidence == "ranks":
-        tail = tail.replace("}\n", "  update @drafts %c logits=%l\n}\n")
-    state = f"state {source.declaration('drafts', path)}\nround "
-    head = _head("probe", ()).replace("round ", state)
-    shared = "assume reproducible=false\n" if source.shares and not greedy else ""
-    return parse_plan(head.replace("state @kv", f"{shared}state @kv") + found + tail)
-
-
-def _drafted(forward: str, length: int, greedy: bool) -> str:
-    """A chain `%c` of which each token is drafted by a forward on `%f`."""
-    draw = "" if greedy else "    %u = uniform 1 stream=draft\n"
-    how = "" if greedy else " how=draw by=%u"
-    return (
-        f"  %c = repeat {length} (%t = %t0) {{\n    %f = pick %t of=newest\n"
-        f"    %q = forward {forward}\n{draw}"
-        f"    %n = grow %t at=%f logits=%q{how}\n    yield %n\n  }}\n"
+    declared = source.declaration("drafts", path if source.scope == "read_only" else None)
+    assume = "assume reproducible=false\n" if source.shares and not greedy else ""
+    return _plan(
+        f"{learn}  %c = lookup @drafts %t0 at=%t0 match={match} {limits}\n",
+        width,
+        "" if greedy else "recursive",
+        states=f"{assume}state {declared}\n",
+        end="  update @drafts %c logits=%l\n" if source.evidence == "ranks" else "",
     )
-
-
-def _chain(draft: str, length: int, greedy: bool) -> Plan:
-    body = _drafted(f"{draft} %f cache=@{draft}_kv pending=2", length, greedy)
-    tail = _tail("%c", length, (draft,), None if greedy else "token")
-    return parse_plan(_head("probe", (draft,)) + body + tail)
-
-
-def _exit_chain(layer: int, layers: int, length: int, greedy: bool) -> Plan:
-    lower = f"cache=@kv pending=1 layers=[0:{layer}] keep=@low"
-    head = _head("probe", ()).replace("round ", f"state @low = track target layer={layer}\nround ")
-    body = _drafted(f"target %f {lower}", length, greedy) + (
-        f"  %last = pick %c of=newest\n  forward target %last {lower} gives=[]\n"
-    )
-    upper = f" layers=[{layer}:{layers}] features=@low"
-    tail = _tail("%c", length, (), None if greedy else "token", upper)
-    return parse_plan(head + body + tail.replace("}\n", "  commit @low %e\n}\n"))
 
 
 def _pool(draft: str, beam: int, layers: int, nodes: int, greedy: bool) -> Plan:
@@ -262,8 +275,7 @@ def _pool(draft: str, beam: int, layers: int, nodes: int, greedy: bool) -> Plan:
         f"    %n = grow %t at=%f logits=%q children={beam}\n    yield %n\n  }}\n"
         f"  %b = pick %pool of=all best={nodes}\n  %c = prune %pool to=%b\n"
     )
-    tail = _tail("%c", nodes, (draft,), None if greedy else "recursive")
-    return parse_plan(_head("probe", (draft,)) + body + tail)
+    return _plan(body, nodes, "" if greedy else "recursive", (draft,))
 
 
 def _stages(draft: str, passes: int, judged: int, greedy: bool) -> Plan:
@@ -277,23 +289,18 @@ def _stages(draft: str, passes: int, judged: int, greedy: bool) -> Plan:
         f"    %q = forward {draft} %n cache=@{draft}_kv pending=2\n    {accept}\n"
         f"    %m = adopt %g %i logits=%q\n    yield %m\n  }}\n"
     )
-    tail = _tail("%c", passes * (judged + 1), (draft,), None if greedy else "token")
-    return parse_plan(_head("probe", (draft,)) + body + tail)
+    return _plan(body, passes * (judged + 1), "" if greedy else "token", (draft,))
 
 
 def _bush(draft: str, width: int, greedy: bool) -> Plan:
-    def grow(name: str, tree: str, at: str, level: int, children: int) -> str:
-        draw, how = "", ""
-        if not greedy:
-            draw = f"  %u{level} = uniform {width} stream=draft offset={level * width}\n"
-            how = f" how=draw_distinct by=%u{level}"
-        return f"{draw}  {name} = grow {tree} at={at} logits=%q{level} children={children}{how}\n"
-
+    draws, hows = [""] * 2, [""] * 2
+    if not greedy:
+        draws = [f"  %u{i} = uniform {width} stream=draft offset={i * width}\n" for i in (0, 1)]
+        hows = [f" how=draw_distinct by=%u{i}" for i in (0, 1)]
     body = (
-        f"  %q0 = forward {draft} %t0 cache=@{draft}_kv pending=2\n"
-        + grow("%t1", "%t0", "%t0", 0, width)
-        + f"  %f1 = pick %t1 of=newest\n  %q1 = forward {draft} %f1 cache=@{draft}_kv\n"
-        + grow("%c", "%t1", "%f1", 1, 1)
+        f"  %q0 = forward {draft} %t0 cache=@{draft}_kv pending=2\n{draws[0]}"
+        f"  %t1 = grow %t0 at=%t0 logits=%q0 children={width}{hows[0]}\n"
+        f"  %f1 = pick %t1 of=newest\n  %q1 = forward {draft} %f1 cache=@{draft}_kv\n{draws[1]}"
+        f"  %c = grow %t1 at=%f1 logits=%q1 children=1{hows[1]}\n"
     )
-    tail = _tail("%c", 2 * width, (draft,), None if greedy else "recursive")
-    return parse_plan(_head("probe", (draft,)) + body + tail)
+    return _plan(body, 2 * width, "" if greedy else "recursive", (draft,))

@@ -1,10 +1,10 @@
-"""`specplan profile device`: what ops and forwards take on this machine, through the backend.
+"""`specplan profile device`: seconds of ops and forwards on this machine, through the backend.
 
-Real rounds of probe plans run on real text, and the backend tells the seconds of every op. The
-grid of (batch, context) is passed over several times, so that the passes of each cell are apart in
-time, and within a cell the probes take turns: a busy moment of the machine falls on all alike. What
-all rows of a pass have in common against the other passes shows how the whole machine drifts. The
-table is saved after each cell of each pass.
+Real rounds of probe plans run on real text, and the backend reports the seconds of every op. The
+grid of (batch, context) is measured in several passes, so that the measurements of a cell are
+spread over time, and within a cell the probes take turns, so that a busy moment of the machine
+falls on all of them. A difference that all rows of a pass share is the drift of the whole machine.
+The table is saved after each cell of each pass.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from specplan.measure.device.probes import (
     exit_probes,
     probe_of_width,
     probes,
-    rehearsal_probes,
+    profiling_probes,
     skip_probes,
     source_probes,
 )
-from specplan.measure.device.visits import Samples, dtype_name, gathered, rows_of, visit
+from specplan.measure.device.time_probe import Samples, dtype_name, joined, rows_of, time_probe
 from specplan.measure.machine import hardware_name, memory_bytes, versions
 from specplan.measure.progress import Progress, silent
 from specplan.measure.workbench import Workbench
@@ -58,28 +58,39 @@ Cell = tuple[int, int]
 
 @dataclass
 class _Run:
-    """A run of the profiler, from where an earlier one stopped."""
+    """A run of the profiler, from where an earlier one stopped.
+
+    Attributes:
+        bench: the problem's models.
+        table: the rows so far.
+        path: its file.
+        progress: called for every run of a probe.
+        grid: the plans to time in each cell.
+        total: runs of probes to do.
+        done: runs of probes done.
+        warm: cells whose probes have run once.
+    """
 
     bench: Workbench
     table: MeasuredTable
     path: Path
     progress: Progress
-    total: int
     grid: Mapping[Cell, Sequence[Executable]]
+    total: int
     done: int = 0
     warm: set[Cell] = field(default_factory=set)
 
     def cell(self, cell: Cell, number: int) -> None:
         """One pass over one cell."""
-        visits = []
+        runs = []
         for executable in self.grid[cell]:
             self.progress(f"seconds per op, batch {cell[0]}", self.done, self.total)
-            if cell not in self.warm:  # the first visit warms caches and allocators
-                visit(self.bench, executable, *cell, seed=0)
-            visits.append(visit(self.bench, executable, *cell, seed=number + 1))
+            if cell not in self.warm:  # the first run warms caches and allocators
+                time_probe(self.bench, executable, *cell, seed=0)
+            runs.append(time_probe(self.bench, executable, *cell, seed=number + 1))
             self.done += 1
         self.warm.add(cell)
-        for row in rows_of(self.bench, gathered(visits), *cell):
+        for row in rows_of(self.bench, joined(runs), *cell):
             self.table.join(row)
         self.table.save(self.path)
 
@@ -99,14 +110,14 @@ def measure_device(
     Args:
         bench: the problem's models.
         facts: batch sizes and lengths; its device is not read.
-        progress: told of every visit to a probe.
-        passes: over the grid, at least; more than an earlier run made go on with that one's.
-        batches: batch sizes to measure at beside the problem's.
-        contexts: contexts in tokens to measure at beside the problem's.
-        compilers: backends whose compiled rounds are timed beside the interpreter's.
+        progress: called for every run of a probe.
+        passes: least passes over the grid, those of earlier runs included.
+        batches: batch sizes to measure at besides the problem's.
+        contexts: contexts in tokens to measure at besides the problem's.
+        compilers: backends whose compiled rounds are timed against the interpreter's.
 
     Returns:
-        The device; its table, with the fitted form and what lanes that run at once save, is stored
+        The device; its table, with the fitted form and the overlap of concurrent lanes, is stored
         under the problem's `profiles`.
 
     Raises:
@@ -128,9 +139,9 @@ def measure_device(
             run.cell(cell, number)
         table.save(path)
     _refine(bench, facts, table, path, passes, progress)
-    beside = [probe.plan for probe in every if runs_at_once(bench, probe.plan)]
-    if beside and table.lane_overlap is None:
-        table.lane_overlap = lane_overlap(bench, facts, beside[-1], table, whole[0])
+    with_lanes = [probe.plan for probe in every if runs_at_once(bench, probe.plan)]
+    if with_lanes and table.lane_overlap is None:
+        table.lane_overlap = lane_overlap(bench, facts, with_lanes[-1], table, whole[0])
         table.save(path)
     progress("seconds per op", 1, 1)
     time_compiled(bench, facts, table, path, compilers, whole, progress)
@@ -147,35 +158,35 @@ def cells(
 
 
 def budget_cells(facts: ProblemFacts, whole: Sequence[Cell]) -> list[Cell]:
-    """Where chains alone are measured: as long as the caches of drafters that keep few tokens.
+    """Cells in which only chains are measured: contexts as long as the small caches of drafters.
 
-    Only below the contexts of the whole cells: between two of them, times of few tokens would come
-    between those of trees, and their own are told by both.
+    Only below the contexts of the whole cells: between two of them, rows of chains would stand
+    between rows of trees, and the times there follow from both neighbours.
     """
     shortest = min(context for _, context in whole)
-    kept = [budget for budget in budgets_of(facts) if budget < shortest]
-    return list(product(sorted({batch for batch, _ in whole}), kept))
+    budgets = [budget for budget in budgets_of(facts) if budget < shortest]
+    return list(product(sorted({batch for batch, _ in whole}), budgets))
 
 
 def exits_of(facts: ProblemFacts) -> tuple[int, ...]:
-    """Layers after which the problem's methods may leave the target to draft."""
+    """Layers after which the problem's methods may exit the target to draft."""
     every = (one for one in possible_drafters(facts) if isinstance(one, FirstLayers))
     return tuple(one.layers for one in every if one.model == "target")
 
 
 def budgets_of(facts: ProblemFacts) -> tuple[int, ...]:
-    """Tokens that drafters keep in their caches, where some keep few."""
+    """Budgets of the problem's drafters with small caches, in tokens."""
     return tuple(sorted({drafter.budget for drafter in _small_caches(facts)}))
 
 
 def _small_caches(facts: ProblemFacts) -> list[SmallCache]:
-    """Drafters that keep few tokens in their caches, the fewest first."""
+    """The problem's drafters with small caches, by rising budget."""
     every = (one for one in possible_drafters(facts) if isinstance(one, SmallCache))
     return sorted(every, key=lambda one: one.budget)
 
 
 def _every_probe(bench: Workbench, facts: ProblemFacts) -> list[Probe]:
-    """Those that the backend runs."""
+    """The probes of a problem that the backend runs."""
     exits = exits_of(facts)
     greedy, target = bench.problem.workload.greedy, bench.models["target"]
     every = [*probes(bench.drafts, greedy, target.vocab_size)]
@@ -184,7 +195,7 @@ def _every_probe(bench: Workbench, facts: ProblemFacts) -> list[Probe]:
     every += source_probes(sources, bench.problem.datastore, greedy)
     if leaves_blocks_out(bench.problem):
         every += skip_probes(target.num_layers, greedy)
-    every += rehearsal_probes(facts)
+    every += profiling_probes(facts)
     for retrieved in (False, True):
         parts = [one for one in _small_caches(facts) if one.retrieved == retrieved]
         every += budget_probes(parts, greedy)
@@ -200,16 +211,16 @@ def _start(
     every: Sequence[Probe],
     short: Sequence[Cell],
 ) -> _Run:
+    names = {probe.name for probe in chain_probes(bench.drafts, bench.problem.workload.greedy)}
     compiled = {probe: bench.compile(probe.plan) for probe in every}
-    chains = {probe.name for probe in chain_probes(bench.drafts, bench.problem.workload.greedy)}
-    few = [executable for probe, executable in compiled.items() if probe.name in chains]
-    grid = {cell: few if cell in short else list(compiled.values()) for _, cell in todo}
+    chains = [executable for probe, executable in compiled.items() if probe.name in names]
+    grid = {cell: chains if cell in short else list(compiled.values()) for _, cell in todo}
     total = sum(len(grid[cell]) for _, cell in todo)
-    return _Run(bench, table, path, progress, total, grid)
+    return _Run(bench, table, path, progress, grid, total)
 
 
 def machine_of(bench: Workbench) -> Provenance:
-    """What measures: this machine, and the software that runs the problem's plans."""
+    """Provenance: this machine, and the software that runs the problem's plans."""
     import torch
 
     device = bench.models["target"].device
@@ -226,7 +237,7 @@ def machine_of(bench: Workbench) -> Provenance:
 def _table(
     bench: Workbench, every: Sequence[Probe], short: Sequence[Cell]
 ) -> tuple[MeasuredTable, Path]:
-    """The table of this machine as far as it is filled, and where it is kept."""
+    """The table of this machine as far as it is filled, and its file."""
     provenance = machine_of(bench)
     workload = bench.problem.workload
     sampling = "greedy" if workload.greedy else [workload.top_k > 0, workload.top_p < 1]
@@ -241,7 +252,7 @@ def _table(
 
 
 def _passes_of(table: MeasuredTable, bench: Workbench, cell: Cell) -> int:
-    """Passes over a cell that the table holds: those of the target's single token."""
+    """Passes over a cell in the table, counted by the target's pass over a single token."""
     batch, context = cell
     model = bench.models["target"].digest
     about = ("forward", model, dtype_name(bench, "target"), batch, 1, context, None, True, ())
@@ -257,14 +268,14 @@ def _refine(
     passes: int,
     progress: Progress,
 ) -> None:
-    """Fit the form; measure in the middle of its cliffs, as often as is allowed; fit again."""
+    """Fit the form, measure in the middle of its cliffs, `MOST_REFINED` rows at most, fit again."""
     if not table.fits:
         _fit(facts, table, path)
     while table.refined < MOST_REFINED:
-        found = find_cliffs(table, facts.shapes)[: MOST_REFINED - table.refined]
-        if not found:
+        cliffs = find_cliffs(table, facts.shapes)[: MOST_REFINED - table.refined]
+        if not cliffs:
             return
-        for cliff in found:
+        for cliff in cliffs:
             progress("cliffs", table.refined, MOST_REFINED)
             _measure_between(bench, table, cliff, passes)
             table.refined += 1
@@ -279,13 +290,13 @@ def _fit(facts: ProblemFacts, table: MeasuredTable, path: Path) -> None:
 
 
 def _measure_between(bench: Workbench, table: MeasuredTable, cliff: Cliff, passes: int) -> None:
-    """The width in the middle of a cliff, in as many passes as the others."""
+    """Measure the width in the middle of a cliff, in as many passes as the others."""
     probe = probe_of_width(cliff.role, cliff.middle, bench.problem.workload.greedy)
     executable, cell = bench.compile(probe.plan), (cliff.batch, cliff.context)
-    visit(bench, executable, *cell, seed=0)
+    time_probe(bench, executable, *cell, seed=0)
     for number in range(passes):
-        one = visit(bench, executable, *cell, seed=number + 1)
+        samples = time_probe(bench, executable, *cell, seed=number + 1).samples
         key = ("forward", cliff.role, cliff.middle)
-        wanted: Samples = {key: one.samples[key]} if key in one.samples else {}
+        wanted: Samples = {key: samples[key]} if key in samples else {}
         for row in rows_of(bench, wanted, *cell):
             table.join(row)

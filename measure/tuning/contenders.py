@@ -1,4 +1,4 @@
-"""Who takes part in a tuning: candidates that run, with what their prices leave open."""
+"""Contenders of a tuning: candidates that run, with the uncertainty of their estimates."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ Floats = NDArray[np.float64]
 Load = tuple[int, int]
 
 NEAR = 1.5
-"""Candidates priced so many times above the best of a load do not take part there."""
+"""Candidates estimated at more than this many times the best of a load do not take part there."""
 LEAST = 4
-"""Contenders of a load, however short the budget is."""
+"""Least contenders of a load, however short the budget is."""
 
 
 class Contenders:
-    """All candidates of a problem that run, and the prior of the contest among them.
+    """All candidates of a problem that run, and the prior of the race among them.
 
-    A contender is known by the key of its plan (`plan_key`).
+    A contender is identified by the key of its plan (`plan_key`).
 
     Args:
-        result: a search that knows of no measured plans.
+        result: a search without measured plans.
 
     Attributes:
         result: the search.
-        loads: batch sizes with prompt lengths, as they are priced.
-        drift: relative half width of the 90 % interval of what all prices have in common.
+        loads: batch sizes with prompt lengths, as in the estimates.
+        drift: relative half width of the 90 % interval of the error that all estimates share.
         tried: plans of the search's own candidates.
     """
 
@@ -66,8 +66,8 @@ class Contenders:
         return key in self._candidates
 
     @property
-    def found(self) -> tuple[Candidate, ...]:
-        """Those that the search did not try."""
+    def untried(self) -> tuple[Candidate, ...]:
+        """Candidates that the search did not try."""
         return tuple(one for key, one in self._candidates.items() if key not in self.tried)
 
     @cached_property
@@ -81,22 +81,22 @@ class Contenders:
         return next(key for key in self.tried if self[key] is self.result.plain)
 
     def add(self, candidate: Candidate) -> str:
-        """Take in a candidate with a price; returns its key."""
+        """Add a candidate with an estimate; returns its key."""
         assert candidate.plan is not None, "it has a price"
         key = plan_key(candidate.plan)
         self._candidates.setdefault(key, candidate)
         return key
 
     def recall(self, trials: Sequence[Trial]) -> None:
-        """Take in the settings that trials ran and the search did not try."""
+        """Add the settings that trials ran and the search did not try."""
         for trial in trials:
             if trial.plan not in self and trial.point:
-                found = self.open.at(trial.method, trial.family, trial.point)
-                if found is not None and found.priced:
-                    self.add(found)
+                candidate = self.open.at(trial.method, trial.family, trial.point)
+                if candidate is not None and candidate.priced:
+                    self.add(candidate)
 
     def point(self, key: str) -> dict[str, Any]:
-        """Where a candidate that the search did not try lies in its family; else empty."""
+        """Point of a candidate in its family if the search did not try it; else empty."""
         return {} if key in self.tried else self.open.point(self[key])
 
     def seconds(self, key: str, load: Load) -> float:
@@ -104,7 +104,7 @@ class Contenders:
         return self[key].estimates[self.loads.index(load)].request_seconds.median
 
     def keeps(self, candidate: Candidate, load: Load) -> bool:
-        """Whether it is priced to keep all limits at a load."""
+        """Whether its estimate keeps all limits at a load."""
         assert candidate.estimate is not None, "it has a price"
         return bool(keeps_limits(self.result.facts, candidate.estimate)[self.loads.index(load)])
 
@@ -125,11 +125,11 @@ class Contenders:
         return cells[:, self.loads.index(load)]
 
     def entrants(self, load: Load, seconds: float) -> tuple[str, ...]:
-        """Who begins the contest at a load: the likeliest winners first, and plain decoding.
+        """First contenders at a load: the likeliest winners first, and plain decoding.
 
         Args:
             load: batch and prompt length.
-            seconds: that their first turns may take; the least likely ones are left out.
+            seconds: time for their first turns; the least likely ones are left out.
         """
         field = [key for key in self.tried if self.keeps(self[key], load)] or [self.plain]
         least = min(self.seconds(key, load) for key in field)
@@ -144,13 +144,13 @@ class Contenders:
         return tuple(dict.fromkeys([*names[:count], self.plain]))
 
     def _chosen(self, load: Load) -> list[str]:
-        """What the search takes for all loads together, and for this one."""
+        """The search's choices for all loads together and for this one."""
         cell, result = self.loads.index(load), self.result
         wanted = [result.best_of_each[cell], *(part for part, _ in result.chosen.parts)]
         return [key for one in wanted for key in self.tried if self[key] is one]
 
     def standing(self, keys: Sequence[str], trials: Sequence[Trial], load: Load) -> Standing:
-        """How the contest at a load stands among some contenders."""
+        """Standing of some contenders at a load."""
         mine = [trial for trial in trials if trial.load == load]
         turns = list(dict.fromkeys((trial.machine, trial.turn) for trial in mine))
         times = np.full((len(turns), len(keys)), np.nan)

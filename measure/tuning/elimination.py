@@ -1,15 +1,15 @@
-"""Who leads a contest, who may still be faster, and how sure that is: successive elimination.
+"""The leader of a race and the contenders that may still be faster: successive elimination.
 
-Contenders take turns on the same prompts, so that ratios are what is known well. Of a contender and
-the leader, the ratio of their total seconds over common turns is the measurement, with the standard
-error of a ratio of means over paired samples (the linearised residuals; Cochran 1977, "Sampling
-Techniques", section 2.11). The model's price is the prior: mean and standard deviation of the same
-ratio over draws of the world. Both are taken for normal in logarithms and combined by precision;
-where they contradict each other, the prior gives way.
+Contenders take turns on the same prompts, so that their ratios are measured well. For a contender
+and the leader, the ratio of their total seconds over common turns is the measurement, with the
+standard error of a ratio of means over paired samples (the linearised residuals; Cochran 1977,
+"Sampling Techniques", section 2.11). The model's estimate is the prior: mean and standard deviation
+of the same ratio over draws of all uncertain quantities. Both are taken as normal in logarithms and
+combined by precision; if they contradict each other, the prior is widened.
 
 A contender drops out once it is sure enough that it beats the leader by no more than a tie. It
-comes back where a slower leader takes over. Nothing here runs or remembers anything: the same
-records give the same standing.
+returns if a slower leader takes over. Nothing here has state: the same records give the same
+standing.
 """
 
 from __future__ import annotations
@@ -24,32 +24,31 @@ from specplan.cost_models.intervals import HALF_WIDTH_90
 Floats = NDArray[np.float64]
 
 TIE = 0.01
-"""Faster by less is no gain: as the search takes scores to be equal."""
+"""A smaller gain counts as none, as in the search."""
 DOUBT = 0.05
 """A contender drops out when it is faster than the leader by more than a tie with at most this
 probability."""
 FIRST_TURNS = 3
 """Turns of a contender before it may drop out."""
 PRICE_ERROR = 0.03
-"""Standard deviation of what the draws of a price's world leave out, as a ratio of two plans."""
+"""Standard deviation of the estimate errors that the draws leave out, as a ratio of two plans."""
 SCATTER, SCATTER_TURNS = 0.1, 2
-"""Standard deviation of a turn's ratio as it is guessed beforehand, and the turns that the guess
-counts for."""
+"""Prior standard deviation of a turn's ratio, and the number of turns that this prior counts as."""
 LEAST_ERROR = 0.002
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How a contest stands; arrays are [contenders].
+    """The state of a race; arrays are [contenders].
 
     Attributes:
-        leader: index of the one that leads.
+        leader: index of the leader.
         ratio: logarithm of seconds over those of the leader.
         spread: its standard deviation.
         chance: probability of being faster than the leader by more than a tie.
         turns: of each contender.
         seconds: per output token, of the leader.
-        level: relative half width of the 90 % interval of `seconds`, the machine's drift apart.
+        level: relative half width of the 90 % interval of `seconds`, without the machine's drift.
     """
 
     leader: int
@@ -62,14 +61,14 @@ class Standing:
 
     @property
     def alive(self) -> NDArray[np.bool_]:
-        """Who goes on: the leader, who has had few turns, and who may still be faster."""
-        found: NDArray[np.bool_] = (self.turns < FIRST_TURNS) | (self.chance >= DOUBT)
-        found[self.leader] = True
-        return found
+        """Who is still in the race: the leader, and those with few turns or that may be faster."""
+        alive: NDArray[np.bool_] = (self.turns < FIRST_TURNS) | (self.chance >= DOUBT)
+        alive[self.leader] = True
+        return alive
 
     @property
     def decided(self) -> bool:
-        """Whether only the leader goes on, after its first turns."""
+        """Whether only the leader is left, after its first turns."""
         return int(self.alive.sum()) == 1 and bool(self.turns[self.leader] >= FIRST_TURNS)
 
     def error(self, contender: int) -> float:
@@ -85,28 +84,28 @@ def chance_below(gaps: Floats) -> float:
     """P(faster than the leader by more than a tie) of a plan that has not run.
 
     Args:
-        gaps: logarithm of its seconds over the leader's, under draws of what is open, [draws].
+        gaps: logarithm of its seconds over the leader's, under draws, [draws].
     """
     spread = np.hypot(gaps.std(), PRICE_ERROR)
     return float(_below(-TIE, np.array([gaps.mean()]), np.array([spread]))[0])
 
 
 def promising(prior: Floats) -> NDArray[np.bool_]:
-    """Who may be the fastest by the prices alone, [contenders]; `prior` as in `stand`."""
+    """Contenders that may be the fastest by the estimates alone; `prior` as in `stand`."""
     standing = stand(prior, np.full((0, prior.shape[1]), np.nan), 0.0)
-    found: NDArray[np.bool_] = standing.chance >= DOUBT
-    found[standing.leader] = True
-    return found
+    likely: NDArray[np.bool_] = standing.chance >= DOUBT
+    likely[standing.leader] = True
+    return likely
 
 
 def stand(prior: Floats, times: Floats, drift: float) -> Standing:
-    """The standing of a contest.
+    """The standing of a race.
 
     Args:
-        prior: logarithms of seconds per output token under draws of what the prices leave open,
-            the same state of the world in all of a draw, [draws, contenders].
+        prior: logarithms of seconds per output token under draws of the uncertain quantities,
+            which all contenders of a draw share, [draws, contenders].
         times: measured seconds per output token, nan where none, [turns, contenders].
-        drift: relative half width of the 90 % interval of what all prices have in common.
+        drift: relative half width of the 90 % interval of the error that all estimates share.
     """
     turns = (~np.isnan(times)).sum(axis=0)
     expected = prior.mean(axis=0)
@@ -156,7 +155,7 @@ def _level(prior: Floats, times: Floats, drift: float) -> tuple[float, float]:
 
 
 def _standard_error(residuals: Floats) -> float:
-    """Of the mean of residuals about zero, as a normal law with Student's wider 90 % interval.
+    """Of the mean of residuals about zero, as a normal error with Student's wider 90 % interval.
 
     Their variance is that of the residuals and of the guess, by the turns that each counts for.
     """
@@ -184,9 +183,9 @@ def _combined(prior: float, spread: float, measured: float, error: float) -> tup
 
 
 def _below(bound: float, mean: Floats, spread: Floats) -> Floats:
-    """P(normal < bound); of a number without spread, whether it is."""
+    """P(normal < bound); for a spread of 0, whether the mean is below."""
     from scipy.special import ndtr
 
     safe = np.where(spread > 0.0, spread, 1.0)
-    found: Floats = np.where(spread > 0.0, ndtr((bound - mean) / safe), mean < bound)
-    return found
+    probabilities: Floats = np.where(spread > 0.0, ndtr((bound - mean) / safe), mean < bound)
+    return probabilities

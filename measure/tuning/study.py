@@ -1,6 +1,6 @@
 """The record of a tuning: one trial per run of a plan, each durable before it counts.
 
-Trials are kept by optuna: in a journal file, or in any database that optuna opens by a URL, which
+Optuna stores trials: in a journal file, or in any database that optuna opens by a URL, which
 several machines may share. A trial is written whole, by one append or one transaction; a process
 that is killed leaves every finished trial and nothing else.
 """
@@ -29,20 +29,20 @@ class Trial:
     """One run of a plan over a group of prompts.
 
     Attributes:
-        machine: that ran it.
-        turn: number of the turn of that machine, from 0; in a turn every contender runs once.
+        machine: name of the machine that ran it.
+        turn: number of that machine's turn, from 0; every contender runs once in a turn.
         batch: requests that ran together.
         prompt_tokens: longest prompt, in tokens.
         plan: which plan, as `plan_key` names it.
-        method: that wrote it.
+        method: of the plan.
         family: of the method.
         words: the setting in a few words.
         seconds: of the run, prompts included.
         tokens: emitted in all.
         rounds: of each request, summed.
         warming: seconds of the run before it that does not count; 0 where there was none.
-        point: where the plan lies in the domains of a family of which only some settings are
-            tried; empty elsewhere.
+        point: the plan's point in the domains of a family of which only some settings are tried;
+            else empty.
     """
 
     machine: str
@@ -80,7 +80,7 @@ class TrialLog:
         self.name: str = study.study_name
 
     def trials(self) -> tuple[Trial, ...]:
-        """All that are finished, those of other machines too, in the order of their numbers.
+        """All finished trials, those of other machines too, by number.
 
         A run that was recorded twice counts once.
 
@@ -93,11 +93,11 @@ class TrialLog:
         for stored in self._study.get_trials(deepcopy=False, states=finished):
             if stored.number not in self._read:
                 self._read[stored.number] = _read(stored.user_attrs, self.where)
-        kept: dict[tuple[str, int, str], Trial] = {}
+        first: dict[tuple[str, int, str], Trial] = {}
         for number in sorted(self._read):
             trial = self._read[number]
-            kept.setdefault((trial.machine, trial.turn, trial.plan), trial)
-        return tuple(kept.values())
+            first.setdefault((trial.machine, trial.turn, trial.plan), trial)
+        return tuple(first.values())
 
     def add(self, trial: Trial) -> None:
         """Write a finished trial; it is on disk when this returns."""
@@ -136,14 +136,14 @@ def _read(attributes: Mapping[str, Any], where: str) -> Trial:
         return Trial(**{name: value for name, value in attributes.items() if name in names})
     except TypeError as error:
         raise UsageError(
-            "a trial of the study is none of a tuning",
+            "the study has trials that are not of a tuning",
             where=where,
             remedy="Give another --storage.",
         ) from error
 
 
 def _shown(where: str) -> str:
-    """A storage as it may be printed: without the password of a URL."""
+    """A storage to print: a URL without its password."""
     return re.sub(r"(?<=//)([^:/@]*):[^@]*@", r"\1:***@", where)
 
 
@@ -152,7 +152,7 @@ def _database(url: str) -> optuna.storages.BaseStorage:
 
     if url.startswith(("redis:", "rediss:")):
         raise UsageError(
-            "a study in redis is kept by pickle, which is not read here",
+            "optuna stores studies in redis as pickles, which are never loaded here",
             where=f"--storage {_shown(url)}",
             remedy="Name a journal file or a database: sqlite:///FILE, mysql://, postgresql://.",
         )
@@ -177,7 +177,9 @@ def _journal(path: Path) -> optuna.storages.BaseStorage:
     from optuna.storages.journal import JournalFileBackend
 
     strange = UsageError(
-        "this is no journal of a study", where=str(path), remedy="Name another file for --storage."
+        "this is no journal of a study",
+        where=str(path),
+        remedy="Name another file for --storage.",
     )
     if not _may_be_journal(path):
         raise strange
@@ -204,23 +206,23 @@ def _may_be_journal(path: Path) -> bool:
 
 
 class _FileLock:
-    """One writer at a time, of the processes that share a file; a killed one frees it by dying.
+    """A lock for one writer at a time among processes that share a file; it dies with its process.
 
-    Whoever has it finds whole lines only: half a line, which a process left that died while it
-    wrote, is taken off before anything is written behind it.
+    A partial last line, left by a process that died while writing, is removed when the lock is
+    acquired.
 
     Args:
-        path: of the file; the lock is a file beside it.
+        path: of the file; the lock is a file next to it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._held: IO[bytes] | None = None
+        self._file: IO[bytes] | None = None
 
     def acquire(self) -> bool:
         """Wait for the lock."""
-        self._held = Path(f"{self._path}.lock").open("ab")  # noqa: SIM115 - until release
-        fcntl.flock(self._held, fcntl.LOCK_EX)
+        self._file = Path(f"{self._path}.lock").open("ab")  # noqa: SIM115 - until release
+        fcntl.flock(self._file, fcntl.LOCK_EX)
         if self._path.exists():
             whole = _whole_lines(self._path)
             if whole is not None:
@@ -229,9 +231,9 @@ class _FileLock:
 
     def release(self) -> None:
         """Let the next one in."""
-        if self._held is not None:
-            self._held.close()
-            self._held = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def __enter__(self) -> None:
         self.acquire()

@@ -29,7 +29,11 @@ def leaves_blocks_out(problem: Problem) -> bool:
     To measure that takes minutes, so that beside draft models it must be asked for: by naming the
     method, or a set of blocks.
     """
-    leaving = {name for name, method in discover_methods().items() if method.leaves_blocks_out}
+    leaving = {
+        name
+        for name, method in discover_methods().items()
+        if any(option.searched for option in method.options.declared().values())
+    }
     if problem.methods is not None:
         return not leaving.isdisjoint(problem.methods)
     return _names_blocks(problem) or not problem.models.drafts
@@ -44,7 +48,7 @@ def named_drafters(problem: Problem) -> tuple[Model | Source, ...]:
     """What drafts in this problem by its own name: models, heads, and what its sources bring."""
     every: list[Model | Source] = [Model(draft.name) for draft in problem.models.drafts]
     for _, method in _with_sources(problem):
-        every += method.source_drafters
+        every += [method.source_drafter] if method.source_drafter else []
     return tuple(dict.fromkeys(every))
 
 
@@ -53,7 +57,7 @@ def possible_drafters(facts: ProblemFacts) -> tuple[Drafter, ...]:
     problem = facts.problem
     every: list[Drafter] = [Model(draft.name) for draft in problem.models.drafts]
     for name, method in _with_sources(problem):
-        every += method.source_drafters
+        every += [method.source_drafter] if method.source_drafter else []
         if _is_offered(problem, name, method):
             every += method.drafters(facts)
             every += own_drafters(facts, method, method.run_settings(facts))
@@ -109,7 +113,7 @@ def measured_here(problem: Problem) -> Problem:
     unmeasured = {
         source
         for method in discover_methods().values()
-        if not all(isinstance(drafter, Source) for drafter in method.source_drafters)
+        if isinstance(method.source_drafter, Model)
         for source in method.sources
     }
     models = problem.models.model_copy(
@@ -122,12 +126,12 @@ def measured_here(problem: Problem) -> Problem:
     sources = tuple(source for source in problem.sources if source not in unmeasured)
     left = problem.model_copy(update={"models": models, "sources": sources})
     gone = {str(one) for one in {*named_drafters(problem)} - {*named_drafters(left)}}
-    acceptance = {name: path for name, path in problem.acceptance.items() if name not in gone}
+    acceptance = {name: one for name, one in problem.acceptance.items() if name not in gone}
     return left.model_copy(update={"acceptance": acceptance})
 
 
 def _names_blocks(problem: Problem) -> bool:
-    return any(isinstance(drafter, SkipBlocks) for drafter in problem.ready_profiles)
+    return any(isinstance(drafter, SkipBlocks) for drafter in problem.stated_acceptance)
 
 
 def _with_sources(problem: Problem) -> Iterator[tuple[str, Method[Any]]]:

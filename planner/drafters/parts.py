@@ -6,11 +6,22 @@ from collections.abc import Mapping
 
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.plan import MODULE_PREFIX
+from specplan.ir.tables.builtin import BUILTIN
 
-SINKS = 16
-"""First tokens that a cache with a budget keeps, as many as MagicDec keeps (arXiv 2408.11049)."""
-CHUNK = 8
-"""Tokens of a chunk that is retrieved, as many as TriForce's have (arXiv 2404.11912, its code)."""
+
+def _default(policy: str, parameter: str) -> int:
+    """The default of a cache policy's parameter, as the plan language declares it."""
+    declared = BUILTIN.find("policy", policy)
+    assert declared is not None, policy
+    default = dict(declared.parameters)[parameter]
+    assert isinstance(default, int)
+    return default
+
+
+SINKS = _default("sink_recent", "sink")
+"""First tokens that a cache with a budget keeps: MagicDec's 16 (arXiv 2408.11049)."""
+CHUNK = _default("retrieved", "chunk")
+"""Tokens of a chunk that is retrieved: TriForce's 8 (arXiv 2404.11912, its code)."""
 EXITS = (1 / 16, 1 / 8, 1 / 4)
 """Parts of the stack after which a target drafts; those of LayerSkip (arXiv 2404.16710) are 1/8
 (70B), 1/4 (7B) and 3/8 (13B)."""

@@ -17,7 +17,7 @@ from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import cell_costs, score
-from specplan.planner.search.search import PLAIN, Setting, priced, pricer_of, settings_by
+from specplan.planner.search.settings import PLAIN, Setting, priced, pricer_of, settings_by
 
 TOO_DEAR = 1.3
 """Times the best known cost of a load; what costs more at every load is not looked at closer.
@@ -45,7 +45,7 @@ class DrafterPrices:
         """The best score among the plans whose drafts have this acceptance, seconds per token."""
         return self._least(self._candidates(profile))
 
-    def worthwhile(self, profiles: Iterable[AcceptanceProfile]) -> frozenset[Drafter]:
+    def promising(self, profiles: Iterable[AcceptanceProfile]) -> frozenset[Drafter]:
         """Drafters that may be worth a closer look.
 
         Those are left out whose plans cost `TOO_DEAR` times as much as the best of all, plain
@@ -65,9 +65,9 @@ class DrafterPrices:
         Raises:
             UnpricedError: the device cannot say.
         """
-        clock = self._pricer.clock
+        rounds = self._pricer.round_pricer
         seconds = self.facts.device.forward_seconds(
-            self.facts.target, clock.batch, 1, clock.context, 1, None, skips
+            self.facts.target, rounds.batch, 1, rounds.context, 1, None, skips
         )
         return float(np.mean(seconds.median))
 
@@ -86,7 +86,7 @@ class DrafterPrices:
 
     def _costs(self, candidates: Iterable[Candidate]) -> NDArray[np.float64]:
         """The least cost of each load, infinite without candidates."""
-        costs = np.full(np.shape(self._pricer.clock.batch), inf)
+        costs = np.full(np.shape(self._pricer.round_pricer.batch), inf)
         for one in candidates:
             costs = np.minimum(costs, cell_costs(one, self.facts.objective))
         return costs

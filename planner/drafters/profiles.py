@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
 from specplan.cost_models.acceptance.drafters import (
@@ -20,11 +21,19 @@ from specplan.cost_models.acceptance.drafters import (
     model_of,
     source_of,
 )
+from specplan.cost_models.acceptance.fits.assumed import assume_length, assume_rate, assume_rates
+from specplan.cost_models.acceptance.importers.registry import read_evidence
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile, How
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import UsageError
 from specplan.ir.files import name_of
 from specplan.planner.drafters.parts import retrieves
+from specplan.planner.problem.acceptance import (
+    Acceptance,
+    ConditionalRates,
+    MarginalRates,
+    MeanLength,
+)
 from specplan.planner.problem.schema import Problem
 
 LOOKUP_MATCH = (1, 3)
@@ -138,6 +147,30 @@ def _check(problem: Problem, drafter: Drafter, shapes: Mapping[str, ModelShape])
             where=f"acceptance.{drafter}",
             remedy=f"Name a model of the problem, and {remedy}.",
         )
+
+
+def stated_profile(stated: Acceptance, key: AcceptanceKey) -> AcceptanceProfile:
+    """The profile of what a problem states: an assumption, a profile's file, or a log.
+
+    Args:
+        stated: a value of the problem's `acceptance`.
+        key: what the profile must be about.
+
+    Raises:
+        UsageError: the file is broken, or of no known format.
+    """
+    match stated:
+        case MeanLength():
+            return assume_length(stated.length, stated.at, key)
+        case ConditionalRates():
+            return assume_rates(stated.conditional, key, marginal=False)
+        case MarginalRates():
+            return assume_rates(stated.marginal, key, marginal=True)
+        case tuple():
+            return assume_rates(stated, key, marginal=False)
+        case Path():
+            return read_evidence(stated, key)
+    return assume_rate(stated, key)
 
 
 def check_profiles(

@@ -7,9 +7,7 @@ from itertools import product
 
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.devices.device import UnpricedError
-from specplan.ir.types.infer import infer_round
-from specplan.ir.types.value_types import TreeType
-from specplan.planner.search.candidates import Candidate
+from specplan.planner.search.candidates import judged
 from specplan.planner.search.search import SearchResult
 from specplan.planner.trees.candidates import DEPTH, NODES, left_by_trees
 
@@ -65,12 +63,3 @@ def _loads(result: SearchResult) -> list[int]:
     lengths = result.facts.problem.workload.lengths or [0]
     loads = product(result.facts.batch_sizes, lengths)
     return [place for place, load in enumerate(loads) if load not in result.left_out]
-
-
-def judged(candidate: Candidate) -> TreeType | None:
-    """The tree that the candidate judges, of its first round that drafts; None without any."""
-    assert candidate.plan is not None
-    steps = (s for item in candidate.plan.rounds for s in infer_round(candidate.plan, item).steps)
-    trees = [step.reads[step.op.judges] for step in steps if step.op.judges is not None]
-    found = [tree for tree in trees if isinstance(tree, TreeType)]
-    return next((tree for tree in found if tree.nodes), found[0] if found else None)

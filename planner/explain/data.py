@@ -16,7 +16,7 @@ from specplan.cost_models.intervals import Interval
 from specplan.cost_models.rounds.pricing import Unpriced
 from specplan.cost_models.rounds.segments import read_drafted
 from specplan.planner.explain.as_data import interval_data, seconds_data
-from specplan.planner.explain.assumptions import assumptions, judged
+from specplan.planner.explain.assumptions import assumptions
 from specplan.planner.explain.break_even import break_evens
 from specplan.planner.explain.choice import (
     best_single_data,
@@ -27,12 +27,12 @@ from specplan.planner.explain.choice import (
 )
 from specplan.planner.explain.governing import governing_formula
 from specplan.planner.explain.load import load_data
-from specplan.planner.explain.memory import memory_data
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.backends import backends_data
-from specplan.planner.search.candidates import Candidate
+from specplan.planner.search.candidates import Candidate, judged
 from specplan.planner.search.comparing import best_by_score, speedup
-from specplan.planner.search.search import PLAIN, SearchResult
+from specplan.planner.search.search import SearchResult
+from specplan.planner.search.settings import PLAIN
 
 
 def summarise(result: SearchResult) -> dict[str, Any]:
@@ -41,8 +41,10 @@ def summarise(result: SearchResult) -> dict[str, Any]:
     Returns:
         `objective`; `chosen` and `plain` with their figures by batch size; `speedup` over plain
         decoding; `verdict`, one of `speculate`, `plain_faster`, `plain_within_error`,
-        `plain_only`, `plain_refused`; `runner_up`, the second best plan, and `best_single`, the
-        best of one round where a schedule was chosen, each with the chosen plan's `gain` over it
+        `plain_only`, `plain_refused`, `undecided`; `what_if`, the rows of an undecided answer;
+        `assumed`, what was assumed of acceptance, by drafter; `runner_up`, the second best plan,
+        and `best_single`, the best of one round where a schedule was chosen, each with the chosen
+        plan's `gain` over it
         (None where there is none); `confidence`, how sure the choice is and what to measure next;
         `backends`, where there were several to choose among, the best plan on each;
         `load`, under the objective goodput, with the loads at which the plan that drafts is better;
@@ -56,6 +58,8 @@ def summarise(result: SearchResult) -> dict[str, Any]:
     return {
         "objective": result.facts.problem.objective,
         "verdict": _verdict(result, rival),
+        "what_if": [row.as_dict() for row in result.what_if],
+        "assumed": result.assumed,
         "speedup": interval_data(result.speedup),
         "runner_up": runner_up_data(result),
         "best_single": best_single_data(result),
@@ -82,9 +86,9 @@ def explain(result: SearchResult) -> dict[str, Any]:
     """The explanation of a search.
 
     Returns:
-        What `summarise` gives; `time`, seconds by op of the chosen and the plain round; `memory`,
-        the arena of each round of the chosen plan; `acceptance` by depth, of every round that
-        drafts; `laws`, those that govern the rounds of the chosen plan, with its numbers;
+        What `summarise` gives; `time`, seconds by op of the chosen and the plain round;
+        `acceptance` by depth, of every round that drafts; `laws`, those that govern the
+        rounds of the chosen plan, with its numbers;
         `break_even`, where each round of the chosen plan, or the best one that drafts, stops paying
         (`points`, see `break_evens`).
     """
@@ -96,7 +100,6 @@ def explain(result: SearchResult) -> dict[str, Any]:
             "chosen": [_time(estimate) for estimate in result.chosen.estimates],
             "plain": [_time(estimate) for estimate in result.plain.estimates],
         },
-        "memory": memory_data(facts, result.chosen),
         "acceptance": [_acceptance(facts, part) for part, _ in parts],
         "laws": [
             governing_formula(part, result.plain, judged(part), cells)
@@ -127,6 +130,8 @@ def _best_drafting(result: SearchResult) -> Candidate | None:
 
 
 def _verdict(result: SearchResult, rival: Candidate | None) -> str:
+    if result.undecided:
+        return "undecided"
     if result.chosen.method != PLAIN:
         return "speculate" if result.plain.admissible else "plain_refused"
     if rival is None or not rival.admissible:
@@ -156,11 +161,17 @@ def _summary(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
         "method": candidate.method,
         "family": candidate.family,
         "words": candidate.words,
+        "assumed": _assumed(result, candidate),
         "options": dict(candidate.options),
         "refusal": candidate.refusal,
         "speedup": interval_data(speedup(candidate, result.plain, objective)),
         "at_load": None if served is None else served.as_dict(),
     }
+
+
+def _assumed(result: SearchResult, candidate: Candidate) -> bool:
+    """Whether its estimates rest on an assumed acceptance."""
+    return any(str(part.drafter) in result.assumed for part, _ in candidate.parts)
 
 
 def _by_batch(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
@@ -207,7 +218,7 @@ def _acceptance(facts: ProblemFacts, candidate: Candidate) -> dict[str, Any]:
     """Acceptance by depth of what the candidate, which has a price, drafts."""
     assert candidate.drafter is not None and candidate.plan is not None, "it drafts"
     profile, tree = facts.profiles[candidate.drafter], judged(candidate)
-    drafted = read_drafted(candidate.plan, candidate.estimates[0].stretches, profile.evidence)
+    drafted = read_drafted(candidate.plan, candidate.estimates[0].segments, profile.evidence)
     assert not isinstance(drafted, Unpriced) and tree is not None, "it has a price and drafts"
     drafting, own = next((one, one.evidence) for _, one in drafted if one.evidence is not None)
     reached = own.model.accepted_at_least(drafting.parents, drafting.ranks)

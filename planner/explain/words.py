@@ -14,9 +14,10 @@ from specplan.planner.explain.choice import (
     runner_up_words,
 )
 from specplan.planner.explain.load import load_words
-from specplan.planner.explain.memory import memory_words
 from specplan.planner.explain.numbers import about, bytes_words, few, percent, seconds_words, short
+from specplan.planner.explain.what_if_words import undecided_lines
 
+PLAIN = "autoregressive"
 _MINOR = 0.02
 """Parts of a round below this share are told together."""
 
@@ -27,6 +28,8 @@ def summary_words(explanation: Mapping[str, Any]) -> list[str]:
     Args:
         explanation: from `summarise` or `explain`.
     """
+    if explanation["verdict"] == "undecided":
+        return list(undecided_lines(explanation))
     return [*_decision(explanation), *_others(explanation)]
 
 
@@ -36,10 +39,11 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
     Args:
         explanation: from `explain`, or read back from a bundle's report.
     """
+    if explanation["verdict"] == "undecided":
+        return list(undecided_lines(explanation))
     return [
         *_decision(explanation),
         *_time(explanation),
-        *memory_words(explanation),
         *_acceptance(explanation),
         *formula_words(explanation),
         *break_even_words(explanation),
@@ -49,6 +53,7 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
 
 def _decision(explanation: Mapping[str, Any]) -> Iterator[str]:
     yield verdict_words(explanation)
+    yield from assumed_words(explanation)
     yield from backends_words(explanation)
     yield from runner_up_words(explanation)
     yield from confidence_words(explanation)
@@ -72,7 +77,7 @@ def verdict_words(explanation: Mapping[str, Any]) -> str:
         case "speculate":
             return (
                 f"Chosen: {chosen['method']}, {chosen['words']}; estimated at {times} "
-                f"{_of_plain(explanation, chosen)}."
+                f"{_of_plain(explanation, chosen)}{_on_assumption(chosen)}."
             )
         case "plain_refused":
             return (
@@ -83,7 +88,7 @@ def verdict_words(explanation: Mapping[str, Any]) -> str:
             reason = "nothing else that runs has a price"
             if rival is not None:
                 reason = f"every plan that drafts is refused ({rival['refusal']})"
-            return f"Chosen: plain decoding; {reason}."
+            return f"Chosen: plain decoding; {reason}.{_paying_loads(explanation)}"
         case "plain_within_error":
             return (
                 f"Chosen: plain decoding; the best plan that drafts ({_named(rival)}) is estimated "
@@ -94,6 +99,32 @@ def verdict_words(explanation: Mapping[str, Any]) -> str:
         f"Chosen: plain decoding; the best plan that drafts ({_named(rival)}) is estimated at "
         f"{_times(rival['speedup'])} its speed."
     )
+
+
+def _paying_loads(explanation: Mapping[str, Any]) -> str:
+    """Loads that lose their drafting to others at which it misses a limit, and the way out."""
+    paying = [load for load in explanation["loads"] if load["method"] not in (None, PLAIN)]
+    if not paying:
+        return ""
+    named = "; ".join(
+        f"{load_name(explanation, load)} ({_named(load)}, {_times(load['speedup'])})"
+        for load in paying
+    )
+    return (
+        f" Drafting pays, within the limits, at {named}: leave the other loads out to plan for "
+        "these."
+    )
+
+
+def assumed_words(explanation: Mapping[str, Any]) -> Iterator[str]:
+    """What was assumed of acceptance; reports of older bundles hold nothing of it."""
+    assumed = explanation.get("assumed") or {}
+    if assumed:
+        parts = "; ".join(f'"{drafter}": {text}' for drafter, text in assumed.items())
+        yield (
+            f"Assumed, not measured: the acceptance of {parts}. Every number of a plan that "
+            "drafts with it is an assumption too."
+        )
 
 
 def backends_words(explanation: Mapping[str, Any]) -> Iterator[str]:
@@ -108,6 +139,10 @@ def backends_words(explanation: Mapping[str, Any]) -> Iterator[str]:
             told.append(f"{_times(one['gain'])} as fast as {_named(one)} on {one['backend']}")
     if told:
         yield f"Of {len(told)} backends {'; '.join(told)}."
+
+
+def _on_assumption(candidate: Mapping[str, Any]) -> str:
+    return ", on an assumed acceptance" if candidate.get("assumed") else ""
 
 
 def _of_plain(explanation: Mapping[str, Any], candidate: Mapping[str, Any]) -> str:
@@ -170,7 +205,7 @@ def _acceptance(explanation: Mapping[str, Any]) -> Iterator[str]:
 def _runners_up(explanation: Mapping[str, Any]) -> Iterator[str]:
     told = []
     for candidate in explanation["runners_up"]:
-        refused = ", refused" if candidate["refusal"] else ""
+        refused = f", refused ({candidate['refusal']})" if candidate["refusal"] else ""
         told.append(f"{_named(candidate)} {about(candidate['speedup'], short)}{refused}")
     if told:
         at = "" if explanation.get("load") is None else ", or the requests it serves, at this load"

@@ -12,7 +12,7 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.measured.plans import MeasuredPlan, MeasuredPlans, plan_key
 from specplan.planner.measured.store import known_plans, store_plans
 from specplan.planner.method import Family, discover_methods
-from specplan.planner.search.search import PLAIN
+from specplan.planner.search.settings import PLAIN
 
 WITHIN = 0.15
 """How far a run's load may lie from one of the problem's and still stand for it."""

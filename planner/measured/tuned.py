@@ -13,10 +13,10 @@ from specplan.planner.measured.correcting import corrected
 from specplan.planner.measured.plans import MeasuredPlans
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import cell_costs, score, simplest_of_best
-from specplan.planner.search.composing import composed
+from specplan.planner.search.composing import best_rounds, composed
 from specplan.planner.search.limits import keeps_limits, nothing_admissible
-from specplan.planner.search.schedule import best_rounds
-from specplan.planner.search.search import PLAIN, SearchResult, pricer_of, without_loads
+from specplan.planner.search.search import SearchResult
+from specplan.planner.search.settings import PLAIN, pricer_of, without_loads
 
 
 def tuned(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.ir.plan import Plan
@@ -17,26 +16,22 @@ from specplan.planner.templates.plan_text import plain_plan
 class AutoregressiveOptions(Options):
     """Nothing to choose."""
 
-    @property
-    def words(self) -> str:
-        """`plain`."""
-        return "plain"
+    reads = "plain"
 
 
 class Autoregressive(Method[AutoregressiveOptions]):
     """The target alone; accepting an empty tree gives the bonus token and nothing else."""
 
-    name: ClassVar[str] = "autoregressive"
-    engine_drafter: ClassVar[str] = "none"
-    summary: ClassVar[str] = "one token per forward of the target; drafts nothing"
+    summary = "one token per forward of the target; drafts nothing"
+    engine_drafter = "none"
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[AutoregressiveOptions] | Refusal]:
         """The one choice there is."""
-        return [Family("plain", {}, (AutoregressiveOptions(),))]
+        return [Family.of("plain", [AutoregressiveOptions()])]
 
     def plan(self, facts: ProblemFacts, options: AutoregressiveOptions) -> Plan:
         """`root, forward, accept, emit, commit`."""
-        return plain_plan(facts, self.name)
+        return plain_plan(facts, self)
 
     def drafter(self, facts: ProblemFacts, options: AutoregressiveOptions) -> Drafter | None:
         """None: nothing is drafted."""

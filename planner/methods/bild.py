@@ -1,24 +1,24 @@
-"""A small model writes while it is sure; the target takes back what it finds too unlikely.
+"""A small model writes while it is sure; the target takes back tokens that it finds too unlikely.
 
 Big little decoder (Kim et al. 2023, arXiv 2302.07863). Fallback: where the small model's highest
-probability falls below a bar, its token is not drafted, and the target says how the text goes on; a
-round may draft nothing. Rollback: what was drafted stands until -ln p of a token, by the target, is
-above a threshold (rule `rollback`). Lossy: what the small model writes is emitted where the target
-finds it likely enough, and the token after it is the target's best. The paper's thresholds of
-rollback are 2 to 5; the more they allow, the more of the output is the small model's own.
+probability falls below a bar, its token is not drafted, and the target continues the text; a round
+may draft nothing. Rollback: drafted tokens stand until -ln p of a token, by the target, is above a
+threshold (rule `rollback`). Lossy: the small model's tokens are emitted where the target finds them
+likely enough, and the token after them is the target's best. The paper's thresholds of rollback are
+2 to 5; the more they allow, the more of the output is the small model's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import ClassVar
+from typing import Annotated
 
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Options
-from specplan.planner.templates.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.method import Option, Options
+from specplan.planner.templates.plan_text import draft_and_verify, draft_passes, uniforms
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
 FALLBACKS = (0.4, 0.6, 0.8)
@@ -29,72 +29,49 @@ MOST = 10
 
 @dataclass(frozen=True)
 class BildOptions(Options):
-    """Which model writes, and what stands.
+    """Which model writes, and what stands."""
 
-    Attributes:
-        draft: name of the small model.
-        fallback: probability below which the target goes on.
-        rollback: largest -ln p by the target that stands, nats.
-        most: drafted tokens at most.
-    """
+    reads = "{draft} down to {fallback}, rolled back above {rollback}"
 
-    draft: str
-    fallback: float
-    rollback: float
-    most: int = MOST
-
-    @property
-    def words(self) -> str:
-        """`draft down to 0.6, rolled back above 5.0`."""
-        return f"{self.draft} down to {self.fallback}, rolled back above {self.rollback}"
+    draft: Annotated[str, Option("who writes", drafts=True)]
+    fallback: Annotated[float, Option("probability below which the target goes on")]
+    rollback: Annotated[float, Option("largest -ln p by the target that stands, nats")]
+    most: Annotated[int, Option("drafted tokens at most")] = MOST
 
 
 class Bild(ProfiledByRunning[BildOptions]):
-    """Faster than any lossless draft by the same model, at the price of the target's law."""
+    """Faster than any lossless draft by the same model; changes the output distribution."""
 
-    name: ClassVar[str] = "bild"
-    summary: ClassVar[str] = "a small model writes while it is sure, the target rolls back"
-    paper: ClassVar[str] = "Kim et al. 2023, arXiv 2302.07863"
-    lossless: ClassVar[bool] = False
-    by_name: ClassVar[bool] = True
-    needs_draft_model: ClassVar[bool] = True
-    family: ClassVar[str] = "fallback and rollback"
-    domains: ClassVar[Mapping[str, str]] = {
-        "draft": "who writes",
-        "fallback": "probability below which the target goes on",
-        "rollback": "largest -ln p by the target that stands, nats",
-        "most": "drafted tokens at most",
-    }
+    summary = "a small model writes while it is sure, the target rolls back"
+    paper = "Kim et al. 2023, arXiv 2302.07863"
+    lossless = False
+    family = "fallback and rollback"
 
     def settings(self, models: Sequence[str]) -> Iterator[BildOptions]:
         """Every pair of thresholds with every draft model."""
-        return (
-            BildOptions(draft, fallback, rollback)
-            for draft, fallback, rollback in product(models, FALLBACKS, ROLLBACKS)
-        )
+        return (BildOptions(*one) for one in product(models, FALLBACKS, ROLLBACKS))
 
     def plan(self, facts: ProblemFacts, options: BildOptions) -> Plan:
         """Draft while the next token is sure enough, verify, take back what is too unlikely."""
-        draft, cache, bar = options.draft, cache_of(options.draft), options.fallback
-        draw = "" if facts.greedy else "\n    %u = uniform 1 stream=draft"
-        how = "" if facts.greedy else " how=draw by=%u"
-        verified = judge("%c", options.most, rule=f"rollback(threshold={options.rollback})")
-        body = f"""%t0 = root
-%q0 = forward {draft} %t0 cache={cache} pending=2
+        draft, bar = options.draft, options.fallback
+        first, later = draft_passes(draft)
+        draw, how = uniforms(facts, 1)
+        drafted = f"""%t0 = root
+%q0 = {first.over("%t0")}
 %m0 = measure %q0 top1
 %sure = compute "m >= {bar}" m=%m0
 %c, %x = repeat {options.most} (%t = %t0, %q = %q0) only=%sure {{
-    %f = pick %t of=newest{draw}
-    %n = grow %t at=%f logits=%q{how}
+    %f = pick %t of=newest
+    {draw}
+    %n = grow %t at=%f logits=%q {how}
     %g = pick %n of=newest
-    %s = forward {draft} %g cache={cache}
+    %s = {later.over("%g")}
     %m = measure %s top1
     %stop = compute "m < {bar}" m=%m
     yield %n, %s until=%stop
-}}
-{verified}
-commit {cache} %e"""
-        return single_round_plan(facts, self.name, (draft,), body, lossless=False)
+}}"""
+        rule = f"rollback(threshold={options.rollback})"
+        return draft_and_verify(facts, self, drafted, options.most, models=(draft,), rule=rule)
 
 
 METHOD = Bild()

@@ -9,72 +9,56 @@ temperature, and judged as point laws.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 from specplan.cost_models.acceptance.drafters import Beam, Drafter
 from specplan.cost_models.acceptance.evidence.pools import Pools, pool_size
-from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.plan import Plan
 from specplan.planner.drafters.parts import models_alone
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.templates.plan_text import cache_of, judge, single_round_plan
+from specplan.planner.method import DraftName, Family, Option, Options, Refusal
+from specplan.planner.templates.per_drafter import PerDraftModel
+from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
+from specplan.planner.templates.source_drafts import FOLLOWING, worthwhile_sizes
+from specplan.planner.templates.static_trees import layers_text
 
 BEAMS = (2, 4)
-FOLLOWING = "trees that follow the context"
 DEPTHS = tuple(range(2, 7))
 NODES = (4, 6, 8, 12, 16, 24, 32, 48)
-DOMAINS = {
-    "beam": Domain(BEAMS, "children of a node that gets any, and nodes of a layer that do"),
-    "depth": Domain(DEPTHS, "layers, one pass of the draft model each"),
-    "nodes": Domain(NODES, "verified nodes, the most probable ones", whole=True),
-}
 
 
 @dataclass(frozen=True)
 class DynamicTreeOptions(Options):
-    """Which model drafts, and how much.
+    """Which model drafts, and how much."""
 
-    Attributes:
-        draft: name of the draft model.
-        beam: children of every node that gets any, and nodes of a layer that do.
-        depth: layers of the tree.
-        nodes: verified nodes.
-    """
+    reads = "dynamic tree of {nodes}, beam {beam}, depth {depth}, by {draft}"
 
-    draft: str
-    beam: int
-    depth: int
-    nodes: int
-
-    @property
-    def words(self) -> str:
-        """`dynamic tree of 16, beam 4, depth 5, by draft`."""
-        size = f"{self.nodes}, beam {self.beam}, depth {self.depth}"
-        return f"dynamic tree of {size}, by {self.draft}"
+    draft: DraftName
+    beam: Annotated[
+        int, Option("children of a node that gets any, and nodes of a layer that do", BEAMS)
+    ]
+    depth: Annotated[int, Option("layers, one pass of the draft model each", DEPTHS)]
+    nodes: Annotated[int, Option("verified nodes, the most probable ones", NODES, whole=True)]
 
 
-class DynamicTree(Method[DynamicTreeOptions]):
+class DynamicTree(PerDraftModel[DynamicTreeOptions]):
     """Trees whose shape is decided by the draft model's own probabilities."""
 
-    name: ClassVar[str] = "dynamic_tree"
-    engine_drafter: ClassVar[str] = "model"
-    shape: ClassVar[str] = "dynamic tree"
-    summary: ClassVar[str] = (
-        "a draft model grows a tree by a beam, its most probable nodes are verified"
-    )
-    paper: ClassVar[str] = "Li et al. 2024, arXiv 2406.16858"
-    acceptance: ClassVar[str] = "places of the text in the pools that the beam grows"
-    needs_draft_model: ClassVar[bool] = True
+    summary = "a draft model grows a tree by a beam, its most probable nodes are verified"
+    paper = "Li et al. 2024, arXiv 2406.16858"
+    differs = "A draft model drafts, not an EAGLE head."
+    acceptance = "places of the text in the pools that the beam grows"
+    engine_drafter = "model"
+    shape = "dynamic tree"
 
-    def choices(self, facts: ProblemFacts) -> Sequence[Family[DynamicTreeOptions] | Refusal]:
-        """Per draft model, trees by beam, depth and verified nodes."""
-        if not facts.drafts:
-            return [Refusal("any", "models.drafts names no draft model")]
-        return [_family(facts, draft) for draft in facts.drafts]
+    def families(
+        self, facts: ProblemFacts, draft: str
+    ) -> Sequence[Family[DynamicTreeOptions] | Refusal]:
+        """Trees by beam, depth and verified nodes."""
+        return [_family(facts, draft)]
 
     def drafters(self, facts: ProblemFacts) -> tuple[Drafter, ...]:
         """Every draft model with every beam."""
@@ -87,21 +71,13 @@ class DynamicTree(Method[DynamicTreeOptions]):
 
     def plan(self, facts: ProblemFacts, options: DynamicTreeOptions) -> Plan:
         """The draft model grows the pool and the best of it is judged."""
-        draft, beam, cache = options.draft, options.beam, cache_of(options.draft)
-        cut = options.nodes < pool_size(beam, options.depth)
-        kept = f"%b = pick %pool of=all best={options.nodes}\n%c = prune %pool to=%b\n"
-        body = f"""%t0 = root
-%q0 = forward {draft} %t0 cache={cache} pending=2
-%t1 = grow %t0 at=%t0 logits=%q0 children={beam}
-{"%pool" if cut else "%c"} = repeat {options.depth - 1} (%t = %t1) {{
-    %f = pick %t of=newest best={beam}
-    %q = forward {draft} %f cache={cache}
-    %n = grow %t at=%f logits=%q children={beam}
-    yield %n
-}}
-{kept if cut else ""}{judge("%c", options.nodes, rule=None if facts.greedy else "recursive")}
-commit {cache} %e"""
-        return single_round_plan(facts, self.name, (draft,), body)
+        beam, nodes = options.beam, options.nodes
+        pool, prune = "%c", ""
+        if nodes < pool_size(beam, options.depth):
+            pool, prune = "%pool", f"\n%b = pick %pool of=all best={nodes}\n%c = prune %pool to=%b"
+        passes, pick = draft_passes(options.draft), f"best={beam}"
+        tree = layers_text(options.depth, passes, first=beam, later=beam, pick=pick, result=pool)
+        return draft_and_verify(facts, self, tree + prune, nodes, models=(options.draft,))
 
     def drafter(self, facts: ProblemFacts, options: DynamicTreeOptions) -> Drafter | None:
         """The draft model with this beam."""
@@ -110,44 +86,30 @@ commit {cache} %e"""
 
 def _family(facts: ProblemFacts, draft: str) -> Family[DynamicTreeOptions] | Refusal:
     name = f"dynamic tree by {draft}"
-    known = {beam: facts.profiles.get(Beam(draft, beam)) for beam in BEAMS}
-    given = {beam: profile for beam, profile in known.items() if profile is not None}
-    if not given:
+    beams = [beam for beam in BEAMS if Beam(draft, beam) in facts.profiles]
+    if not beams:
         return Refusal(name, facts.missing_profile(Beam(draft, BEAMS[-1])))
     settings: list[DynamicTreeOptions] = []
-    for beam, profile in given.items():
-        if not isinstance(profile.evidence, Pools):
-            return Refusal(name, facts.other_evidence(Beam(draft, beam), FOLLOWING))
-        settings += _worthwhile(draft, beam, profile.evidence)
-    return Family(name, DOMAINS, tuple(settings), partial(_at, draft, given))
+    pools: dict[int, Pools] = {}
+    for beam in beams:
+        evidence = facts.evidence(Beam(draft, beam), Pools, FOLLOWING)
+        if isinstance(evidence, str):
+            return Refusal(name, evidence)
+        pools[beam] = evidence
+        largest = {depth: pool_size(beam, depth) for depth in DEPTHS}
+        sizes = ((d, sorted({min(n, most) for n in NODES})) for d, most in largest.items())
+        settings += (DynamicTreeOptions(draft, beam, *x) for x in worthwhile_sizes(evidence, sizes))
+    return Family.of(name, settings, partial(_at, draft, pools))
 
 
 def _at(
-    draft: str, known: Mapping[int, AcceptanceProfile], point: Mapping[str, Any]
+    draft: str, pools: Mapping[int, Pools], point: Mapping[str, Any]
 ) -> DynamicTreeOptions | None:
     """Any number of nodes that a pool of known beam and depth holds."""
-    beam, depth, nodes = (int(point[name]) for name in DOMAINS)
-    profile = known.get(beam)
-    pools = None if profile is None else profile.evidence
-    if not isinstance(pools, Pools) or depth > pools.layers:
-        return None
-    if nodes > pool_size(beam, depth):
+    beam, depth, nodes = (int(point[name]) for name in ("beam", "depth", "nodes"))
+    if beam not in pools or depth > pools[beam].layers or nodes > pool_size(beam, depth):
         return None
     return DynamicTreeOptions(draft, beam, depth, nodes)
-
-
-def _worthwhile(draft: str, beam: int, pools: Pools) -> Iterator[DynamicTreeOptions]:
-    """Settings of a beam that emit more than any other that drafts and verifies no more."""
-    found: list[tuple[int, int, float]] = []
-    for depth in (depth for depth in DEPTHS if depth <= pools.layers):
-        largest = pool_size(beam, depth)
-        for nodes in sorted({min(nodes, largest) for nodes in NODES}):
-            model = pools.cut(depth, nodes).model
-            tokens = sum(model.accepted_at_least(range(-1, depth - 1), (0,) * depth))
-            others = [t for d, n, t in found if d <= depth and n <= nodes]
-            if not others or tokens > max(others) + 1e-9:
-                found.append((depth, nodes, tokens))
-                yield DynamicTreeOptions(draft, beam, depth, nodes)
 
 
 METHOD = DynamicTree()

@@ -10,64 +10,46 @@ its `heuristic_transient`, and `most` bounds it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated
 
-from specplan.cost_models.acceptance.drafters import Model
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Options
-from specplan.planner.templates.stopped_chains import Stopped, StoppedChains, StopRule, stopped_plan
-
-FIRST = 5
-"""Tokens of the first round."""
-MOST = (6, 16)
-PART_MOST = (6,)
+from specplan.planner.method import Option, Options
+from specplan.planner.templates.chains import (
+    WHO_DRAFTS,
+    StoppedChains,
+    StoppedDrafter,
+    StopRule,
+    chain_plan,
+)
 
 
 @dataclass(frozen=True)
 class HeuristicLengthOptions(Options):
-    """Who drafts, and how much.
+    """Who drafts, and how much."""
 
-    Attributes:
-        drafter: a draft model, or a part of a model: the target's first layers, the target without
-            some blocks, or a model with few cached tokens.
-        most: drafted tokens at most.
-        first: drafted tokens of the first round.
-    """
+    reads = "{first} by {drafter}, then two more or one less, up to {most}"
 
-    drafter: Stopped
-    most: int
-    first: int = FIRST
-
-    @property
-    def words(self) -> str:
-        """`5 by draft, then two more or one less, up to 16`."""
-        return f"{self.first} by {self.drafter}, then two more or one less, up to {self.most}"
+    drafter: Annotated[StoppedDrafter, WHO_DRAFTS]
+    most: Annotated[int, Option("drafted tokens at most")]
+    first: Annotated[int, Option("drafted tokens of the first round")] = 5
 
 
 class HeuristicLength(StoppedChains[HeuristicLengthOptions]):
     """Follows texts whose difficulty changes, by counting alone."""
 
-    name: ClassVar[str] = "heuristic_length"
-    summary: ClassVar[str] = "a chain that gets longer after success and shorter after failure"
-    paper: ClassVar[str] = "Gante 2023, huggingface.co/blog/assisted-generation"
-    memory: ClassVar[str] = "one number of each request"
-    family: ClassVar[str] = "chains that follow success"
-    domains: ClassVar[Mapping[str, str]] = {
-        "drafter": "who drafts",
-        "most": "drafted tokens at most",
-        "first": "drafted tokens of the first round",
-    }
-
-    def settings_of(self, drafter: Stopped) -> Iterator[HeuristicLengthOptions]:
-        """Short and long chains by every draft model, one length by parts of models."""
-        lengths = MOST if isinstance(drafter, Model) else PART_MOST
-        return (HeuristicLengthOptions(drafter, most) for most in lengths)
+    summary = "a chain that gets longer after success and shorter after failure"
+    paper = "Gante 2023, huggingface.co/blog/assisted-generation"
+    differs = "The length has an upper bound."
+    memory = "one number of each request"
+    family = "chains that follow success"
+    shapes = ((6,), (16,))
+    part_shapes = ((6,),)
 
     def plan(self, facts: ProblemFacts, options: HeuristicLengthOptions) -> Plan:
-        """Draft so many tokens, verify, accept, draft more or fewer the next time."""
+        """Draft the current length, verify, accept, draft more or fewer the next time."""
+        grown = f"min(k + 2, {options.most})"
         stop = StopRule(
             "m >= k",
             measure="count",
@@ -75,11 +57,11 @@ class HeuristicLength(StoppedChains[HeuristicLengthOptions]):
             before="%k = load @length",
             after=f"""%hit = measure %a accepted
 %all = measure %c count
-%k2 = compute "where(hit < all, max(k - 1, 1), min(k + 2, {options.most}))" k=%k hit=%hit all=%all
+%k2 = compute "where(hit < all, max(k - 1, 1), {grown})" k=%k hit=%hit all=%all
 store @length %k2""",
             states=(f"@length = value number(init={float(options.first)})",),
         )
-        return stopped_plan(facts, self.name, options.drafter, options.most, stop)
+        return chain_plan(facts, self, options.drafter, options.most, stop=stop)
 
 
 METHOD = HeuristicLength()

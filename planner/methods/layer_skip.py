@@ -2,7 +2,7 @@
 
 Self-speculative decoding by skipping (Draft & Verify, arXiv 2309.08168; SWIFT, arXiv 2410.06916):
 a pass without some attentions and MLPs drafts a token at a time. It attends to the target's own
-cache of the text, and what it writes itself is scratch that the verifying pass writes over. It
+cache of the text, and its own keys and values are scratch that the verifying pass overwrites. It
 needs no draft model, no training and no memory. Which blocks can be spared is searched for where
 acceptance is measured (`specplan.planner.drafters.skip_search`), or named by a given acceptance
 profile.
@@ -10,16 +10,16 @@ profile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated
 
-from specplan.cost_models.acceptance.drafters import Drafter, SkipBlocks
+from specplan.cost_models.acceptance.drafters import SkipBlocks
 from specplan.ir.blocks import Skips
 from specplan.ir.plan import Plan
 from specplan.planner.drafters.candidates import MOST_SKIPPED_DRAFT, leaves_blocks_out
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Domain, Family, Method, Options, Refusal
+from specplan.planner.method import Family, Method, Option, Options, Refusal
 from specplan.planner.templates.chains import chain_plan
 
 LENGTHS = tuple(range(1, MOST_SKIPPED_DRAFT + 1))
@@ -27,64 +27,50 @@ LENGTHS = tuple(range(1, MOST_SKIPPED_DRAFT + 1))
 
 @dataclass(frozen=True)
 class LayerSkipOptions(Options):
-    """Which blocks are left out, and how far is drafted.
+    """Which blocks are left out, and how far is drafted."""
 
-    Attributes:
-        skip: names of the blocks, in the order of the stack.
-        length: drafted tokens.
-    """
+    reads = "chain of {length} without {short}"
 
-    skip: tuple[str, ...]
-    length: int
+    skip: Annotated[
+        tuple[str, ...], Option("blocks of the target left out while drafting", searched=True)
+    ]
+    length: Annotated[int, Option("drafted tokens")]
 
     @property
-    def words(self) -> str:
-        """`chain of 4 without a3m4`."""
-        return f"chain of {self.length} without {Skips.read(self.skip).short}"
+    def short(self) -> str:
+        """The blocks in short, `a3m4`."""
+        return Skips.read(self.skip).short
 
 
 class LayerSkip(Method[LayerSkipOptions]):
     """The target drafts for itself."""
 
-    name: ClassVar[str] = "layer_skip"
-    summary: ClassVar[str] = "the target without some of its blocks drafts a chain"
-    paper: ClassVar[str] = (
-        "Zhang et al. 2023, arXiv 2309.08168; sets of blocks: Xia et al. 2024, arXiv 2410.06916"
+    summary = "the target without some of its blocks drafts a chain"
+    paper = "Zhang et al. 2023, arXiv 2309.08168; sets of blocks: Xia et al. 2024, arXiv 2410.06916"
+    differs = (
+        "Chains have a fixed length (`adaptive_bar` ends them by confidence), and blocks are "
+        "searched for before decoding, where SWIFT does so while it decodes."
     )
-    acceptance: ClassVar[str] = "length of a draft begun there"
-    leaves_blocks_out: ClassVar[bool] = True
+    acceptance = "length of a draft begun there"
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[LayerSkipOptions] | Refusal]:
         """Per set of blocks whose acceptance is known, chains of 1 to 8 tokens."""
-        families = [_family(skips) for skips in _known_sets(facts)]
-        return families or [Refusal("any", _reason(facts))]
+        return [
+            Family.of(
+                f"chain without {drafter.skips.short}",
+                (LayerSkipOptions(drafter.skips.words, length) for length in LENGTHS),
+            )
+            for drafter in facts.profiles
+            if isinstance(drafter, SkipBlocks) and drafter.model == "target"
+        ] or [Refusal("any", _reason(facts))]
 
     def plan(self, facts: ProblemFacts, options: LayerSkipOptions) -> Plan:
         """Draft one token at a time into scratch, then run the whole stack over all of them."""
-        return chain_plan(facts, self.name, _drafter(options), options.length)
+        return chain_plan(facts, self, self.drafter(facts, options), options.length)
 
-    def drafter(self, facts: ProblemFacts, options: LayerSkipOptions) -> Drafter | None:
+    def drafter(self, facts: ProblemFacts, options: LayerSkipOptions) -> SkipBlocks:
         """The target without these blocks."""
-        return _drafter(options)
-
-
-def _drafter(options: LayerSkipOptions) -> SkipBlocks:
-    return SkipBlocks("target", Skips.read(options.skip))
-
-
-def _known_sets(facts: ProblemFacts) -> Iterator[Skips]:
-    for drafter in facts.profiles:
-        if isinstance(drafter, SkipBlocks) and drafter.model == "target":
-            yield drafter.skips
-
-
-def _family(skips: Skips) -> Family[LayerSkipOptions]:
-    domains = {
-        "skip": Domain((skips.words,), "blocks of the target left out while drafting"),
-        "length": Domain(LENGTHS, "drafted tokens"),
-    }
-    settings = tuple(LayerSkipOptions(skips.words, length) for length in LENGTHS)
-    return Family(f"chain without {skips.short}", domains, settings)
+        return SkipBlocks("target", Skips.read(options.skip))
 
 
 def _reason(facts: ProblemFacts) -> str:

@@ -3,104 +3,81 @@
 Lookahead decoding (Fu et al. 2024, arXiv 2402.02057). A window is W columns of Jacobi iterations:
 its top row is the last token and W - 1 guesses after it, and below each stand the tokens of the
 N - 2 iterations before, so that every column with the token that this pass gives it is an N-gram
-that the target may write. Those N-grams go to a pool; what the pool holds after the last token is
-verified in the same pass, and so each pass runs W (N - 1) tokens of the window beside the drafted
+that the target may write. Those N-grams go to a pool; the pool's N-grams after the last token are
+verified in the same pass, and so each pass runs W (N - 1) tokens of the window besides the drafted
 ones. After each round the window moves on by one column, however many tokens were accepted, as in
 the released code.
 
-Different from there: what the pool gives is merged where it begins alike and cut to a number of
+Different from there: N-grams of the pool are merged where they begin alike and cut to a number of
 tokens; the window begins with one constant token rather than random ones of the prompt; the pool
-always learns the text too (its option `POOL_FROM_PROMPT`). At a temperature above 0 the window goes
-on by best tokens, and drafts are certain proposals, judged by the recursive rule, which keeps the
-target's law.
+always learns the text too (its option `POOL_FROM_PROMPT`). At a temperature above 0 the window
+continues by best tokens, and drafts are certain proposals, judged by the recursive rule, which
+keeps the target's distribution.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import starmap
-from typing import ClassVar
+from typing import Annotated
 
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Options
-from specplan.planner.templates.plan_text import judge, single_round_plan
+from specplan.planner.method import Option, Options
+from specplan.planner.templates.plan_text import draft_and_verify
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
-SETTINGS = ((2, 3, 3), (3, 3, 4), (5, 3, 6), (5, 4, 8), (8, 4, 12), (10, 5, 16), (15, 5, 24))
-"""Columns, tokens of an N-gram, and verified tokens: as many as half of as many N-grams."""
 CAPACITY = 65536
 
 
 @dataclass(frozen=True)
 class LookaheadOptions(Options):
-    """How much is guessed, and how much of the pool is verified.
+    """How much is guessed (W, N), and how much of the pool is verified."""
 
-    Attributes:
-        window: columns, W.
-        ngram: tokens of an N-gram, N.
-        nodes: tokens of the pool that are verified.
-    """
+    reads = "{window} columns, {ngram}-grams, {nodes} verified"
 
-    window: int
-    ngram: int
-    nodes: int
-
-    @property
-    def words(self) -> str:
-        """`5 columns, 4-grams, 8 verified`."""
-        return f"{self.window} columns, {self.ngram}-grams, {self.nodes} verified"
+    window: Annotated[int, Option("columns of guesses")]
+    ngram: Annotated[int, Option("tokens of a run that the pool learns")]
+    nodes: Annotated[int, Option("tokens of the pool that are verified")]
 
 
 class Lookahead(ProfiledByRunning[LookaheadOptions]):
-    """Needs nothing beside the target but compute to spare."""
+    """Needs nothing besides the target but compute to spare."""
 
-    name: ClassVar[str] = "lookahead"
-    shape: ClassVar[str] = "dynamic tree"
-    summary: ClassVar[str] = "runs of tokens that the target's own parallel guesses showed before"
-    paper: ClassVar[str] = "Fu et al. 2024, arXiv 2402.02057"
-    memory: ClassVar[str] = (
-        "65,536 runs of each request, 600 bytes each, and a window of 17 bytes per token"
+    summary = "runs of tokens that the target's own parallel guesses showed before"
+    paper = "Fu et al. 2024, arXiv 2402.02057"
+    differs = (
+        "N-grams of the pool are merged where they begin alike, the window begins with one "
+        "constant token, and one device runs it all."
     )
-    sources: ClassVar[tuple[str, ...]] = ("lookahead",)
-    family: ClassVar[str] = "window and pool"
-    domains: ClassVar[Mapping[str, str]] = {
-        "window": "columns of guesses",
-        "ngram": "tokens of a run that the pool learns",
-        "nodes": "tokens of the pool that are verified",
-    }
-
-    def settings(self, models: Sequence[str]) -> Iterator[LookaheadOptions]:
-        """From two columns to the paper's fifteen."""
-        return starmap(LookaheadOptions, SETTINGS)
+    memory = "65,536 runs of each request, 600 bytes each, and a window of 17 bytes per token"
+    shape = "dynamic tree"
+    sources = ("lookahead",)
+    by_name = False
+    family = "window and pool"
+    shapes = ((2, 3, 3), (3, 3, 4), (5, 3, 6), (5, 4, 8), (8, 4, 12), (10, 5, 16), (15, 5, 24))
 
     def plan(self, facts: ProblemFacts, options: LookaheadOptions) -> Plan:
         """Look up, run both, accept, teach the pool, move the window on."""
         columns, order, nodes = options.window, options.ngram, options.nodes
         parents, following = _window(columns, order)
-        size = len(parents)
+        size, window = len(parents), print_atom(parents)
         newest = tuple(range(size - columns, size))
-        verified = judge("%c", nodes, rule=None if facts.greedy else "recursive")
-        verified = verified.replace("%l = forward target %c", "%l, %m = forward target %c %w", 1)
-        body = f"""%t0 = root
+        drafted = f"""%t0 = root
 update @pool %t0 last={order}
 %c = lookup @pool %t0 at=%t0 match=[1, 1] children={nodes} length={order - 1} nodes={nodes}
-%w = load @window
-{verified}
-%f = pick %w of=all nodes={print_atom(newest)}
+%w = load @window"""
+        move = f"""%f = pick %w of=all nodes={print_atom(newest)}
 %x = grow %w at=%f logits=%m
 update @pool %x last={order}
 %n = relabel %w other=%x map={print_atom(following)}
 store @window %n"""
-        depth = columns + order - 3
         states = (
             f"@pool = source phrases(order={order}, width={nodes}, capacity={CAPACITY})",
-            f"@window = value tree(nodes={size}, depth={depth}, parents={print_atom(parents)}, "
+            f"@window = value tree(nodes={size}, depth={columns + order - 3}, parents={window}, "
             "init=0)",
         )
-        return single_round_plan(facts, self.name, (), body, states=states)
+        return draft_and_verify(facts, self, drafted, nodes, beside="%w", after=move, states=states)
 
 
 def _window(columns: int, order: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -1,28 +1,29 @@
-"""Trees of constant branching: every node of a level gets as many children, drawn apart.
+"""Trees of constant branching: all nodes of a level get equally many children, none drawn twice.
 
 Recursive speculative decoding (Jeon et al. 2024, arXiv 2402.14160), its RSD-C: all nodes of depth i
-get b_i children, drawn without replacement, and recursive rejection sampling judges them. Other
-than the trees of `draft_model` the shape follows from one number a level, not from the measured
-acceptance. RSD-S, whose shape is drawn by a stochastic beam, is not among them. At temperature 0
-children are the best ranks.
+get b_i children, drawn without replacement, and recursive rejection sampling judges them. The trees
+of `draft_model` follow the measured acceptance; here the shape follows from one number a level. At
+temperature 0 children are the best ranks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from math import prod
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Annotated
 
 from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.templates.plan_text import cache_of, judge, single_round_plan
-from specplan.planner.templates.static_trees import tree_text
+from specplan.planner.method import DraftName, Family, Option, Options, Refusal
+from specplan.planner.templates.per_drafter import PerDraftModel, family_by
+from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
+from specplan.planner.templates.static_trees import tree_text, undominated
 from specplan.planner.trees import StaticTree, expansion_tree
 
 WIDEST, DEEPEST, MOST_NODES = 4, 5, 48
@@ -30,15 +31,13 @@ WIDEST, DEEPEST, MOST_NODES = 4, 5, 48
 
 @dataclass(frozen=True)
 class RecursiveSamplingOptions(Options):
-    """Which model drafts, and how wide.
+    """Which model drafts, and how wide."""
 
-    Attributes:
-        draft: name of the draft model.
-        branching: children of every node of the root's level, of the next one, and so on.
-    """
+    reads = "tree of {branching} by {draft}"
+    derived = MappingProxyType({"nodes": Option("drafted nodes")})
 
-    draft: str
-    branching: tuple[int, ...]
+    draft: DraftName
+    branching: Annotated[tuple[int, ...], Option("children of every node, level by level")]
 
     @property
     def tree(self) -> StaticTree:
@@ -50,48 +49,48 @@ class RecursiveSamplingOptions(Options):
         """Drafted nodes."""
         return nodes_of(self.branching)
 
-    @property
-    def words(self) -> str:
-        """`tree of 3-2-1 by draft`."""
-        return f"tree of {'-'.join(map(str, self.branching))} by {self.draft}"
 
-    def as_dict(self) -> dict[str, Any]:
-        """The options, and the number of nodes for the reader."""
-        return {**super().as_dict(), "nodes": self.nodes}
-
-
-class RecursiveSampling(Method[RecursiveSamplingOptions]):
+class RecursiveSampling(PerDraftModel[RecursiveSamplingOptions]):
     """Few passes of the draft model, and several chances at every level."""
 
-    name: ClassVar[str] = "recursive_sampling"
-    engine_drafter: ClassVar[str] = "model"
-    shape: ClassVar[str] = "static tree"
-    summary: ClassVar[str] = "a draft model grows a tree of constant branching, drawn apart"
-    paper: ClassVar[str] = "Jeon et al. 2024, arXiv 2402.14160"
-    acceptance: ClassVar[str] = "rank of the accepted child among its choices"
-    needs_draft_model: ClassVar[bool] = True
-    by_name: ClassVar[bool] = True
+    summary = "a draft model grows a tree of constant branching, drawn apart"
+    paper = "Jeon et al. 2024, arXiv 2402.14160"
+    differs = "Constant branching (RSD-C) only; `stochastic_beam` is the paper's RSD-S."
+    acceptance = "rank of the accepted child among its choices"
+    engine_drafter = "model"
+    shape = "static tree"
+    by_name = True
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[RecursiveSamplingOptions] | Refusal]:
-        """Per draft model, branching factors that do not grow from level to level."""
-        if not facts.drafts:
-            return [Refusal("any", "models.drafts names no draft model")]
-        if self.is_unasked(facts):
+        """Those of every draft model, where the problem names the method."""
+        if facts.drafts and self.is_unasked(facts):
             reason = f'its trees are among all static trees: name "{self.name}" in methods for them'
             return [Refusal("constant branching", reason)]
-        return [_family(facts, draft) for draft in facts.drafts]
+        return super().choices(facts)
+
+    def families(
+        self, facts: ProblemFacts, draft: str
+    ) -> Sequence[Family[RecursiveSamplingOptions] | Refusal]:
+        """Branching factors that do not grow from level to level."""
+        widest = facts.drafts[draft].vocab_size
+
+        def settings(profile: AcceptanceProfile) -> Iterator[RecursiveSamplingOptions]:
+            trees = ((one, expansion_tree(one)) for one in branchings())
+            tokens = profile.tokens_per_round
+            priced = (
+                (one, (len(one), len(tree)), tokens(tree.parents, tree.ranks).mean)
+                for one, tree in trees
+            )
+            worthwhile = (one for one in undominated(priced) if one[0] <= widest)
+            return map(partial(RecursiveSamplingOptions, draft), worthwhile)
+
+        name = f"constant branching by {draft}"
+        return [family_by(facts, name, Model(draft), settings, trees=True)]
 
     def plan(self, facts: ProblemFacts, options: RecursiveSamplingOptions) -> Plan:
         """The draft model grows the tree, level by level, and the target judges it."""
-        draft, cache = options.draft, cache_of(options.draft)
-
-        def forward(level: int, nodes: str) -> str:
-            return f"forward {draft} {nodes} cache={cache}" + ("" if level else " pending=2")
-
-        drafted = tree_text(options.tree, forward, drawn=not facts.greedy)
-        judged = judge("%c", options.nodes, rule=None if facts.greedy else "recursive")
-        body = f"{drafted}\n{judged}\ncommit {cache} %e"
-        return single_round_plan(facts, self.name, (draft,), body)
+        drafted = tree_text(options.tree, draft_passes(options.draft), drawn=not facts.greedy)
+        return draft_and_verify(facts, self, drafted, options.nodes, models=(options.draft,))
 
     def drafter(self, facts: ProblemFacts, options: RecursiveSamplingOptions) -> Drafter | None:
         """The draft model."""
@@ -114,34 +113,6 @@ def branchings() -> tuple[tuple[int, ...], ...]:
         if factors[0] > 1 and nodes_of(factors) <= MOST_NODES
     )
     return tuple(sorted(every, key=lambda factors: (nodes_of(factors), len(factors))))
-
-
-def _family(facts: ProblemFacts, draft: str) -> Family[RecursiveSamplingOptions] | Refusal:
-    name = f"constant branching by {draft}"
-    profile = facts.profiles.get(Model(draft))
-    if profile is None:
-        return Refusal(name, facts.missing_profile(Model(draft)))
-    if profile.key.how == "draw":
-        reason = "the acceptance profile knows no second choices (it was measured with how=draw)"
-        return Refusal(name, reason)
-    settings = tuple(
-        RecursiveSamplingOptions(draft, factors)
-        for factors in _worthwhile(profile)
-        if factors[0] <= facts.drafts[draft].vocab_size
-    )
-    domain = {"branching": Domain(branchings(), "children of every node, level by level")}
-    return Family(name, domain, settings)
-
-
-def _worthwhile(profile: AcceptanceProfile) -> Iterator[tuple[int, ...]]:
-    """Factors that emit more than any others of no more nodes and levels."""
-    found: list[tuple[int, float]] = []
-    for factors in branchings():
-        tree = expansion_tree(factors)
-        tokens = profile.tokens_per_round(tree.parents, tree.ranks).mean
-        if all(depth > len(factors) or tokens > most + 1e-9 for depth, most in found):
-            found.append((len(factors), tokens))
-            yield factors
 
 
 METHOD = RecursiveSampling()

@@ -1,4 +1,4 @@
-"""A draft model writes a chain; what is nearly as probable as the target's first choice stands.
+"""A draft model writes a chain; tokens nearly as probable as the target's first choice stand.
 
 Relaxed acceptance, which TensorRT-LLM offers for the thinking phase of reasoning models (technical
 blog 2, "DeepSeek R1 MTP Implementation and Optimization", 2025): rule `relaxed`, with the values
@@ -8,16 +8,14 @@ lossless drafts by the same model, and where a token is rejected the target's be
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated
 
-from specplan.cost_models.acceptance.drafters import Model
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Options
-from specplan.planner.templates.chains import ChainDrafter
-from specplan.planner.templates.plan_text import drafted_chain, judge, single_round_plan
+from specplan.planner.method import DraftName, Option, Options
+from specplan.planner.templates.chains import drafted_chain
+from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
 LENGTHS = (2, 4, 6, 8)
@@ -27,48 +25,32 @@ TOP, DELTA = 10, 0.6
 
 @dataclass(frozen=True)
 class RelaxedOptions(Options):
-    """Which model drafts, and how far.
+    """Which model drafts, and how far."""
 
-    Attributes:
-        draft: name of the draft model.
-        length: drafted tokens.
-    """
+    reads = "{length} by {draft}"
 
-    draft: str
-    length: int
-
-    @property
-    def words(self) -> str:
-        """`4 by draft`."""
-        return f"{self.length} by {self.draft}"
+    draft: DraftName
+    length: Annotated[int, Option("drafted tokens", LENGTHS)]
 
 
 class RelaxedAcceptance(ProfiledByRunning[RelaxedOptions]):
-    """Longer accepted runs than of any lossless rule, at the price of the target's law."""
+    """Longer accepted runs than of any lossless rule; changes the output distribution."""
 
-    name: ClassVar[str] = "relaxed_acceptance"
-    summary: ClassVar[str] = "a draft model, judged by what is nearly the target's first choice"
-    paper: ClassVar[str] = "NVIDIA 2025, TensorRT-LLM technical blog 2, DeepSeek R1 MTP"
-    lossless: ClassVar[bool] = False
-    by_name: ClassVar[bool] = True
-    needs_draft_model: ClassVar[bool] = True
-    family: ClassVar[str] = "chains"
-    domains: ClassVar[Mapping[str, str]] = {
-        "draft": "who drafts",
-        "length": "drafted tokens",
-    }
-
-    def settings(self, models: Sequence[str]) -> Iterator[RelaxedOptions]:
-        """Every length with every draft model."""
-        return (RelaxedOptions(draft, length) for draft in models for length in LENGTHS)
+    summary = "a draft model, judged by what is nearly the target's first choice"
+    paper = "NVIDIA 2025, TensorRT-LLM technical blog 2, DeepSeek R1 MTP"
+    differs = (
+        "A draft model drafts, not MTP modules, and all of the output is relaxed, not only the "
+        "thinking phase."
+    )
+    lossless = False
+    family = "chains"
 
     def plan(self, facts: ProblemFacts, options: RelaxedOptions) -> Plan:
-        """Draft the best tokens, verify, keep what is probable enough."""
-        said = ChainDrafter.of(Model(options.draft))
-        drafted = drafted_chain(options.length, said.forward, drawn=False)
-        judged = judge("%c", options.length, rule=f"relaxed(top={TOP}, delta={DELTA})")
-        body = f"{drafted}\n{judged}\n{said.end}"
-        return single_round_plan(facts, self.name, said.models, body, lossless=False)
+        """Draft the best tokens, verify, accept what is probable enough."""
+        draft, length, (forward, _) = options.draft, options.length, draft_passes(options.draft)
+        drafted = drafted_chain(length, forward, drawn=False)
+        rule = f"relaxed(top={TOP}, delta={DELTA})"
+        return draft_and_verify(facts, self, drafted, length, models=(draft,), rule=rule)
 
 
 METHOD = RelaxedAcceptance()

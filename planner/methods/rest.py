@@ -8,44 +8,24 @@ the published sampler draws anew after a mismatch, which is biased.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
-
 from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
-from specplan.cost_models.acceptance.drafters import Drafter, Model, Source
-from specplan.ir.plan import Plan
-from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Family, Method, Refusal
-from specplan.planner.templates.source_drafts import MergedOptions, merged_plan, merged_trees
-
-CORPUS = DRAFT_SOURCES["datastore"]
+from specplan.planner.templates.source_drafts import SourceTrees
 
 
-class Rest(Method[MergedOptions]):
+class Rest(SourceTrees):
     """Costs no draft model; pays where outputs resemble the corpus."""
 
-    name: ClassVar[str] = "rest"
-    shape: ClassVar[str] = "dynamic tree"
-    summary: ClassVar[str] = "the commonest continuations of the text's end in a corpus"
-    paper: ClassVar[str] = (
-        "He et al. 2023, arXiv 2311.08252; compaction: Ho et al. 2024, arXiv 2408.04678"
+    summary = "the commonest continuations of the text's end in a corpus"
+    paper = "He et al. 2023, arXiv 2311.08252; compaction: Ho et al. 2024, arXiv 2408.04678"
+    differs = (
+        "At most 16 occurrences are merged; compaction thins the sorted order of one corpus, where "
+        "CREST stores a ready tree for each n-gram."
     )
-    acceptance: ClassVar[str] = "places of the text in the merged trees"
-    memory: ClassVar[str] = "the corpus on disk, 14 to 16 bytes a token, mapped; 1 MB of its own"
-    sources: ClassVar[tuple[str, ...]] = ("datastore",)
-    source_drafters: ClassVar[tuple[Model | Source, ...]] = (Source(CORPUS.word),)
-
-    def choices(self, facts: ProblemFacts) -> Sequence[Family[MergedOptions] | Refusal]:
-        """Trees by nodes and depth."""
-        return [merged_trees(facts, self, CORPUS, "tree from the corpus")]
-
-    def plan(self, facts: ProblemFacts, options: MergedOptions) -> Plan:
-        """Look up, verify, accept."""
-        return merged_plan(facts, self.name, CORPUS, options, facts.problem.datastore)
-
-    def drafter(self, facts: ProblemFacts, options: MergedOptions) -> Drafter | None:
-        """The corpus."""
-        return Source(CORPUS.word)
+    acceptance = "places of the text in the merged trees"
+    memory = "the corpus on disk, 14 to 16 bytes a token, mapped; 1 MB of its own"
+    shape = "dynamic tree"
+    source = DRAFT_SOURCES["datastore"]
+    family = "tree from the corpus"
 
 
 METHOD = Rest()

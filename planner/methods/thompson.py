@@ -1,70 +1,56 @@
-"""A chain that goes on by chance, as likely as the drafter's tokens stood in this request so far.
+"""A chain that continues by chance, as likely as the drafter's tokens were accepted so far.
 
 EESD (Liu et al. 2024, arXiv 2406.03853) drafts under Thompson sampling: before each token a rate is
-drawn from its Beta posterior and a coin of that rate says whether drafting goes on. A coin whose
+drawn from its Beta posterior and a coin of that rate says whether drafting continues. A coin whose
 rate is drawn anew from Beta(k, o) each time falls as one of the posterior's mean, k / (k + o): so
 one uniform per token decides. After a round k grows by the accepted tokens and o by the one that
-was rejected, if any was. Chance, not the draft, ends a chain, so that the target's law is kept.
-
-There the target's first layers draft, with a trained layer of their own; here draft models do, and
-parts of models without any training.
+was rejected, if any was. Chance, not the draft, ends a chain, so that the target's distribution is
+kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated
 
-from specplan.cost_models.acceptance.drafters import Model
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Options
-from specplan.planner.templates.stopped_chains import Stopped, StoppedChains, StopRule, stopped_plan
-
-MOST = (4, 10)
-PART_MOST = (6,)
+from specplan.planner.method import Option, Options
+from specplan.planner.templates.chains import (
+    WHO_DRAFTS,
+    StoppedChains,
+    StoppedDrafter,
+    StopRule,
+    chain_plan,
+)
 
 
 @dataclass(frozen=True)
 class ThompsonOptions(Options):
-    """Who drafts, and how much.
+    """Who drafts, and how much."""
 
-    Attributes:
-        drafter: a draft model, or a part of a model: the target's first layers, the target without
-            some blocks, or a model with few cached tokens.
-        most: drafted tokens at most.
-    """
+    reads = "up to {most} by {drafter}, by chance"
 
-    drafter: Stopped
-    most: int
-
-    @property
-    def words(self) -> str:
-        """`up to 10 by draft, by chance`."""
-        return f"up to {self.most} by {self.drafter}, by chance"
+    drafter: Annotated[StoppedDrafter, WHO_DRAFTS]
+    most: Annotated[int, Option("drafted tokens at most")]
 
 
 class Thompson(StoppedChains[ThompsonOptions]):
-    """Needs no threshold: what was accepted of a request tells how far to draft."""
+    """Needs no threshold: what was accepted of a request says how far to draft."""
 
-    name: ClassVar[str] = "thompson"
-    summary: ClassVar[str] = "a chain that goes on as likely as its tokens were accepted so far"
-    paper: ClassVar[str] = "Liu et al. 2024, arXiv 2406.03853"
-    memory: ClassVar[str] = "two numbers of each request"
-    family: ClassVar[str] = "chains that go on by chance"
-    domains: ClassVar[Mapping[str, str]] = {
-        "drafter": "who drafts",
-        "most": "drafted tokens at most",
-    }
-
-    def settings_of(self, drafter: Stopped) -> Iterator[ThompsonOptions]:
-        """Short and long chains by every draft model, one length by parts of models."""
-        lengths = MOST if isinstance(drafter, Model) else PART_MOST
-        return (ThompsonOptions(drafter, most) for most in lengths)
+    summary = "a chain that goes on as likely as its tokens were accepted so far"
+    paper = "Liu et al. 2024, arXiv 2406.03853"
+    differs = (
+        "Draft models and untrained parts of models draft, where the paper trains an exit layer on "
+        "the target's first layers."
+    )
+    memory = "two numbers of each request"
+    family = "chains that go on by chance"
+    shapes = ((4,), (10,))
+    part_shapes = ((6,),)
 
     def plan(self, facts: ProblemFacts, options: ThompsonOptions) -> Plan:
-        """Draft until the coin says no, verify, accept, note what stood."""
+        """Draft until the coin says no, verify, accept, count acceptances and rejections."""
         stop = StopRule(
             "m > k/(k + o)",
             measure="uniform",
@@ -78,7 +64,7 @@ store @kept %k2
 store @lost %o2""",
             states=("@kept = value number(init=1.0)", "@lost = value number(init=1.0)"),
         )
-        return stopped_plan(facts, self.name, options.drafter, options.most, stop)
+        return chain_plan(facts, self, options.drafter, options.most, stop=stop)
 
 
 METHOD = Thompson()

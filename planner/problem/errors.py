@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import sys
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +16,12 @@ from pydantic.fields import FieldInfo
 
 from specplan.ir.errors import InfeasibleError, SpecplanError, UsageError
 from specplan.planner.problem.schema import Problem
+from specplan.planner.problem.short_form import KEY_OF
+from specplan.planner.problem.units import QuantityError
 
 Location = tuple[str | int, ...]
+Errors = Iterator[SpecplanError]
+"""What a check yields: an error for each thing that is wrong."""
 
 
 @dataclass(frozen=True)
@@ -26,23 +31,21 @@ class Origin:
     Attributes:
         file: the file's name; empty for a problem made in Python.
         lines: 1-based line of each dotted key.
+        flags: the flag of the command line that set a dotted key.
     """
 
     file: str = ""
     lines: Mapping[str, int] = field(default_factory=dict)
+    flags: Mapping[str, str] = field(default_factory=dict)
 
     def where(self, key: str) -> str:
-        """`file:line: key`; a key that is not in the file takes the line of its parent."""
+        """`file:line: key`, or `--flag: key`; a key without a place takes that of its parent."""
         parts = key.split(".") if key else []
-        line = next(
-            (
-                self.lines[".".join(parts[:end])]
-                for end in range(len(parts), 0, -1)
-                if ".".join(parts[:end]) in self.lines
-            ),
-            None,
-        )
-        place = self.file if line is None else f"{self.file}:{line}"
+        parents = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
+        place = next((self.flags[parent] for parent in parents if parent in self.flags), self.file)
+        if place is self.file:
+            line = next((self.lines[parent] for parent in parents if parent in self.lines), None)
+            place += "" if line is None else f":{line}"
         return ": ".join(part for part in (place, key) if part)
 
     def usage(self, key: str, what: str, remedy: str) -> UsageError:
@@ -64,6 +67,49 @@ class Origin:
         return InfeasibleError(what, where=self.where(key), remedy=remedy)
 
 
+def collected(errors: Iterable[SpecplanError]) -> Errors:
+    """What a check yields, and the error that ends it where it raises one."""
+    try:
+        yield from errors
+    except SpecplanError as error:
+        yield error
+
+
+def attempt(check: Callable[..., object], *arguments: object) -> Errors:
+    """The error that a call raises, if any."""
+    try:
+        check(*arguments)
+    except SpecplanError as error:
+        yield error
+
+
+def raise_together(errors: Iterable[SpecplanError], origin: Origin) -> None:
+    """Raise one error for all of these, and the error itself where there is one; no key twice."""
+    by_place: dict[str, SpecplanError] = {}
+    for error in errors:
+        by_place.setdefault(error.where, error)
+    if not by_place:
+        return
+    single = sorted(by_place.values(), key=lambda error: _line(error, origin))
+    if len(single) == 1:
+        raise single[0]
+    kind = next((UsageError for error in single if isinstance(error, UsageError)), type(single[0]))
+    text = "".join(f"\n  {error}" for error in single)
+    raise kind(f"{len(single)} errors{text}", where=origin.file, errors=single)
+
+
+def _line(error: SpecplanError, origin: Origin) -> int:
+    """The line of an error in the problem's file; those elsewhere come last."""
+    rest = error.where.removeprefix(f"{origin.file}:") if origin.file else ""
+    line = rest.partition(":")[0]
+    return int(line) if line.isdecimal() else sys.maxsize
+
+
+def flag_of(word: str) -> str:
+    """The flag of a word of the short form: `--draft` for `drafts`."""
+    return f"--{word.replace('_', '-').removesuffix('s')}"
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """`Did you mean ...?` with the nearest known word, or the list of what is known."""
     words = sorted(known)
@@ -80,16 +126,27 @@ def dotted(location: Location) -> str:
     return ".".join(str(part) for part in location)
 
 
-def from_validation_error(error: ValidationError, origin: Origin) -> UsageError:
-    """The first of pydantic's complaints as our own; the number of further ones is told."""
-    details = error.errors(include_url=False)
-    first = details[0]
-    location = tuple(first["loc"])
-    what, remedy = _message(first, location)
-    more = len(details) - 1
-    if more:
-        remedy += f" ({more} further problem{'s' if more > 1 else ''} in this file.)"
-    return origin.usage(dotted(location), what, remedy)
+def form_errors(error: ValidationError, origin: Origin) -> dict[str, SpecplanError]:
+    """All of pydantic's complaints as errors of ours, by dotted key.
+
+    A required key is not reported missing where a misspelt key was meant to be it, nor is a list
+    reported whose entries are.
+    """
+    errors: dict[str, SpecplanError] = {}
+    meant: set[str] = set()
+    missing: set[str] = set()
+    for detail in error.errors(include_url=False):
+        location = tuple(detail["loc"])
+        key = dotted(location)
+        what, remedy = _message(detail, location)
+        if detail["type"] == "missing":
+            missing.add(key)
+        if detail["type"] == "extra_forbidden":
+            intended = _intended(location)
+            meant |= {dotted((*location[:-1], intended)), intended} if intended else set()
+        errors.setdefault(key, origin.usage(key, what, remedy))
+    of_entries = {key for key in errors if any(other.startswith(f"{key}.") for other in errors)}
+    return {key: one for key, one in errors.items() if key not in of_entries | (missing & meant)}
 
 
 def _message(detail: Mapping[str, Any], location: Location) -> tuple[str, str]:
@@ -99,15 +156,38 @@ def _message(detail: Mapping[str, Any], location: Location) -> tuple[str, str]:
     context: Mapping[str, Any] = detail.get("ctx") or {}
     info = _field(location)
     if kind == "extra_forbidden":
-        owner = _model(location[:-1])
-        known = [] if owner is None else list(owner.model_fields)
-        return "unknown key", nearest(str(location[-1]), known)
+        intended = _intended(location)
+        known = sorted(owner.model_fields) if (owner := _model(location[:-1])) else []
+        remedy = f'Did you mean "{intended}"?' if intended else f"Known: {', '.join(known)}."
+        return "unknown key", remedy
     if kind == "missing":
         return "this key is required", _give(info)
     if kind == "literal_error":
         choices = _literals(info)
         return f"{_shown(value)} is not a choice", nearest(str(value), choices)
+    if isinstance(context.get("error"), QuantityError):
+        return context["error"].what, context["error"].remedy
     return f"{_requirement(kind, context, detail['msg'])}, got {_shown(value)}", _give(info)
+
+
+def _intended(location: Location) -> str:
+    """The key that an unknown one stands for: one beside it, or a dotted one elsewhere; or ""."""
+    word, owner = str(location[-1]), _model(location[:-1])
+    beside = difflib.get_close_matches(word, [] if owner is None else owner.model_fields, n=1)
+    if beside:
+        return beside[0]
+    elsewhere = {key.rpartition(".")[2]: key for key in _keys(Problem)} | KEY_OF
+    close = difflib.get_close_matches(word, elsewhere, n=1, cutoff=0.8)
+    return elsewhere[close[0]] if close else ""
+
+
+def _keys(model: type[BaseModel], above: str = "") -> Iterator[str]:
+    """The dotted keys of a model's fields; entries of lists are left out."""
+    for name, info in model.model_fields.items():
+        if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
+            yield from _keys(info.annotation, f"{above}{name}.")
+        else:
+            yield f"{above}{name}"
 
 
 _REQUIREMENTS = {

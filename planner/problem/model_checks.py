@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from specplan.cost_models.models.drafter_shapes import is_drafter_folder, read_drafter
-from specplan.cost_models.models.model_shape import ModelShape
-from specplan.planner.problem.errors import Origin
+from specplan.cost_models.models.model_shape import ModelShape, is_gguf
+from specplan.ir.errors import SpecplanError, UsageError
+from specplan.planner.problem.errors import Errors, Origin, attempt
+from specplan.planner.problem.paths import cache_readable, is_model_id
 from specplan.planner.problem.schema import Problem, TargetModel
 from specplan.planner.problem.tokenizers import first_difference, read_tokenizer
 from specplan.planner.problem.workload_files import read_trace
@@ -23,50 +26,72 @@ class _Folder:
     model: TargetModel
 
 
-def check_models(problem: Problem, origin: Origin, *, weights_needed: bool) -> None:
-    """Refuse model folders that cannot be planned for, or cannot work together.
+def check_models(problem: Problem, origin: Origin, *, weights_needed: bool) -> Errors:
+    """What is wrong with model folders: that they cannot be planned for, or do not work together.
 
     Args:
         problem: a problem whose paths are absolute.
         origin: where it was written, for messages.
         weights_needed: whether the models must be run, so that config.json alone will not do.
 
-    Raises:
+    Yields:
         UsageError: a broken folder, a draft model that does not match, a length out of reach.
         MissingCapabilityError: an architecture that is not supported.
         InfeasibleError: a memory limit below the target's weights.
     """
     target = _Folder("models.target", problem.models.target)
-    drafts = [
-        _Folder(f"models.drafts.{index}", draft)
-        for index, draft in enumerate(problem.models.drafts)
-    ]
-    for folder in (target, *drafts):
-        run = not is_drafter_folder(folder.model.path)
-        _check_files(folder, origin, weights_needed and run)
-    shape = _shape(target, origin)
-    _check_positions(target, shape, problem, origin)
-    _check_memory(shape, problem, origin)
-    for draft in drafts:
-        if is_drafter_folder(draft.model.path):
-            with origin.key(f"{draft.key}.path"):
-                read_drafter(draft.model.path, shape)
-            continue
-        draft_shape = _shape(draft, origin)
-        _check_tokenizers(target, draft, origin)
-        _check_vocabulary(shape, draft_shape, draft, origin)
-        _check_positions(draft, draft_shape, problem, origin)
+    shape: ModelShape | None = None
+    try:
+        _check_files(target, origin, weights_needed)
+        shape = _shape(target, origin)
+    except SpecplanError as error:
+        yield error
+    if shape is not None:
+        yield from attempt(_check_positions, target, shape, problem, origin)
+        yield from attempt(_check_memory, shape, problem, origin)
+    for index, draft in enumerate(problem.models.drafts):
+        folder = _Folder(f"models.drafts.{index}", draft)
+        run = weights_needed and not is_drafter_folder(draft.path)
+        try:
+            _check_files(folder, origin, run)
+            if shape is not None:
+                _check_draft(target, shape, folder, problem, origin)
+        except SpecplanError as error:
+            yield error
+
+
+def _check_draft(
+    target: _Folder, shape: ModelShape, draft: _Folder, problem: Problem, origin: Origin
+) -> None:
+    """Refuse a draft model or drafter that does not fit the target, whose shape this is."""
+    if is_drafter_folder(draft.model.path):
+        with origin.key(f"{draft.key}.path"):
+            read_drafter(draft.model.path, shape, **draft.model.formats)
+        return
+    draft_shape = _shape(draft, origin)
+    _check_tokenizers(target, draft, origin)
+    _check_vocabulary(shape, draft_shape, draft, origin)
+    _check_positions(draft, draft_shape, problem, origin)
 
 
 def _check_files(folder: _Folder, origin: Origin, weights_needed: bool) -> None:
     path, key = folder.model.path, f"{folder.key}.path"
     if not path.exists():
+        raise _no_folder(path, key, origin)
+    if folder.model.plans_only and weights_needed:
         raise origin.usage(
-            key, f"there is no folder {path}", "Check the path; it is relative to the problem file."
+            key,
+            "a GGUF file, weight_format and kv_format are for planning only, and the models must "
+            "be run to measure",
+            "Name a device and give ready acceptance profiles, or a checkpoint folder as stored.",
         )
+    if path.is_file() and is_gguf(path):
+        return
     if not path.is_dir():
         raise origin.usage(
-            key, f"{path} is a file", "Give the folder that holds config.json and the weights."
+            key,
+            f"{path} is a file",
+            "Give the folder that holds config.json and the weights, or a GGUF file.",
         )
     if not (path / "config.json").is_file():
         raise origin.usage(
@@ -91,14 +116,35 @@ def _check_files(folder: _Folder, origin: Origin, weights_needed: bool) -> None:
         )
 
 
+def _no_folder(path: Path, key: str, origin: Origin) -> UsageError:
+    model_id = "/".join(path.parts[-2:])
+    if path.parent.exists() or not is_model_id(model_id):
+        return origin.usage(
+            key, f"there is no folder {path}", "Check the path; it is relative to the problem file."
+        )
+    if not cache_readable():
+        return origin.usage(
+            key,
+            f"there is no folder {path}, and without huggingface_hub its cache is not searched",
+            "Check the path, or install huggingface_hub to name models by their ids.",
+        )
+    return origin.usage(
+        key,
+        f"there is no folder {path}, nor a model of that id in the Hugging Face cache",
+        f"Check the path, which is relative to the problem file; or fetch the model: "
+        f"`hf download {model_id}` (config.json and tokenizer.json are enough to plan).",
+    )
+
+
 def _shape(folder: _Folder, origin: Origin) -> ModelShape:
-    dtype = None if folder.model.dtype == "auto" else folder.model.dtype
     with origin.key(f"{folder.key}.path"):
-        return ModelShape.from_folder(folder.model.path, dtype=dtype)
+        return ModelShape.from_path(folder.model.path, **folder.model.formats)
 
 
 def _check_tokenizers(target: _Folder, draft: _Folder, origin: Origin) -> None:
     ours, theirs = target.model.path / "tokenizer.json", draft.model.path / "tokenizer.json"
+    if is_gguf(target.model.path) or is_gguf(draft.model.path):
+        return  # a GGUF file has a form of its own for them; vocabularies are compared by size
     if not ours.is_file() and not theirs.is_file():
         return
     if ours.is_file() and theirs.is_file() and ours.read_bytes() == theirs.read_bytes():
@@ -130,7 +176,8 @@ def _check_vocabulary(
 def _check_positions(folder: _Folder, shape: ModelShape, problem: Problem, origin: Origin) -> None:
     workload = problem.workload
     if workload.trace is not None:
-        requests = read_trace(workload.trace)
+        with origin.key("workload.trace"):
+            requests = read_trace(workload.trace)
         longest = max(requests, key=lambda r: r.prompt_tokens + r.output_tokens)
         prompt, output, key = longest.prompt_tokens, longest.output_tokens, "workload.trace"
     else:

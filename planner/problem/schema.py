@@ -12,9 +12,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from specplan.cost_models.acceptance.drafters import Drafter, read_drafter
 from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
-from specplan.cost_models.devices.device import is_device_name
+from specplan.cost_models.devices.device import device_name
+from specplan.cost_models.models.model_shape import is_gguf
+from specplan.cost_models.models.number_formats import number_format
 from specplan.ir.capabilities import INTERPRETER, backend_name
 from specplan.ir.errors import UsageError
+from specplan.planner.problem.acceptance import Acceptance
+from specplan.planner.problem.units import Duration, SecondsPerToken, SecondsToFirstToken, Size
 
 SCHEMA_VERSION = 1
 
@@ -25,6 +29,18 @@ Count = Annotated[int, Field(strict=True, ge=1)]
 NonNegative = Annotated[int, Field(strict=True, ge=0)]
 PositiveReal = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Backend = Annotated[str, AfterValidator(backend_name)]
+
+
+def _format_name(name: str) -> str:
+    """Refuse a number format that nobody knows."""
+    try:
+        number_format(name)
+    except UsageError as error:
+        raise ValueError(f"{error.what}. {error.remedy}") from None
+    return name
+
+
+Format = Annotated[str, AfterValidator(_format_name)]
 Dtype = Literal["auto", "float64", "float32", "bfloat16", "float16"]
 
 
@@ -38,12 +54,37 @@ class TargetModel(Strict):
     """The model whose output distribution is kept."""
 
     path: Path = Field(
-        description="Folder with config.json, model.safetensors and tokenizer.json; "
-        "relative to the problem file."
+        description="Folder with config.json, model.safetensors and tokenizer.json, or, to plan "
+        "only, a GGUF file; relative to the problem file, ~ and $HOME are replaced. Or the Hugging "
+        "Face id of a model in the local cache."
     )
     dtype: Dtype = Field(
         default="auto", description='Number type of the weights; "auto" is the one stored.'
     )
+    weight_format: Format | None = Field(
+        default=None,
+        description="To plan only: the format of the layers' matrices, as if the model were "
+        'quantised so, e.g. "fp8", "int8", "int4", "nf4"; default the stored one.',
+    )
+    kv_format: Format | None = Field(
+        default=None,
+        description='To plan only: the format of the KV cache, e.g. "fp8"; default the stored '
+        "one, or the dtype.",
+    )
+
+    @property
+    def formats(self) -> dict[str, str | None]:
+        """The number formats that its shape is read in."""
+        return {
+            "dtype": self.dtype,
+            "weight_format": self.weight_format,
+            "kv_format": self.kv_format,
+        }
+
+    @property
+    def plans_only(self) -> bool:
+        """Whether it cannot be run as it is described: a GGUF file, or other number formats."""
+        return is_gguf(self.path) or bool(self.weight_format or self.kv_format)
 
 
 class DraftModel(TargetModel):
@@ -138,17 +179,22 @@ class Workload(Strict):
 class Limits(Strict):
     """What a plan must not exceed; a limit left out does not bind."""
 
-    memory: PositiveReal | None = Field(
-        default=None, description="Memory for weights, caches and workspace, in bytes."
+    memory: Size | None = Field(
+        default=None,
+        description="Memory for weights, caches and workspace: in bytes, or with a unit (80GB, "
+        "80GiB).",
     )
-    tpot: PositiveReal | None = Field(
-        default=None, description="Mean time per output token of one request, in seconds."
+    tpot: SecondsPerToken | None = Field(
+        default=None,
+        description="Mean time per output token of one request: in seconds, or with a unit (20ms).",
     )
-    ttft: PositiveReal | None = Field(
-        default=None, description="Time to the first token of a request, in seconds."
+    ttft: SecondsToFirstToken | None = Field(
+        default=None,
+        description="Time to the first token of a request: in seconds, or with a unit (500ms).",
     )
-    request_latency: PositiveReal | None = Field(
-        default=None, description="Time of one request, prompt and output, in seconds."
+    request_latency: Duration | None = Field(
+        default=None,
+        description="Time of one request, prompt and output: in seconds, or with a unit (30s).",
     )
 
 
@@ -177,7 +223,7 @@ class Problem(Strict):
         description="Methods to consider; left out, all of them. Autoregressive decoding is "
         "always a candidate.",
     )
-    device: str = Field(
+    device: Annotated[str, AfterValidator(device_name)] = Field(
         default="measured",
         description='"measured" (this machine, by `specplan profile device`), a name from '
         "`specplan devices`, or the path of a measured device file.",
@@ -195,9 +241,14 @@ class Problem(Strict):
         "earlier one where a later one is no gain.",
     )
     workload: Workload = Field(description="What is served: batch sizes, lengths, sampling.")
-    acceptance: dict[str, Path] = Field(
+    acceptance: dict[str, Acceptance] = Field(
         default_factory=dict,
-        description='Ready acceptance profiles by drafter: the name of a draft, "text" for '
+        description="Acceptance by drafter. The chance that a draft token is accepted given those "
+        "before it, such as {draft: 0.75}; such chances by position, [0.8, 0.76, 0.7]; "
+        '{marginal: [0.8, 0.6, 0.4]}, the "Per-position acceptance rate" of vLLM; '
+        "{length: 2.9, at: 3}, mean tokens per step at 3 draft tokens, bonus included; or the path "
+        "of a profile or of a log that `specplan import acceptance` reads. What is no file is "
+        'marked as assumed. Drafters: the name of a draft, "text" for '
         'prompt lookup, "mtp", another source by its own name, "first_layers(target, 4)", '
         '"skip_blocks(target, [attn.3, mlp.4])", "small_cache(target, 512)" or "small_cache(target,'
         ' 512, retrieved)", "beam(draft, 4)" for trees that grow by a beam of four, '
@@ -230,9 +281,9 @@ class Problem(Strict):
         return {_drafter_name(name): path for name, path in value.items()}
 
     @property
-    def ready_profiles(self) -> dict[Drafter, Path]:
-        """The files of ready profiles by who drafts."""
-        return {read_drafter(name): path for name, path in self.acceptance.items()}
+    def stated_acceptance(self) -> dict[Drafter, Acceptance]:
+        """What the problem states of acceptance, by who drafts."""
+        return {read_drafter(name): stated for name, stated in self.acceptance.items()}
 
     @property
     def all_backends(self) -> tuple[str, ...]:
@@ -249,42 +300,6 @@ def _drafter_name(name: Any) -> Any:
         return str(read_drafter(name) if old is None else old)
     except (ValueError, UsageError):
         return name
-
-
-def device_is_path(device: str) -> bool:
-    """Whether a device is written as the path of a file rather than as a name."""
-    is_file = device.endswith((".json", ".yaml", ".yml")) or "/" in device
-    return is_file and not is_device_name(device)
-
-
-def resolve_paths(problem: Problem, base: Path) -> Problem:
-    """The same problem with every path absolute, relative ones taken from `base`."""
-
-    def absolute(path: Path | None) -> Path | None:
-        return None if path is None else (base / path.expanduser()).resolve()
-
-    models = problem.models
-    target = models.target.model_copy(update={"path": absolute(models.target.path)})
-    drafts = tuple(d.model_copy(update={"path": absolute(d.path)}) for d in models.drafts)
-    workload = problem.workload.model_copy(
-        update={
-            "trace": absolute(problem.workload.trace),
-            "prompts": absolute(problem.workload.prompts),
-        }
-    )
-    device = problem.device
-    if device_is_path(device):
-        device = str(absolute(Path(device)))
-    return problem.model_copy(
-        update={
-            "models": Models(target=target, drafts=drafts),
-            "workload": workload,
-            "device": device,
-            "acceptance": {name: absolute(path) for name, path in problem.acceptance.items()},
-            "datastore": absolute(problem.datastore),
-            "profiles": absolute(problem.profiles),
-        }
-    )
 
 
 def problem_json_schema() -> dict[str, Any]:

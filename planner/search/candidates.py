@@ -13,6 +13,8 @@ from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.estimate import Estimate
 from specplan.ir.plan import Plan
 from specplan.ir.text.printer import print_plan
+from specplan.ir.types.infer import infer_round
+from specplan.ir.types.value_types import TreeType
 from specplan.planner.explain.as_data import interval_data, seconds_data
 
 
@@ -58,7 +60,7 @@ class Candidate:
                 whole,
                 breakdown=part.breakdown,
                 assumptions=part.assumptions,
-                stretches=part.stretches,
+                segments=part.segments,
             )
             for whole, part in zip(cells, parts, strict=True)
         )
@@ -140,3 +142,12 @@ def estimate_as_dict(estimate: Estimate) -> dict[str, Any]:
     ]
     result["assumptions"] = list(estimate.assumptions)
     return result
+
+
+def judged(candidate: Candidate) -> TreeType | None:
+    """The tree that the candidate judges, of its first round that drafts; None without any."""
+    assert candidate.plan is not None
+    steps = (s for item in candidate.plan.rounds for s in infer_round(candidate.plan, item).steps)
+    trees = [step.reads[step.op.judges] for step in steps if step.op.judges is not None]
+    shapes = [tree for tree in trees if isinstance(tree, TreeType)]
+    return next((tree for tree in shapes if tree.nodes), shapes[0] if shapes else None)

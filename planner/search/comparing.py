@@ -14,11 +14,12 @@ the device), and the interval of the candidate's acceptance.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from specplan.cost_models.cells import split
 from specplan.cost_models.cost import Quantity, maximum, minimum
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import HALF_WIDTH_90, Interval, Seconds
@@ -26,6 +27,7 @@ from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.objectives import Load, Objective
 from specplan.planner.serving.capacity import Served, serve, times_of
 
+Floats = NDArray[np.float64]
 TIE = 0.01
 """Scores within this fraction are a tie: far below the error of any estimate."""
 
@@ -70,11 +72,18 @@ def cell_costs(candidate: Candidate, objective: Objective) -> NDArray[np.float64
 def is_gain(speed: Interval) -> NDArray[np.bool_] | bool:
     """Whether a speedup is above 1 by more than its standard error, on a scale of logarithms.
 
-    Five of six such gains are real where errors are normal. The bounds of an interval of 90 % lie
-    `HALF_WIDTH_90` standard errors from the mean.
+    Five of six such gains are real where errors are normal.
     """
-    found: NDArray[np.bool_] | bool = speed.low * speed.mean ** (HALF_WIDTH_90 - 1.0) > 1.0
-    return found
+    return np.asarray(gain_margin(speed) > 0.0)
+
+
+def gain_margin(speed: Interval) -> Quantity:
+    """The logarithm of a speedup less its standard error, in `HALF_WIDTH_90` standard errors.
+
+    The bounds of an interval of 90 % lie `HALF_WIDTH_90` standard errors from the mean.
+    """
+    margin: Quantity = np.log(speed.low) + (HALF_WIDTH_90 - 1.0) * np.log(speed.mean)
+    return margin
 
 
 def more_served(served: Served, base: Served) -> NDArray[np.float64]:
@@ -181,3 +190,65 @@ def _against(seconds: Seconds, plain: Seconds, error: Quantity) -> Seconds:
     """A time within that relative error; a time is as long as itself."""
     factor = 1.0 + (seconds.median != plain.median) * error
     return Seconds(seconds.median, seconds.median / factor, seconds.median * factor)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A plan at one load.
+
+    Attributes:
+        candidate: the plan.
+        batch: requests that run together.
+        prompt_tokens: of each request.
+        per_user: output tokens per second of one request, prompt included.
+        per_device: output tokens per second of the whole batch.
+    """
+
+    candidate: Candidate
+    batch: int
+    prompt_tokens: int
+    per_user: Interval
+    per_device: Interval
+
+
+def pareto_front(candidates: Iterable[Candidate]) -> tuple[Point, ...]:
+    """For each prompt length, the points that none is faster than in both, fastest user first.
+
+    Args:
+        candidates: those that are admissible are compared, at every batch size of the workload;
+            schedules are left out, their points are those of their rounds.
+    """
+    field = [c for c in candidates if c.admissible and not c.by_cell]
+    if not field:
+        return ()
+    batch, prompt = (
+        _by_cell(getattr(field[0].estimate, name)) for name in ("batch", "prompt_tokens")
+    )
+    device = np.stack([_by_cell(_served_speed(c).mean, batch) for c in field])
+    user = device / batch
+    found: list[Point] = []
+    for length in sorted(set(prompt.tolist())):
+        best = 0.0
+        places = [(c, i) for c in range(len(field)) for i in np.flatnonzero(prompt == length)]
+        for place in sorted(places, key=lambda at: (-user[at], -device[at])):
+            if device[place] > best:
+                best = device[place]
+                found.append(_point(field[place[0]], int(place[1]), batch, prompt))
+    return tuple(found)
+
+
+def _point(candidate: Candidate, index: int, batch: Floats, prompt: Floats) -> Point:
+    speed = split(_served_speed(candidate), len(batch))[index]
+    requests = int(batch[index])
+    return Point(candidate, requests, int(prompt[index]), speed * (1.0 / requests), speed)
+
+
+def _served_speed(candidate: Candidate) -> Interval:
+    assert candidate.estimate is not None, "what is admissible has a price"
+    return candidate.estimate.tokens_per_second_end_to_end
+
+
+def _by_cell(value: Quantity, like: Floats | None = None) -> Floats:
+    """One entry per cell of the workload."""
+    found = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    return found if like is None else np.broadcast_to(found, like.shape)

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from specplan.cost_models.devices.roofline import AnalyticDevice
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import Interval, Seconds
 from specplan.cost_models.memory.plan_memory import PlanMemory, runtime_of
 from specplan.cost_models.memory.remedies import Need, remedies
 from specplan.ir.errors import InfeasibleError
+from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.objectives import Load
@@ -59,6 +61,19 @@ class Miss:
             f"{self.key}: {self.words} is {self.told} at batch {self.batch}, "
             f"the limit is {self.allowed:.4g} {self.unit}{self.largest}"
         )
+
+
+def unsupported(facts: ProblemFacts, plan: Plan) -> str | None:
+    """The first thing in a well-typed plan that the backend cannot run, and how many more.
+
+    None where it runs all of it, and where no backend is to run the plan.
+    """
+    if facts.capabilities is None:
+        return None
+    found = facts.capabilities.refusals(plan)
+    if not found:
+        return None
+    return found[0].words + (f", and {len(found) - 1} more" if len(found) > 1 else "")
 
 
 def misses(facts: ProblemFacts, estimate: Estimate) -> tuple[Miss, ...]:
@@ -187,7 +202,8 @@ def _memory_remedy(facts: ProblemFacts, nearest: Candidate, miss: Miss) -> str:
     need = Need(
         nearest.plan, facts.shapes, miss.batch, facts.longest_text, prompt, runtime_of(facts.device)
     )
-    ways = remedies(need, miss.allowed)
+    linked = isinstance(facts.device, AnalyticDevice) and facts.device.link_bandwidth > 0.0
+    ways = remedies(need, miss.allowed, linked and miss.key != "limits.memory")
     alone = [str(way) for way in ways if way.enough]
     if alone:
         return f"Cheapest: {alone[0]}. Or: {'; '.join([*alone[1:], _elsewhere(miss)])}."

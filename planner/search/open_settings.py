@@ -15,7 +15,8 @@ from specplan.cost_models.estimate import Pricer
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, discover_methods
 from specplan.planner.search.candidates import Candidate
-from specplan.planner.search.search import SearchResult, Setting, priced, pricer_of, without_loads
+from specplan.planner.search.search import SearchResult
+from specplan.planner.search.settings import Setting, priced, pricer_of, without_loads
 
 Point = Mapping[str, Any]
 Scored = tuple[Point, float]

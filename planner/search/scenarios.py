@@ -86,16 +86,16 @@ class Draws:
         return Drawn(name, median[None, :], drawn)
 
     def _tokens(self, part: Candidate) -> Floats:
-        """Of the whole decode; each stretch of it is as much shorter as its rounds emit more."""
+        """Of the whole decode; each segment of it is as much shorter as its rounds emit more."""
         if part.drafter is None:
             return np.ones((1, 1))
         assert part.plan is not None and part.estimate is not None
-        stretches, profile = part.estimate.stretches, self._profiles[part.drafter]
-        drafted = read_drafted(part.plan, stretches, profile.evidence)
+        segments, profile = part.estimate.segments, self._profiles[part.drafter]
+        drafted = read_drafted(part.plan, segments, profile.evidence)
         assert not isinstance(drafted, Unpriced), "it has a price"
         seconds = np.zeros((1, 1))
-        for stretch, drafting in drafted:
-            seconds = seconds + np.atleast_2d(stretch.share) / _relative_tokens(drafting)
+        for segment, drafting in drafted:
+            seconds = seconds + np.atleast_2d(segment.share) / _relative_tokens(drafting)
         return 1.0 / seconds
 
     def _normal(self, *key: str) -> Floats:

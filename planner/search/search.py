@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean
 from typing import Any
 
-import numpy as np
-
-from specplan.cost_models.acceptance.drafters import Drafter
-from specplan.cost_models.cells import grid
-from specplan.cost_models.estimate import Pricer
 from specplan.cost_models.intervals import Interval
-from specplan.cost_models.rounds.pricing import Unpriced
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.rules.verify import check_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.measured.correcting import corrected
-from specplan.planner.method import Family, Method, Options, discover_methods
 from specplan.planner.problem.schema import NO_BACKEND
 from specplan.planner.search.candidates import Candidate
-from specplan.planner.search.comparing import choose, speedup
+from specplan.planner.search.comparing import Point, choose, pareto_front, speedup
 from specplan.planner.search.composing import best_of_each, best_schedule
-from specplan.planner.search.limits import nothing_admissible, with_price
+from specplan.planner.search.limits import nothing_admissible
 from specplan.planner.search.objectives import Load
-from specplan.planner.search.pareto import Point, pareto_front
-from specplan.planner.search.support import unsupported
+from specplan.planner.search.settings import (
+    PLAIN,
+    Setting,
+    choices_of,
+    fitting_pricer,
+    priced,
+    pricer_of,
+)
 from specplan.planner.search.uncertainty import Confidence, confidence
+from specplan.planner.search.what_if import WhatIfRow, unmeasured, what_if
 from specplan.planner.serving.at_load import AtLoad, at_load
-
-PLAIN = "autoregressive"
-"""The method that is always a candidate, and that every other one must beat."""
 
 REPORT_VERSION = 1
 
@@ -63,6 +59,8 @@ class SearchResult:
         plain: autoregressive decoding, whether chosen, beaten or refused by a limit.
         left_out: loads, as batch and prompt length, that do not fit on the device with any plan.
         backends: where there were several to choose among, what was found on each.
+        what_if: where the acceptance of none of the problem's drafters is known, what they would
+            gain if it were; the search is undecided then, and `chosen` is no speculation.
     """
 
     facts: ProblemFacts
@@ -71,6 +69,7 @@ class SearchResult:
     plain: Candidate
     left_out: tuple[tuple[int, int], ...] = ()
     backends: tuple[OnBackend, ...] = ()
+    what_if: tuple[WhatIfRow, ...] = ()
 
     @cached_property
     def best_of_each(self) -> tuple[Candidate | None, ...]:
@@ -87,6 +86,17 @@ class SearchResult:
         """How sure the choice is, and what to measure next."""
         facts = self.facts
         return confidence(self.chosen, self.candidates, facts.profiles, facts.objective)
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Drafters of unknown acceptance, where nothing could be compared; empty if decided."""
+        return tuple(dict.fromkeys(row.drafter for row in self.what_if))
+
+    @property
+    def assumed(self) -> dict[str, str]:
+        """What was assumed of acceptance, in words, by who drafts."""
+        profiles = self.facts.profiles.items()
+        return {str(name): one.assumption for name, one in profiles if one.assumption is not None}
 
     @property
     def speedup(self) -> Interval:
@@ -154,8 +164,8 @@ def search(
         UsageError: when the chosen plan breaks a rule of the language: a method's mistake.
         MissingCapabilityError: when the backend does not even run plain decoding.
     """
-    choices = list(_choices(facts))
-    pricer, left_out = _fitting(facts, pricer_of(facts), choices)
+    choices = list(choices_of(facts))
+    pricer, left_out = fitting_pricer(facts, pricer_of(facts), choices)
     candidates: list[Candidate] = []
     for done, choice in enumerate(choices):
         if isinstance(choice, Setting):
@@ -182,112 +192,11 @@ def search(
     if schedule is not None:
         candidates.append(schedule)
     chosen = choose(candidates, plain, facts.objective)
+    rows = what_if(facts, unmeasured(facts)) if chosen is None or chosen is plain else ()
     if chosen is None:
-        raise nothing_admissible(facts, candidates)
+        if not any(row.draft_tokens for row in rows):
+            raise nothing_admissible(facts, candidates)
+        chosen = plain
     assert chosen.plan is not None, "what is admissible has a plan"
     check_plan(chosen.plan)
-    return SearchResult(facts, tuple(candidates), chosen, plain, left_out)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One setting to be priced."""
-
-    method: Method[Any]
-    family: str
-    options: Options
-
-
-def _choices(facts: ProblemFacts) -> Iterator[Setting | Candidate]:
-    """Every setting of every method, plain decoding first; refused families as candidates."""
-    allowed = facts.problem.methods
-    methods = discover_methods()
-    names = [PLAIN, *(name for name in methods if name != PLAIN)]
-    for name in names:
-        method = methods[name]
-        if allowed is not None and name not in allowed and name != PLAIN:
-            reason = "the problem's methods leave it out"
-            yield Candidate(name, "any", {}, "any", refusal=reason)
-            continue
-        for family in method.choices(facts):
-            if isinstance(family, Family):
-                for options in _settings(facts, name, family):
-                    yield Setting(method, family.name, options)
-            else:
-                yield Candidate(name, family.name, {}, "any", refusal=family.reason)
-
-
-def settings_by(facts: ProblemFacts, drafter: Drafter | None) -> Iterator[Setting]:
-    """Settings that the problem chooses from, those that a drafter drafts in, or none (None)."""
-    for choice in _choices(facts):
-        if not isinstance(choice, Setting):
-            continue
-        if choice.method.drafter(facts, choice.options) == drafter:
-            yield choice
-
-
-def _settings(facts: ProblemFacts, method: str, family: Family[Any]) -> Iterator[Any]:
-    """Those that are tried, and those beside them that were measured."""
-    yield from family.settings
-    for point in facts.measured.points(method, family.name):
-        options = None if family.at is None else family.at(point)
-        if options is not None and options not in family.settings:
-            yield options
-
-
-def pricer_of(facts: ProblemFacts) -> Pricer:
-    """Prices requests at every batch size: of every prompt length, or of a trace's mean lengths."""
-    requests, lengths = facts.requests, facts.problem.workload.lengths
-    outputs = round(fmean(request.output_tokens for request in requests))
-    batch, prompt = grid(facts.batch_sizes, lengths or [round(facts.mean_prompt_tokens)])
-    longest = None
-    if not lengths:
-        longest = max(request.prompt_tokens for request in requests), facts.longest_text
-    return Pricer(facts.device, facts.shapes, batch, prompt, outputs, longest)
-
-
-def _fitting(
-    facts: ProblemFacts, pricer: Pricer, choices: Sequence[Setting | Candidate]
-) -> tuple[Pricer, tuple[tuple[int, int], ...]]:
-    """The pricer without the loads that plain decoding has no memory for, and those loads.
-
-    Only of a table of prompt lengths are some left out, and never all.
-    """
-    first = choices[0]
-    if facts.problem.workload.prompt_lengths is None or not isinstance(first, Setting):
-        return pricer, ()
-    needed = pricer.memory(first.method.plan(facts, first.options)).total
-    fits = np.asarray(needed) <= facts.memory_bytes
-    if fits.all() or not fits.any():
-        return pricer, ()
-    loads = zip(pricer.batch[~fits].tolist(), pricer.prompt_tokens[~fits].tolist(), strict=True)
-    left_out = tuple(loads)
-    return without_loads(pricer, left_out), left_out
-
-
-def without_loads(pricer: Pricer, left_out: Sequence[tuple[int, int]]) -> Pricer:
-    """The pricer without some loads, given as batch and prompt length."""
-    if not left_out:
-        return pricer
-    loads = zip(pricer.batch.tolist(), pricer.prompt_tokens.tolist(), strict=True)
-    kept = np.array([load not in left_out for load in loads])
-    return replace(pricer, batch=pricer.batch[kept], prompt_tokens=pricer.prompt_tokens[kept])
-
-
-def priced(facts: ProblemFacts, pricer: Pricer, setting: Setting) -> Candidate:
-    """A setting with its price, or with the reason why it has none."""
-    method, options = setting.method, setting.options
-    plan = method.plan(facts, options)
-    drafter = method.drafter(facts, options)
-    candidate = Candidate(
-        method=method.name,
-        family=setting.family,
-        options=options.as_dict(),
-        words=options.words,
-        drafter=drafter,
-        plan=plan,
-    )
-    price = pricer.estimate(plan, None if drafter is None else facts.profiles[drafter])
-    if isinstance(price, Unpriced):
-        return replace(candidate, refusal=str(price))
-    return with_price(facts, replace(candidate, unsupported=unsupported(facts, plan)), price)
+    return SearchResult(facts, tuple(candidates), chosen, plain, left_out, what_if=rows)

@@ -1,20 +1,34 @@
-"""Who drafts a chain a token a pass: how the pass, its cache and the round's end are said."""
+"""Chains that grow one token a pass, to a fixed length or until a rule ends them.
+
+Who drafts does not matter to a rule: it reads the logits that a token is drafted from, and numbers.
+A token that was drafted is verified in any case, so that drawn drafts keep the target's
+distribution. A drafter stops after the token of which it was not sure; the target's first layers,
+which run every drafted token anyway for the others to go on from, stop before it, but draft one
+token at least.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from textwrap import indent
+from typing import Any, ClassVar
 
-from specplan.cost_models.acceptance.drafters import Model, SkipBlocks, SmallCache
+from specplan.cost_models.acceptance.drafters import FirstLayers, Model, SkipBlocks, SmallCache
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
-from specplan.planner.drafters.parts import CHUNK, SINKS
+from specplan.planner.drafters.parts import CHUNK, SINKS, exit_layers
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.templates.plan_text import cache_of, drafted_chain, judge, single_round_plan
+from specplan.planner.method import Method, Option, OptionsT
+from specplan.planner.templates.plan_text import Pass, draft_and_verify, draft_passes
+from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
-OfChain = Model | SkipBlocks | SmallCache
+ChainDrafter = Model | SkipBlocks | SmallCache
 """A draft model, the target without some blocks, or either with few cached tokens."""
+StoppedDrafter = FirstLayers | ChainDrafter
+"""Whose drafts a rule may end."""
+WHO_DRAFTS = Option("who drafts", drafts=True)
+"""A draft model, or a part of a model whose acceptance is known."""
 
 
 def cache_policy(drafter: SmallCache) -> str:
@@ -24,80 +38,189 @@ def cache_policy(drafter: SmallCache) -> str:
 
 
 @dataclass(frozen=True)
-class ChainDrafter:
-    """A drafter in plan text.
+class StopRule:
+    """When a chain ends.
 
     Attributes:
-        forward: operands and attributes of the pass over the newest node, `%f`.
-        end: op at the end of the round; empty for none.
-        models: its role, where it is not the target.
-        states: declarations beside those of the caches.
-        kept: by role, further attributes of the cache of a model beside the target.
+        condition: a formula of `m`, what is measured, and of `operands`; where it holds the chain
+            ends.
+        measure: of the logits that a token is drafted from; `count` for the tokens drafted so far,
+            `uniform` for a random number.
+        product: `m` is the product of the measures of all tokens so far.
+        operands: further ones of the formula, `b=%b`.
+        before: ops that define them.
+        after: ops at the end of the round.
+        states: declarations that these need.
     """
 
-    forward: str
-    end: str = ""
-    models: tuple[str, ...] = ()
+    condition: str
+    measure: str = "top1"
+    product: bool = False
+    operands: str = ""
+    before: str = ""
+    after: str = ""
     states: tuple[str, ...] = ()
-    kept: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
-    @classmethod
-    def of(cls, drafter: OfChain) -> ChainDrafter:
-        """A draft model, the target without some blocks, or either with few cached tokens."""
-        role = drafter.name if isinstance(drafter, Model) else drafter.model
-        if isinstance(drafter, SkipBlocks):
-            assert role == "target", "other models run whole"
-            skip = print_atom(drafter.skips.words)
-            return cls(f"{role} %f cache=@kv pending=1 skip={skip} write=scratch")
-        kept = cache_policy(drafter) if isinstance(drafter, SmallCache) else ""
-        if role == "target":
-            view = f"@part = cache target view=@kv {kept}"
-            forward = "target %f cache=@part pending=1 write=scratch"
-            return cls(forward, "refresh @part", states=(view,))
-        cache = cache_of(role)
-        forward, end = f"{role} %f cache={cache} pending=2", f"commit {cache} %e"
-        return cls(forward, end, models=(role,), kept={role: kept})
+    def ops(self, logits: str) -> str:
+        """Ops in the loop that define `%stop`, and the product `%r` where there is one."""
+        measured, read = f"%m = measure {logits} {self.measure}", "%m"
+        if self.measure == "uniform":
+            measured = "%z = uniform 1 stream=stop\n%m = measure %z uniform"
+        if self.measure == "count":
+            measured = "%m = measure %n count"
+        if self.product:
+            measured, read = f'{measured}\n%r = compute "p*m" p=%p m=%m', "%r"
+        return f'{measured}\n%stop = compute "{self.condition}" m={read} {self.operands}'
 
-    def plan(
-        self,
-        facts: ProblemFacts,
-        name: str,
-        drafted: str,
-        length: int,
-        *,
-        rule: str = "token",
-        after: str = "",
-        states: Iterable[str] = (),
-    ) -> Plan:
-        """The plan of a round in which it drafts.
 
-        Args:
-            facts: the problem.
-            name: the plan's name.
-            drafted: ops that give the chain `%c`.
-            length: drafted tokens at most.
-            rule: that judges, above temperature 0.
-            after: ops at the very end.
-            states: what they and `drafted` need.
-        """
-        judged = judge("%c", length, rule=None if facts.greedy else rule)
-        body = "\n".join(part for part in (drafted, judged, self.end, after) if part)
-        declared = (*self.states, *states)
-        return single_round_plan(facts, name, self.models, body, states=declared, kept=self.kept)
+def drafted_chain(
+    length: int, forward: Pass, *, drawn: bool, result: str = "%c", stop: StopRule | None = None
+) -> str:
+    """A chain, grown one token a trip.
+
+    Args:
+        length: drafted tokens, at most where a rule ends it.
+        forward: the drafting pass, over the newest node.
+        drawn: tokens are drawn from the drafter's distribution; else each is its best.
+        result: name of the chain.
+        stop: the rule that ends it.
+    """
+    body = f"%f = pick %t of=newest\n%q = {forward.over('%f')}\n{_grow(drawn=drawn)}"
+    if stop is None:
+        return f"%t0 = root\n{_loop(length, body, {result: ('%t', '%t0', '%n')})}"
+    carried, first = {result: ("%t", "%t0", "%n")}, stop.before
+    if stop.product:
+        carried["%y"] = ("%p", "%p0", "%r")
+    start = '%p0 = compute "1.0"\n' if stop.product else ""
+    loop = _loop(length, f"{body}\n{stop.ops('%q')}", carried, until="until=%stop")
+    return f"{first}\n%t0 = root\n{start}{loop}"
 
 
 def chain_plan(
-    facts: ProblemFacts, name: str, drafter: OfChain, length: int, *, rule: str = "token"
+    facts: ProblemFacts,
+    method: Method[Any],
+    drafter: StoppedDrafter,
+    length: int,
+    *,
+    rule: str = "token",
+    stop: StopRule | None = None,
 ) -> Plan:
-    """A plan in which a chain of one length is drafted, then verified.
+    """A plan in which a chain is drafted, then verified.
 
     Args:
         facts: the problem.
-        name: the plan's name.
-        drafter: a draft model, the target without some blocks, or either with few cached tokens.
-        length: drafted tokens.
-        rule: that judges, above temperature 0.
+        method: whose plan it is.
+        drafter: who drafts; the target's first layers only where a rule ends the chain.
+        length: drafted tokens, at most where a rule ends it.
+        rule: acceptance rule above temperature 0.
+        stop: the rule that ends the chain.
     """
-    said = ChainDrafter.of(drafter)
-    drafted = drafted_chain(length, said.forward, drawn=not facts.greedy)
-    return said.plan(facts, name, drafted, length, rule=rule)
+    drawn, verify, policies = not facts.greedy, "", {}
+    after, states = ("", ()) if stop is None else (stop.after, stop.states)
+    role = drafter.name if isinstance(drafter, Model) else drafter.model
+    forward, _ = draft_passes(role)
+    if isinstance(drafter, SkipBlocks):
+        assert role == "target", "other models run whole"
+        skip = print_atom(drafter.skips.words)
+        forward = Pass(role, f"cache=@kv pending=1 skip={skip} write=scratch")
+    if isinstance(drafter, SmallCache) and role == "target":
+        forward, after = (
+            Pass(role, "cache=@part pending=1 write=scratch"),
+            f"refresh @part\n{after}",
+        )
+        states = (f"@part = cache target view=@kv {cache_policy(drafter)}", *states)
+    elif isinstance(drafter, SmallCache):
+        policies = {role: cache_policy(drafter)}
+    if isinstance(drafter, FirstLayers):
+        assert stop is not None, "chains of one length share layers instead"
+        track, end = f"@after_{drafter.layers}", facts.target.num_layers
+        verify = f"layers=[{drafter.layers}:{end}] features={track}"
+        states = (*states, f"{track} = track target layer={drafter.layers}")
+        after = f"commit {track} %e\n{after}"
+        lower = f"layers=[0:{drafter.layers}] keep={track}"
+        drafted = _by_layers(lower, length, stop, drawn=drawn)
+    else:
+        drafted = drafted_chain(length, forward, drawn=drawn, stop=stop)
+    return draft_and_verify(
+        facts,
+        method,
+        drafted,
+        length,
+        models=() if role == "target" else (role,),
+        rule=rule,
+        verify=verify,
+        after=after,
+        states=states,
+        policies=policies,
+    )
+
+
+class StoppedChains(ProfiledByRunning[OptionsT]):
+    """A method whose rule ends chains of whoever drafts: models, and parts of models.
+
+    Its options begin with the drafter. Parts are the target's first layers; the target without some
+    blocks, or a model with few cached tokens, where the acceptance of that is known.
+
+    Attributes:
+        shapes: the further options, with draft models.
+        part_shapes: with parts of models.
+    """
+
+    part_shapes: ClassVar[Sequence[tuple[Any, ...]]]
+
+    def settings_of(self, drafter: StoppedDrafter) -> Iterator[OptionsT]:
+        """All settings with one drafter, simpler ones first."""
+        shapes = self.shapes if isinstance(drafter, Model) else self.part_shapes
+        return (self.setting(drafter, *shape) for shape in shapes)
+
+    def settings(self, models: Sequence[str]) -> Iterator[OptionsT]:
+        """Those of draft models."""
+        for model in models:
+            yield from self.settings_of(Model(model))
+
+    def run_settings(self, facts: ProblemFacts) -> Iterator[OptionsT]:
+        """Those of draft models and of the target's first layers."""
+        yield from super().run_settings(facts)
+        for layers in exit_layers(facts.target):
+            yield from self.settings_of(FirstLayers("target", layers))
+
+    def later_settings(self, facts: ProblemFacts) -> Iterator[OptionsT]:
+        """Also those of other parts whose acceptance is known by now."""
+        yield from self.run_settings(facts)
+        for drafter in facts.profiles:
+            if isinstance(drafter, SmallCache) or (
+                isinstance(drafter, SkipBlocks) and drafter.model == "target"
+            ):
+                yield from self.settings_of(drafter)
+
+
+def _by_layers(attributes: str, length: int, stop: StopRule, *, drawn: bool) -> str:
+    """The logits of a drafted token say whether the next one is drafted."""
+    first, later = (Pass("target", f"cache=@kv {x}{attributes}") for x in ("pending=1 ", ""))
+    carried = {"%c": ("%t", "%t0", "%n"), "%x": ("%q", "%q0", "%s")}
+    start = ""
+    if stop.product:
+        carried["%y"], start = ("%p", "%p0", "%r"), f"\n%p0 = measure %q0 {stop.measure}"
+    body = f"""%f = pick %t of=newest
+{_grow(drawn=drawn)}
+%g = pick %n of=newest
+%s = {later.over("%g")}
+{stop.ops("%s")}"""
+    return f"""{stop.before}
+%t0 = root
+%q0 = {first.over("%t0")}{start}
+{_loop(length, body, carried, until="until=%stop")}"""
+
+
+def _grow(*, drawn: bool) -> str:
+    if not drawn:
+        return "%n = grow %t at=%f logits=%q"
+    return "%u = uniform 1 stream=draft\n%n = grow %t at=%f logits=%q how=draw by=%u"
+
+
+def _loop(length: int, body: str, carried: dict[str, tuple[str, str, str]], until: str = "") -> str:
+    """A loop: by result, the value that it carries, where that begins, and what a trip yields."""
+    values, starts, yielded = zip(*carried.values(), strict=True)
+    given = ", ".join(f"{value} = {start}" for value, start in zip(values, starts, strict=True))
+    head = f"{', '.join(carried)} = repeat {length} ({given}) {{"
+    return f"{head}\n{indent(body, '    ')}\n    yield {', '.join(yielded)} {until}\n}}"

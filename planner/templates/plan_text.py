@@ -1,10 +1,12 @@
-"""The parts of plan text that methods share: the head of a plan and the end of its round."""
+"""The text of a plan: its head, a drafting round with its verification, and its parts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from textwrap import dedent, indent
 from types import MappingProxyType
+from typing import Any
 
 from specplan.ir.plan import Plan
 from specplan.ir.tables.builtin import BUILTIN
@@ -12,53 +14,167 @@ from specplan.ir.text.parser import parse_plan
 from specplan.ir.values import print_atom
 from specplan.passes.share_prefix import share_prefix
 from specplan.planner.facts import ProblemFacts
+from specplan.planner.method import Method
+
+FEATURES = "@states"
+"""Hidden states of the target that drafters read."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A forward pass of a drafter, over whatever nodes.
+
+    Attributes:
+        model: its role in the plan.
+        attributes: cache, pending tokens and so on, as plan text.
+    """
+
+    model: str
+    attributes: str
+
+    def over(self, nodes: str) -> str:
+        """The op's text over the nodes of a value, `%f`."""
+        return f"forward {self.model} {nodes} {self.attributes}"
+
+
+def draft_passes(draft: str, pending: int = 2) -> tuple[Pass, Pass]:
+    """A draft model's first pass, which also runs pending text tokens, and its later ones."""
+    cache = f"cache={cache_of(draft)}"
+    return Pass(draft, f"{cache} pending={pending}"), Pass(draft, cache)
+
+
+def draft_and_verify(
+    facts: ProblemFacts,
+    method: Method[Any],
+    drafted: str,
+    nodes: int,
+    *,
+    models: Iterable[str] = (),
+    tree: str = "%c",
+    beside: str = "",
+    rule: str = "recursive",
+    verify: str = "",
+    features: str = "",
+    recurrent: bool = False,
+    after: str = "",
+    states: Iterable[str] = (),
+    policies: Mapping[str, str] = MappingProxyType({}),
+) -> Plan:
+    """A plan of one round: draft a tree, verify it, accept, emit, commit.
+
+    Args:
+        facts: the problem.
+        method: whose plan it is.
+        drafted: ops that define the tree.
+        nodes: drafted nodes of the tree at most.
+        models: roles besides the target.
+        tree: name of the tree, `%c`.
+        beside: name of a second tree that the verifying pass runs as well; its logits are `%m`.
+        rule: acceptance rule; at temperature 0 all lossless rules are the greedy one.
+        verify: further attributes of the verifying pass.
+        features: layers of the target whose hidden states the models read, as `@states`.
+        recurrent: the models also read their own hidden states, `@<model>_states`.
+        after: ops at the end of the round; `%a` is what was accepted, `%e` what was emitted, and
+            `%l` the target's logits.
+        states: declarations besides those of the caches, `@name = ...` each.
+        policies: further attributes of the caches of some models, by role.
+    """
+    models, commits = tuple(models), []
+    greedy = facts.greedy and method.lossless
+    if features:
+        verify = f"keep={FEATURES} {verify}"
+        states = (f"{FEATURES} = track target layer={features}", *states)
+        commits.append(FEATURES)
+    for model in models:
+        commits.append(cache_of(model))
+        if recurrent:
+            commits.append(states_of(model))
+            states = (*states, f"{states_of(model)} = track {model} layer=last")
+    judged = judge(tree, nodes, rule=None if greedy else rule, verify=verify, beside=beside)
+    body = "\n".join((drafted, judged, *(f"commit {state} %e" for state in commits), after))
+    return single_round_plan(facts, method, models, body, states=states, policies=policies)
 
 
 def single_round_plan(
     facts: ProblemFacts,
-    name: str,
+    method: Method[Any],
     models: Iterable[str],
     body: str,
     *,
     states: Iterable[str] = (),
-    kept: Mapping[str, str] = MappingProxyType({}),
-    reproducible: bool = True,
-    lossless: bool = True,
+    policies: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
-    """A plan of one round, `decode`.
+    """A plan of one round, `decode`, of any ops.
 
     Args:
         facts: the problem, for what the plan assumes.
-        name: the plan's name.
-        models: roles beside the target.
+        method: whose plan it is; says its name and what the plan promises.
+        models: roles besides the target.
         body: the ops of the round, indented by any common amount.
-        states: declarations beside those of the caches, `@name = ...` each.
-        kept: by role, further attributes of the cache of a model beside the target.
-        reproducible: whether the same request and seed always give the same output.
-        lossless: whether the output follows the target's own law.
+        states: declarations besides those of the caches, `@name = ...` each.
+        policies: further attributes of the caches of some models, by role.
 
     Returns:
         The plan, with a cache `@kv` for the target and `@<model>_kv` for every other model; layers
         that would run a node twice are shared, so that what is priced is what runs.
     """
     models = tuple(models)
-    caches = [f"{cache_of(role)} = cache {role} {kept.get(role, '')}".rstrip() for role in models]
-    declared = ("@kv = cache target", *caches, *states)
-    promised = "" if reproducible else " reproducible=false"
-    promised += "" if lossless else " law=free"
-    head = [_head(facts, name, models, promised), *(f"state {text}" for text in declared)]
-    return share_prefix(parse_plan("\n".join([*head, *_round(body)])))
+    temperature, batches = float(facts.problem.workload.temperature), facts.batch_sizes
+    caches = [f"{cache_of(role)} = cache {role} {policies.get(role, '')}" for role in models]
+    shapes = {role: facts.shape(role) for role in ("target", *models)}
+    lines = [
+        f"plan {method.name}",
+        *(f'model {role} digest="{x.digest}" dtype={x.dtype}' for role, x in shapes.items()),
+        f"assume temperature={print_atom(temperature)} batch={min(batches)}..{max(batches)} "
+        f"context=1..{facts.longest_text}"
+        + (" reproducible=false" if method.shares and not facts.greedy else "")
+        + ("" if method.lossless else " law=free"),
+        *(f"state {text}" for text in ("@kv = cache target", *caches, *states)),
+        "round decode {",
+        indent(dedent(body).strip("\n"), "  "),
+        "}\n",
+    ]
+    return share_prefix(parse_plan("\n".join(lines)))
 
 
-def plain_plan(facts: ProblemFacts, name: str) -> Plan:
-    """A plan of one round that drafts nothing: accepting an empty tree gives the bonus alone."""
-    rule = None if facts.greedy else "recursive"
-    return single_round_plan(facts, name, (), "%t = root\n" + judge("%t", 0, rule=rule))
+def plain_plan(facts: ProblemFacts, method: Method[Any]) -> Plan:
+    """A plan that drafts nothing: accepting an empty tree gives the bonus token alone."""
+    return draft_and_verify(facts, method, "%t = root", 0, tree="%t")
 
 
 def cache_of(model: str) -> str:
-    """The cache of a model beside the target, `@<model>_kv`."""
+    """The cache of a model besides the target, `@<model>_kv`."""
     return f"@{model}_kv"
+
+
+def states_of(model: str) -> str:
+    """The hidden states of a model besides the target, `@<model>_states`."""
+    return f"@{model}_states"
+
+
+def uniforms(
+    facts: ProblemFacts,
+    count: int,
+    name: str = "%u",
+    *,
+    stream: str = "draft",
+    offset: int = 0,
+    use: str = "how=draw",
+) -> tuple[str, str]:
+    """The op that draws uniforms, and the attributes of the op that uses them.
+
+    Args:
+        facts: the problem; at temperature 0 nothing is drawn, and both are empty.
+        count: numbers per request.
+        name: of the value.
+        stream: of the request's uniforms.
+        offset: numbers of the stream that others use in this round.
+        use: attributes besides `by=`.
+    """
+    if facts.greedy:
+        return "", ""
+    after = f" offset={offset}" if offset else ""
+    return f"{name} = uniform {count} stream={stream}{after}", f"{use} by={name}"
 
 
 def number_list(numbers: Sequence[int]) -> str:
@@ -68,60 +184,23 @@ def number_list(numbers: Sequence[int]) -> str:
     return print_atom(tuple(numbers))
 
 
-def drafted_chain(length: int, forward: str, *, drawn: bool, result: str = "c") -> str:
-    """A chain, grown one token a trip from the newest node `%f`.
+def judge(tree: str, nodes: int, *, rule: str | None, verify: str = "", beside: str = "") -> str:
+    """Verify a tree, accept by a rule, emit, commit the target's cache.
 
     Args:
-        length: drafted tokens.
-        forward: operands and attributes of the drafting pass.
-        drawn: tokens are drawn from the drafter's law; else each is its best.
-        result: name of the chain.
-    """
-    draw = "\n    %u = uniform 1 stream=draft" if drawn else ""
-    how = " how=draw by=%u" if drawn else ""
-    return f"""%t0 = root
-%{result} = repeat {length} (%t = %t0) {{
-    %f = pick %t of=newest
-    %q = forward {forward}{draw}
-    %n = grow %t at=%f logits=%q{how}
-    yield %n
-}}"""
-
-
-def judge(tree: str, nodes: int, *, rule: str | None, forward: str = "") -> str:
-    """Verify the tree `%tree`, accept by a rule, emit.
-
-    Args:
-        tree: the value.
+        tree: name of the tree, `%c`.
         nodes: drafted nodes of the tree.
         rule: as the plan writes it; None is greedy. It gets uniforms where it declares some.
-        forward: further attributes of the verifying pass.
+        verify: further attributes of the verifying pass.
+        beside: name of a second tree in the same pass; its logits are `%m`.
     """
-    lines = [f"%l = forward target {tree} cache=@kv pending=1 {forward}".rstrip()]
-    judged = f"%a = accept {tree} target=%l"
+    logits, trees = ("%l, %m", f"{tree} {beside}") if beside else ("%l", tree)
+    lines = [f"{logits} = forward target {trees} cache=@kv pending=1 {verify}"]
+    accept = f"%a = accept {tree} target=%l"
     if rule is not None:
-        judged += f" rule={rule}"
+        accept += f" rule={rule}"
         declared = BUILTIN.find("rule", rule.partition("(")[0])
         if declared is None or declared.uniforms_per_node is not None:
             lines.append(f"%v = uniform {nodes + 1} stream=accept")
-            judged += " by=%v"
-    lines += [judged, "%e = emit %a", "commit @kv %e"]
-    return "\n".join(lines)
-
-
-def _head(facts: ProblemFacts, name: str, models: tuple[str, ...], promised: str) -> str:
-    temperature = float(facts.problem.workload.temperature)
-    batches = facts.batch_sizes
-    lines = [f"plan {name}"]
-    for role in ("target", *models):
-        shape = facts.shape(role)
-        lines.append(f'model {role} digest="{shape.digest}" dtype={shape.dtype}')
-    lines.append(
-        f"assume temperature={print_atom(temperature)} batch={min(batches)}..{max(batches)} "
-        f"context=1..{facts.longest_text}{promised}"
-    )
-    return "\n".join(lines)
-
-
-def _round(body: str) -> list[str]:
-    return ["round decode {", indent(dedent(body).strip("\n"), "  "), "}", ""]
+            accept += " by=%v"
+    return "\n".join([*lines, accept, "%e = emit %a", "commit @kv %e"])

@@ -1,22 +1,20 @@
-"""Methods of few settings whose own rounds are run on the prompts: what these share.
+"""Methods of few settings whose own rounds are run on the prompts.
 
-No place of a text tells what rounds accept that depend on earlier ones. Each setting is therefore
+No place of a text says what rounds accept that depend on earlier ones. Each setting is therefore
 known by the plan that it writes (`OwnRounds`), and its acceptance is that of those rounds.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from itertools import product
+from typing import Any, ClassVar, cast
 
-from specplan.ir.plan import Plan
 from specplan.planner.drafters.parts import models_alone
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.search.support import unsupported
-
-OptionsT = TypeVar("OptionsT", bound=Options)
+from specplan.planner.method import Family, Method, OptionsT, Refusal
+from specplan.planner.search.limits import unsupported
 
 
 class ProfiledByRunning(Method[OptionsT]):
@@ -24,24 +22,31 @@ class ProfiledByRunning(Method[OptionsT]):
 
     Attributes:
         family: name of its one family.
-        domains: what its options mean.
+        shapes: the options that are tried, without the draft model; by default every combination
+            of the values that the options declare.
     """
 
-    acceptance: ClassVar[str] = "its own rounds, run on the prompts with every setting"
+    by_name = True
+    acceptance = "its own rounds, run on the prompts with every setting"
     family: ClassVar[str]
-    domains: ClassVar[Mapping[str, str]]
+    shapes: ClassVar[Sequence[tuple[Any, ...]]] = ()
 
-    @abstractmethod
     def settings(self, models: Sequence[str]) -> Iterator[OptionsT]:
-        """All settings, simpler ones first.
+        """All settings, simpler ones first; with each draft model where the method needs one.
 
         Args:
             models: roles of the draft models that run by themselves.
         """
+        declared = self.options.declared()
+        values = (declared[one.name].values for one in fields(self.options))
+        shapes = self.shapes or tuple(product(*(one for one in values if one)))
+        for model in models if self.needs_draft_model else [None]:
+            for shape in shapes:
+                yield self.setting(*shape) if model is None else self.setting(model, *shape)
 
-    @abstractmethod
-    def plan(self, facts: ProblemFacts, options: OptionsT) -> Plan:
-        """See `Method.plan`; no profile changes it."""
+    def setting(self, *values: Any) -> OptionsT:
+        """A setting, from the values of its options in their order."""
+        return cast(OptionsT, self.options(*values))
 
     def run_settings(self, facts: ProblemFacts) -> Iterator[OptionsT]:
         """All settings of a problem's models."""
@@ -58,10 +63,10 @@ class ProfiledByRunning(Method[OptionsT]):
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[OptionsT] | Refusal]:
         """The settings whose acceptance is known."""
-        if not set(self.sources) <= set(facts.problem.sources):
-            return [Refusal(self.family, f'the problem\'s sources leave out "{self.sources[0]}"')]
-        if self.is_unasked(facts):
+        reason = self.missing_source(facts)
+        if reason is None and self.is_unasked(facts):
             reason = f'its settings are measured by running them: name "{self.name}" in methods'
+        if reason is not None:
             return [Refusal(self.family, reason)]
         every = tuple(self.later_settings(facts))
         if not every:
@@ -70,24 +75,10 @@ class ProfiledByRunning(Method[OptionsT]):
         known = tuple(one for one in every if self.drafter(facts, one) in facts.profiles)
         if not known:
             return [Refusal(self.family, self._unmeasured(facts, every[0]))]
-        domains = {
-            name: Domain(tuple(_sorted({getattr(options, name) for options in known})), words)
-            for name, words in self.domains.items()
-        }
-        return [Family(self.family, domains, known)]
+        return [Family.of(self.family, known)]
 
     def _unmeasured(self, facts: ProblemFacts, options: OptionsT) -> str:
         """Why a setting has no profile: the backend does not run it, or nobody has measured it."""
         drafter = self.drafter(facts, options)
         missing = "" if drafter is None else facts.missing_profile(drafter)
         return unsupported(facts, self.plan(facts, options)) or missing
-
-
-def _sorted(values: Iterable[Any]) -> list[Any]:
-    """Values of an option in rising order, none first; drafters by their names."""
-
-    def order(value: Any) -> tuple[bool, Any]:
-        plain = value is None or isinstance(value, int | float | str | tuple)
-        return value is not None, value if plain else str(value)
-
-    return sorted(values, key=order)

@@ -1,11 +1,10 @@
-"""Plans that draft from a declared source: what their methods share."""
+"""Methods that draft from a declared source, such as n-grams, past outputs or a corpus."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 from specplan.cost_models.acceptance.draft_sources import DraftSource
 from specplan.cost_models.acceptance.drafters import Source
@@ -13,142 +12,143 @@ from specplan.cost_models.acceptance.evidence.pools import Pools
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Domain, Family, Method, Options, Refusal
-from specplan.planner.templates.plan_text import judge, single_round_plan
+from specplan.planner.method import Family, Method, Option, Options, OptionsT, Refusal
+from specplan.planner.templates.plan_text import draft_and_verify
+from specplan.planner.templates.static_trees import undominated
 
 STATE = "drafts"
 """What the source is called in plans."""
 TREE_NODES = (4, 6, 8, 12, 16, 24, 32, 48, 64)
 TREE_LENGTHS = (2, 3, 4, 6, 8)
+FOLLOWING = "trees that follow the context"
+
+
+class SourceMethod(Method[OptionsT]):
+    """A method whose drafts come from one declared source.
+
+    Attributes:
+        source: how it is declared and measured.
+    """
+
+    source: ClassVar[DraftSource]
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if "source" in vars(cls):
+            cls.sources, cls.source_drafter = (cls.source.word,), Source(cls.source.word)
+            cls.shares = cls.source.shares
 
 
 @dataclass(frozen=True)
 class ChainOptions(Options):
-    """How much is copied.
+    """How much is copied."""
+
+    reads = "up to {length} tokens"
+
+    length: Annotated[int, Option("tokens proposed at most")]
+
+
+class SourceChains(SourceMethod[ChainOptions]):
+    """One continuation of the text.
 
     Attributes:
-        length: tokens proposed at most.
+        family: name of its one family.
+        lengths: tokens that are proposed at most.
     """
 
-    length: int
+    family: ClassVar[str]
+    lengths: ClassVar[Sequence[int]]
 
-    @property
-    def words(self) -> str:
-        """`up to 8 tokens`."""
-        return f"up to {self.length} tokens"
+    def choices(self, facts: ProblemFacts) -> Sequence[Family[ChainOptions] | Refusal]:
+        """One continuation, by its length."""
+        reason = self.missing_source(facts)
+        if reason is not None:
+            return [Refusal(self.family, reason)]
+        return [Family.of(self.family, map(ChainOptions, self.lengths))]
+
+    def plan(self, facts: ProblemFacts, options: ChainOptions) -> Plan:
+        """Learn the text, look up a chain, verify, accept."""
+        return source_plan(facts, self, f"length={options.length}", options.length)
 
 
 @dataclass(frozen=True)
 class MergedOptions(Options):
-    """How much of what followed is drafted.
+    """How much of the continuations is drafted."""
+
+    reads = "merged tree of {nodes}, depth up to {length}"
+
+    nodes: Annotated[int, Option("drafted tokens, the commonest continuations")]
+    length: Annotated[int, Option("tokens of a continuation at most")]
+
+
+class SourceTrees(SourceMethod[MergedOptions]):
+    """Continuations of the text, merged into one tree.
 
     Attributes:
-        nodes: drafted tokens, the commonest ones.
-        length: levels of the tree at most.
+        family: name of its one family.
     """
 
-    nodes: int
-    length: int
+    family: ClassVar[str]
 
-    @property
-    def words(self) -> str:
-        """`merged tree of 16, depth up to 8`."""
-        return f"merged tree of {self.nodes}, depth up to {self.length}"
+    def choices(self, facts: ProblemFacts) -> Sequence[Family[MergedOptions] | Refusal]:
+        """Trees by nodes and depth, those worth a price."""
+        reason = self.missing_source(facts)
+        if reason is not None:
+            return [Refusal(self.family, reason)]
+        pools = facts.evidence(Source(self.source.word), Pools, FOLLOWING)
+        if isinstance(pools, str):
+            return [Refusal(self.family, pools)]
+        sizes = worthwhile_sizes(pools, ((n, TREE_NODES) for n in TREE_LENGTHS))
+        return [Family.of(self.family, (MergedOptions(nodes, n) for n, nodes in sizes))]
 
-
-def why_not(facts: ProblemFacts, method: Method[Any], source: DraftSource) -> str | None:
-    """Why a method cannot draft from its source; None when it can."""
-    if not set(method.sources) <= set(facts.problem.sources):
-        return f'the problem\'s sources leave out "{method.sources[0]}"'
-    drafter = Source(source.word)
-    if drafter not in facts.profiles:
-        return facts.missing_profile(drafter)
-    return None
-
-
-def chains(
-    facts: ProblemFacts, method: Method[Any], source: DraftSource, name: str, lengths: Sequence[int]
-) -> Family[ChainOptions] | Refusal:
-    """One continuation, by its length."""
-    reason = why_not(facts, method, source)
-    if reason is not None:
-        return Refusal(name, reason)
-    domain = {"length": Domain(tuple(lengths), "tokens proposed at most")}
-    return Family(name, domain, tuple(ChainOptions(length) for length in lengths))
-
-
-def merged_trees(
-    facts: ProblemFacts, method: Method[Any], source: DraftSource, name: str
-) -> Family[MergedOptions] | Refusal:
-    """Continuations merged into one tree, by nodes and depth, those worth a price."""
-    reason = why_not(facts, method, source)
-    if reason is not None:
-        return Refusal(name, reason)
-    pools = facts.profiles[Source(source.word)].evidence
-    if not isinstance(pools, Pools):
-        wanted = "trees that follow the context"
-        return Refusal(name, facts.other_evidence(Source(source.word), wanted))
-    domains = {
-        "nodes": Domain(TREE_NODES, "drafted tokens, the commonest continuations"),
-        "length": Domain(TREE_LENGTHS, "tokens of a continuation at most"),
-    }
-    return Family(name, domains, tuple(_worthwhile(pools)))
+    def plan(self, facts: ProblemFacts, options: MergedOptions) -> Plan:
+        """Learn the text, look up a tree, verify, accept."""
+        children = self.source.occurrences or options.nodes
+        attributes = f"children={children} length={options.length} nodes={options.nodes}"
+        return source_plan(facts, self, attributes, options.nodes)
 
 
 def source_plan(
     facts: ProblemFacts,
-    name: str,
-    source: DraftSource,
-    wanted: str,
+    method: SourceMethod[Any],
+    attributes: str,
     nodes: int,
-    path: Path | None = None,
+    state: str = STATE,
 ) -> Plan:
     """Learn the text, look up, verify, accept; a request without a match decodes one token.
 
     Args:
         facts: the problem.
-        name: of the plan.
-        source: what is looked up.
-        wanted: attributes of the lookup, beside its suffixes.
+        method: whose plan it is.
+        attributes: of the lookup, besides its suffixes.
         nodes: drafted tokens at most.
-        path: where the source is stored.
+        state: what the source is called.
     """
-    learn = f"update @{STATE} %t0 last={source.last}\n" if source.last else ""
-    match = print_atom(source.match)
-    body = f"%t0 = root\n{learn}%c = lookup @{STATE} %t0 at=%t0 match={match} {wanted}\n" + judge(
-        "%c", nodes, rule=None if facts.greedy else "recursive"
+    source = method.source
+    path = facts.problem.datastore if source.scope == "read_only" else None
+    learn = f"update @{state} %t0 last={source.last}\n" if source.last else ""
+    lookup = f"lookup @{state} %t0 at=%t0 match={print_atom(source.match)} {attributes}"
+    drafted, states = f"%t0 = root\n{learn}%c = {lookup}", (source.declaration(state, path),)
+    return draft_and_verify(facts, method, drafted, nodes, states=states)
+
+
+def worthwhile_sizes(
+    pools: Pools, sizes: Iterable[tuple[int, Iterable[int]]]
+) -> Iterator[tuple[int, int]]:
+    """Depths and nodes that emit more than any others that are no larger.
+
+    Args:
+        pools: what is known of the trees.
+        sizes: depths in rising order, each with numbers of nodes.
+    """
+
+    def tokens(depth: int, nodes: int) -> float:
+        accepted = pools.cut(depth, nodes).model.accepted_at_least
+        return sum(accepted(range(-1, depth - 1), (0,) * depth))
+
+    return undominated(
+        ((depth, n), (depth, n), tokens(depth, n))
+        for depth, nodes in sizes
+        if depth <= pools.layers
+        for n in nodes
     )
-    return single_round_plan(
-        facts,
-        name,
-        (),
-        body,
-        states=(source.declaration(STATE, path),),
-        reproducible=facts.greedy or not source.shares,
-    )
-
-
-def merged_plan(
-    facts: ProblemFacts,
-    name: str,
-    source: DraftSource,
-    options: MergedOptions,
-    path: Path | None = None,
-) -> Plan:
-    """`source_plan` of continuations merged into one tree."""
-    children = source.occurrences or options.nodes
-    wanted = f"children={children} length={options.length} nodes={options.nodes}"
-    return source_plan(facts, name, source, wanted, options.nodes, path)
-
-
-def _worthwhile(pools: Pools) -> Iterator[MergedOptions]:
-    """Settings that emit more than any other of no more nodes and levels."""
-    found: list[tuple[int, int, float]] = []
-    for length in (length for length in TREE_LENGTHS if length <= pools.layers):
-        for nodes in TREE_NODES:
-            model = pools.cut(length, nodes).model
-            tokens = sum(model.accepted_at_least(range(-1, length - 1), (0,) * length))
-            others = [t for d, n, t in found if d <= length and n <= nodes]
-            if not others or tokens > max(others) + 1e-9:
-                found.append((length, nodes, tokens))
-                yield MergedOptions(nodes, length)

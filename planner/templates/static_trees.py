@@ -1,23 +1,19 @@
-"""Static trees of drafters that give rows level by level: what they range over, and their ops."""
+"""Trees whose shape is known before the round: options, and the ops that grow them by level."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Self, TypeVar
 
 from specplan.ir.values import print_atom
-from specplan.planner.method import Domain, Options
-from specplan.planner.templates.plan_text import number_list
+from specplan.planner.method import DraftName, Option, Options
+from specplan.planner.templates.plan_text import Pass, number_list
 from specplan.planner.trees import GrowLevel, StaticTree, grow_levels
 from specplan.planner.trees.candidates import DEPTH, NODES
 
-TREE_DOMAINS = {
-    "nodes": Domain(tuple(range(2, max(NODES) + 1)), "drafted nodes", whole=True),
-    "depth": Domain(tuple(range(1, DEPTH + 1)), "levels", whole=True),
-}
-LevelForward = Callable[[int, str], str]
-"""The forward that gives the rows of a level: of its number and the nodes that get children."""
+SettingT = TypeVar("SettingT")
 
 
 @dataclass(frozen=True)
@@ -30,9 +26,21 @@ class TreeOptions(Options):
         ranks: 0-based order of each node among its siblings.
     """
 
-    draft: str
+    derived = MappingProxyType(
+        {
+            "nodes": Option("drafted nodes", tuple(range(2, max(NODES) + 1)), whole=True),
+            "depth": Option("levels", tuple(range(1, DEPTH + 1)), whole=True),
+        }
+    )
+
+    draft: DraftName
     parents: tuple[int, ...]
     ranks: tuple[int, ...]
+
+    @classmethod
+    def of(cls, draft: str, tree: StaticTree) -> Self:
+        """The setting of a shape."""
+        return cls(draft, tree.parents, tree.ranks)
 
     @property
     def tree(self) -> StaticTree:
@@ -40,74 +48,135 @@ class TreeOptions(Options):
         return StaticTree(self.parents, self.ranks)
 
     @property
+    def nodes(self) -> int:
+        """Drafted nodes."""
+        return len(self.tree)
+
+    @property
+    def depth(self) -> int:
+        """Levels."""
+        return self.tree.depth
+
+    @property
     def words(self) -> str:
         """`chain of 4 by draft`, `tree of 12, depth 5, by draft`."""
-        return tree_words(self.tree, self.draft)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The options, and the number of nodes and levels for the reader."""
-        return {**super().as_dict(), "nodes": len(self.tree), "depth": self.tree.depth}
-
-
-def tree_words(tree: StaticTree, drafter: str) -> str:
-    """`chain of 4 by draft`, `tree of 12, depth 5, by draft`."""
-    if tree.is_chain:
-        return f"chain of {len(tree)} by {drafter}"
-    return f"tree of {len(tree)}, depth {tree.depth}, by {drafter}"
+        if self.tree.is_chain:
+            return f"chain of {self.nodes} by {self.draft}"
+        return f"tree of {self.nodes}, depth {self.depth}, by {self.draft}"
 
 
 def tree_text(
-    tree: StaticTree, forward: LevelForward, *, drawn: bool, distinct: bool = True
+    tree: StaticTree,
+    passes: Sequence[Pass],
+    *,
+    drawn: bool,
+    distinct: bool = True,
+    result: str = "%c",
 ) -> str:
-    """The tree as `%c`: one forward and one `grow` per level.
+    """The tree, by one forward pass and one `grow` per level.
 
     Args:
         tree: the shape.
-        forward: writes the forward of a level.
-        drawn: children are drawn from the law rather than being the best ranks.
+        passes: of the drafter, one per level; the last one serves all further levels.
+        drawn: children are drawn from the drafter's distribution, else they are the best ranks.
         distinct: drawn children of a node are drawn without replacement, else independently.
+        result: name of the tree.
     """
-    how = ("draw_distinct" if distinct else "draw") if drawn else None
-    return "\n".join(["%t0 = root", *_levels(grow_levels(tree), forward, how)])
+    sampling = "draw_distinct" if distinct else "draw"
+    used = 0
 
-
-def chain_text(length: int, forward: LevelForward) -> str:
-    """A chain of the best ranks as `%c`: the first level by a pass of its own, others in a loop.
-
-    Args:
-        length: drafted tokens.
-        forward: writes the forward of level 0, and of level 1 for all deeper ones.
-    """
-    first = "%c" if length == 1 else "%t1"
-    lines = ["%t0 = root", f"%q0 = {forward(0, '%t0')}", f"{first} = grow %t0 at=%t0 logits=%q0"]
-    if length > 1:
-        lines += [
-            f"%c = repeat {length - 1} (%t = %t1) {{",
-            "    %f = pick %t of=newest",
-            f"    %q = {forward(1, '%f')}",
-            "    %n = grow %t at=%f logits=%q",
-            "    yield %n",
-            "}",
-        ]
-    return "\n".join(lines)
-
-
-def _levels(levels: Sequence[GrowLevel], forward: LevelForward, drawn: str | None) -> Iterator[str]:
-    used, newest = 0, 1
-    for index, level in enumerate(levels):
-        above = f"%t{index}"
-        tree = "%c" if index == len(levels) - 1 else f"%t{index + 1}"
-        nodes = above if index == 0 else f"%f{index}"
-        if index:
-            whole = level.expand == tuple(range(newest))
-            only = "" if whole else f" nodes={print_atom(level.expand)}"
-            yield f"{nodes} = pick {above} of=newest{only}"
-        yield f"%q{index} = {forward(index, nodes)}"
-        how = ""
+    def grow(index: int, grown: str, above: str, nodes: str, level: GrowLevel) -> Iterator[str]:
+        nonlocal used
+        yield f"%q{index} = {passes[min(index, len(passes) - 1)].over(nodes)}"
+        how = f" how={sampling} by=%u{index}" if drawn else ""
         if drawn:
             offset = f" offset={used}" if used else ""
             yield f"%u{index} = uniform {level.nodes} stream=draft{offset}"
-            how = f" how={drawn} by=%u{index}"
         children = number_list(level.children)
-        yield f"{tree} = grow {above} at={nodes} logits=%q{index} children={children}{how}"
-        used, newest = used + level.nodes, level.nodes
+        yield f"{grown} = grow {above} at={nodes} logits=%q{index} children={children}{how}"
+        used += level.nodes
+
+    return levels_text(tree, grow, result)
+
+
+def levels_text(
+    tree: StaticTree,
+    grow: Callable[[int, str, str, str, GrowLevel], Iterator[str]],
+    result: str = "%c",
+) -> str:
+    """The tree, level by level: the nodes that get children are picked, and get them.
+
+    Args:
+        tree: the shape.
+        grow: ops of a level, from its index, the name of the tree that they give, the tree above,
+            its nodes that get children, and how many.
+        result: name of the tree.
+    """
+    lines, newest, levels = ["%t0 = root"], 1, grow_levels(tree)
+    for index, level in enumerate(levels):
+        above = nodes = f"%t{index}"
+        if index:
+            nodes = f"%f{index}"
+            whole = level.expand == tuple(range(newest))
+            only = "" if whole else f" nodes={print_atom(level.expand)}"
+            lines.append(f"{nodes} = pick {above} of=newest{only}")
+        grown = result if index == len(levels) - 1 else f"%t{index + 1}"
+        lines += grow(index, grown, above, nodes, level)
+        newest = level.nodes
+    return "\n".join(lines)
+
+
+def layers_text(
+    depth: int,
+    passes: Sequence[Pass],
+    *,
+    first: int = 1,
+    later: int = 1,
+    pick: str = "",
+    drawn: bool = False,
+    result: str = "%c",
+) -> str:
+    """A tree whose first level has a pass of its own, and whose other levels grow in a loop.
+
+    Args:
+        depth: levels.
+        passes: the first one, and that of all deeper levels.
+        first: children of the root.
+        later: children of each node of the newest level that gets any.
+        pick: which nodes these are, `best=4`; empty for all.
+        drawn: children are drawn independently, else they are the best ranks; then `later` is 1.
+        result: name of the tree.
+    """
+    draws = f"uniform {first} stream=draft"
+    draw, how = (f"%u0 = {draws}", "how=draw by=%u0") if drawn else ("", "")
+    text = f"""%t0 = root
+%q0 = {passes[0].over("%t0")}
+{draw}
+{"%t1" if depth > 1 else result} = grow %t0 at=%t0 logits=%q0 children={first} {how}"""
+    if depth == 1:
+        return text
+    draw, how = (f"%u = {draws} offset={first}", "how=draw by=%u") if drawn else ("", "")
+    return f"""{text}
+{result} = repeat {depth - 1} (%t = %t1) {{
+    %f = pick %t of=newest {pick}
+    %q = {passes[1].over("%f")}
+    {draw}
+    %n = grow %t at=%f logits=%q children={later} {how}
+    yield %n
+}}"""
+
+
+def undominated(
+    settings: Iterable[tuple[SettingT, tuple[int, int], float]],
+) -> Iterator[SettingT]:
+    """Settings that emit more tokens than any earlier one that is no larger.
+
+    Args:
+        settings: each with two sizes (levels and nodes) and the mean tokens of its rounds.
+    """
+    best: list[tuple[int, int, float]] = []
+    for setting, (depth, nodes), tokens in settings:
+        smaller = [t for d, n, t in best if d <= depth and n <= nodes]
+        if not smaller or tokens > max(smaller) + 1e-9:
+            best.append((depth, nodes, tokens))
+            yield setting

@@ -62,9 +62,9 @@ def follow_vectorised(tree: DraftedTree, choices: Tensor) -> Judged:
         wanted = choices.gather(1, here + 1)
         hit = (parents == here) & live & (tree.tokens == wanted) & going
         going = hit.any(1, keepdim=True)
-        found = first_true(hit)
-        here = torch.where(going, found, here)
-        steps.append(torch.where(going, found, -1))
+        child = first_true(hit)
+        here = torch.where(going, child, here)
+        steps.append(torch.where(going, child, -1))
         accepted = accepted + going[:, 0]
     path = torch.cat([tree.tokens[:, :0], *steps], 1)
     return Judged(path=path, accepted=accepted, bonus=choices.gather(1, here + 1)[:, 0])

@@ -52,10 +52,10 @@ def _reached(tree: DraftedTree, target: Tensor, drafted: Tensor) -> Tensor:
     tokens = tree.tokens[:, :, None]
     mass = target[:, :-1].gather(2, tokens)[:, :, 0]
     odds = drafted.gather(2, tokens)[:, :, 0]
-    found = [torch.ones_like(mass[:, 0])]
+    products = [torch.ones_like(mass[:, 0])]
     for node in range(tree.size):
-        found.append(_next(found[-1], mass[:, node], odds[:, node]))
-    return torch.stack(found, 1)
+        products.append(_next(products[-1], mass[:, node], odds[:, node]))
+    return torch.stack(products, 1)
 
 
 def _next(reached: Tensor, mass: Tensor, odds: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Jud
     live, tokens, proposals = tree.live_mask(), tree.tokens.tolist(), tree.node_probs(target)
     for row, drafted in enumerate(tokens):
         size = int(live[row].long().cumprod(0).sum())
-        here, kept, at_kept = torch.ones_like(target[row, 0, 0]), 0, torch.ones(())
+        here, accepted, at_accepted = torch.ones_like(target[row, 0, 0]), 0, torch.ones(())
         for node in range(size):
             token = drafted[node]
             here = _next(here, target[row, node, token], proposals[row, node, token])
@@ -102,11 +102,11 @@ def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Jud
                 left = residual.clamp(min=0.0).sum()
                 coin = left / (left + 1.0 - here) if left + 1.0 - here > 0 else here / here
             if uniforms[row, node] < coin:
-                kept, at_kept = node + 1, here
-        probs = target[row, kept]
-        if kept < size:
-            residual = (at_kept * probs - proposals[row, kept]).clamp(min=0.0)
+                accepted, at_accepted = node + 1, here
+        probs = target[row, accepted]
+        if accepted < size:
+            residual = (at_accepted * probs - proposals[row, accepted]).clamp(min=0.0)
             probs = residual if residual.sum() > 0 else probs
-        paths.append(list(range(kept)))
+        paths.append(list(range(accepted)))
         bonuses.append(int(draw(probs, uniforms[row, -1])))
     return judged_of(paths, bonuses, tree.size, tree.tokens)

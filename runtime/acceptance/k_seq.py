@@ -85,10 +85,10 @@ def acceptance_level(probs: Tensor, proposal: Tensor, count: Tensor) -> Tensor:
 def _shared(probs: Tensor, proposal: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
     """The level `[..., 1]`, and the residual `[..., V]` after all children were rejected."""
     level = acceptance_level(probs, proposal, count)
-    kept = torch.minimum(proposal.double(), probs.double() / level)
-    beta = kept.sum(-1, keepdim=True).clamp(max=1.0)
+    shared = torch.minimum(proposal.double(), probs.double() / level)
+    beta = shared.sum(-1, keepdim=True).clamp(max=1.0)
     taken = (1.0 - (1.0 - beta) ** count) / beta.where(beta > 0, 1.0)
-    left = (probs.double() - kept * taken).clamp(min=0.0).to(probs.dtype)
+    left = (probs.double() - shared * taken).clamp(min=0.0).to(probs.dtype)
     # An empty residual means that rejection had probability 0 up to rounding: keep p.
     return level, torch.where(left.sum(-1, keepdim=True) > 0, left, probs)
 
@@ -120,18 +120,18 @@ def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Jud
 def _shared_reference(p: list[float], q: list[float], count: int) -> tuple[float, list[float]]:
     """The level, and the residual after all children were rejected."""
 
-    def kept(level: float) -> list[float]:
+    def overlap(level: float) -> list[float]:
         return [min(y, x / level) for x, y in zip(p, q, strict=True)]
 
     low, high = 1.0, float(count)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        beta = sum(kept(middle))
+        beta = sum(overlap(middle))
         if 1.0 - (1.0 - beta) ** count > middle * beta:
             low = middle
         else:
             high = middle
-    shared = kept(high)
+    shared = overlap(high)
     beta = min(sum(shared), 1.0)
     taken = (1.0 - (1.0 - beta) ** count) / beta if beta > 0 else 0.0
     return high, [max(x - y * taken, 0.0) for x, y in zip(p, shared, strict=True)]

@@ -100,16 +100,16 @@ def _proposal(
     return torch.where(probs_row < 0, point, probs)
 
 
-def without(probs: Tensor, gone: Tensor) -> Tensor:
-    """`probs` with the tokens `gone` removed and renormalised; uniform over the rest when empty.
+def without(probs: Tensor, removed: Tensor) -> Tensor:
+    """`probs` without the tokens `removed`, renormalised; uniform over the rest when empty.
 
     Args:
         probs: `[..., V]`.
-        gone: `[..., V]`, non-zero where a token is gone.
+        removed: `[..., V]`, non-zero where a token is gone.
     """
-    left = probs.where(gone == 0, 0.0)
+    left = probs.where(removed == 0, 0.0)
     total = left.sum(-1, keepdim=True)
-    rest = (gone == 0).to(probs.dtype)
+    rest = (removed == 0).to(probs.dtype)
     uniform = rest / rest.sum(-1, keepdim=True).clamp(min=1.0)
     return torch.where(total > 0, left / total.where(total > 0, 1.0), uniform)
 
@@ -131,10 +131,10 @@ def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Jud
             if live is not None and not live[row][node]:
                 continue
             probs_row, token = probs_rows[row][node], tokens[row][node]
-            gone = [
+            removed = [
                 tokens[row][s] for s in children if s < node and probs_rows[row][s] == probs_row
             ]
-            proposal = _walk_proposal(tree, row, probs_row, token, gone, residual)
+            proposal = _walk_proposal(tree, row, probs_row, token, removed, residual)
             if numbers[row][node] * float(proposal[token]) < float(residual[token]):
                 return node, residual
             residual = _reject(residual, proposal)
@@ -144,7 +144,7 @@ def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Jud
 
 
 def _walk_proposal(
-    tree: DraftedTree, row: int, probs_row: int, token: int, gone: list[int], like: Tensor
+    tree: DraftedTree, row: int, probs_row: int, token: int, removed: list[int], like: Tensor
 ) -> Tensor:
     """The distribution `[V]` that a child was drawn from after its siblings with tokens `gone`."""
     if tree.probs is None or probs_row < 0:
@@ -154,10 +154,10 @@ def _walk_proposal(
     probs = tree.probs[row, probs_row]
     if not tree.distinct:
         return probs
-    probs = probs.index_fill(0, torch.tensor(gone, dtype=torch.int64, device=probs.device), 0.0)
+    probs = probs.index_fill(0, torch.tensor(removed, dtype=torch.int64, device=probs.device), 0.0)
     total = probs.sum()
     if total > 0:
         return probs / total
     probs = torch.ones_like(probs)
-    probs[gone] = 0.0
+    probs[removed] = 0.0
     return probs / probs.sum()

@@ -1,6 +1,6 @@
-"""Laws by which rows of several models are combined: one file each, pure functions of tensors.
+"""Laws of the op `mix`, which combines logits of several models: one file of pure functions each.
 
-A law's file has `combine(rows, shares, **parameters)`: logits `[..., V]` from those of K models,
+A law's file has `combine(logits, shares, **parameters)`: logits `[..., V]` from those of K models,
 `[K, ..., V]`, and their shares `[K, ...]` (the op's `weights=`), None where the op gives none.
 Parameters and their defaults are those that `specplan.ir.tables.laws` declares. `LAWS` maps each
 file's name to its module.

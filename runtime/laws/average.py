@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 
-def combine(rows: Tensor, shares: Tensor | None) -> Tensor:
+def combine(logits: Tensor, shares: Tensor | None) -> Tensor:
     """Logits `[..., V]` of the mean; shares `[K, ...]` are made to sum to one."""
-    probabilities = rows.softmax(-1)
+    probabilities = logits.softmax(-1)
     if shares is None:
         return probabilities.mean(0).log()
     parts = shares / shares.sum(0, keepdim=True)

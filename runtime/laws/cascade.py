@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 
-def combine(rows: Tensor, shares: Tensor | None = None, *, alpha: float = 0.1) -> Tensor:
+def combine(logits: Tensor, shares: Tensor | None = None, *, alpha: float = 0.1) -> Tensor:
     """Logits `[..., V]` of one of the two models."""
-    p, q = rows.softmax(-1)
-    apart = (p - q).abs().sum(-1, keepdim=True) / 2
-    defers = q.amax(-1, keepdim=True) < p.amax(-1, keepdim=True) - alpha * apart
-    return torch.where(defers, rows[0], rows[1])
+    p, q = logits.softmax(-1)
+    distance = (p - q).abs().sum(-1, keepdim=True) / 2
+    defers = q.amax(-1, keepdim=True) < p.amax(-1, keepdim=True) - alpha * distance
+    return torch.where(defers, logits[0], logits[1])

@@ -14,10 +14,10 @@ from torch import Tensor
 
 
 def combine(
-    rows: Tensor, shares: Tensor | None = None, *, beta: float = 0.5, alpha: float = 0.1
+    logits: Tensor, shares: Tensor | None = None, *, beta: float = 0.5, alpha: float = 0.1
 ) -> Tensor:
     """Logits `[..., V]` of the contrast; implausible tokens have minus infinity."""
-    first, second = rows.log_softmax(-1)
+    first, second = logits.log_softmax(-1)
     plausible = first.exp() >= alpha * first.exp().amax(-1, keepdim=True)
     least = torch.finfo(second.dtype).tiny
     score = (1.0 + beta) * first - beta * second.clamp(min=torch.tensor(least).log().item())

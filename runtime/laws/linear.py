@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 
-def combine(rows: Tensor, shares: Tensor | None, *, weights: Sequence[float] = ()) -> Tensor:
+def combine(logits: Tensor, shares: Tensor | None, *, weights: Sequence[float] = ()) -> Tensor:
     """Logits `[..., V]`: the sum of each model's times its weight and its share."""
     if weights:
-        rows = torch.einsum("k,k...v->k...v", rows.new_tensor(weights), rows)
+        logits = torch.einsum("k,k...v->k...v", logits.new_tensor(weights), logits)
     if shares is None:
-        return rows.sum(0)
-    return torch.einsum("k...,k...v->...v", shares, rows)
+        return logits.sum(0)
+    return torch.einsum("k...,k...v->...v", shares, logits)

@@ -16,7 +16,7 @@ ATTENTION_NAME = "specplan_grouped"
 
 @dataclass(frozen=True)
 class PrefixMask:
-    """Who attends to what, for a kernel that reads whole caches: a prefix, and slots after it.
+    """An attention mask for a kernel that reads whole caches: a prefix, and slots after it.
 
     Attributes:
         prefix: int64 `[B]`: every query sees the slots below it; negative where a text is shorter
@@ -32,7 +32,7 @@ class PrefixMask:
 
 
 AttentionMask: TypeAlias = Tensor | PrefixMask
-"""What layers are given: additive, as made by `additive_mask`, or for a kernel."""
+"""The mask of layers: additive, as made by `additive_mask`, or for a kernel."""
 
 
 def grouped_attention(
@@ -58,7 +58,7 @@ def grouped_attention(
         attention_mask: additive, in the query's dtype, `[B, 1, (H / H_kv) T, U]` as made by
             `additive_mask`; or a `PrefixMask`, with U all slots of the cache.
         scaling: factor of the scores; None is `head_dim ** -0.5`.
-        noting: the `CacheWriter` that is told of the layer's queries, if any.
+        noting: the `CacheWriter` that receives the layer's queries, if any.
 
     Returns:
         `[B, T, H, head_dim]`, and None in place of the weights.
@@ -82,10 +82,10 @@ def grouped_attention(
 
 
 def additive_mask(mask: Tensor, groups: int, dtype: torch.dtype) -> Tensor:
-    """Turn a mask of who attends to what into what `grouped_attention` adds to the scores.
+    """The additive mask of `grouped_attention`, from a boolean one.
 
-    Excluded pairs get the smallest finite number, not minus infinity: a dead lane which attends to
-    nothing then yields finite numbers, never NaN.
+    Excluded pairs get the smallest finite number, not minus infinity, so that a dead lane, which
+    attends to nothing, gives finite numbers and never NaN.
 
     Args:
         mask: bool `[B, T, U]`.

@@ -19,9 +19,8 @@ from specplan.runtime.models.attention import (
     additive_mask,
     grouped_attention,
 )
-from specplan.runtime.models.families import FAMILIES, LEARNED_POSITIONS, Family
+from specplan.runtime.models.families import FAMILIES, LEARNED_POSITIONS, Family, check_supported
 from specplan.runtime.models.kv_cache import KVCache
-from specplan.runtime.models.supported import check_supported
 from specplan.runtime.requests import Request
 
 DTYPES = ("auto", "bfloat16", "float16", "float32", "float64")
@@ -37,7 +36,7 @@ class CausalModel:
         hidden_size: width of hidden states.
         max_positions: positions that the model was made for.
         dtype: of weights, cache and hidden states.
-        device: where the weights are.
+        device: of the weights.
         digest: identity of the checkpoint (`specplan.ir.files.model_digest`).
         logits_dtype: float32, or float64 for a float64 model.
 
@@ -48,7 +47,7 @@ class CausalModel:
     slots_enter = 0
 
     def __init__(self, model: Any, *, name: str, digest: str) -> None:
-        # Never with gradients, so that no call has to turn them off.
+        # Gradients are off for good, so that no call has to turn them off.
         model.requires_grad_(False).eval()
         config = model.config
         self.name = name
@@ -68,7 +67,7 @@ class CausalModel:
     def new_cache(self, batch: int, capacity: int, queries: bool = False) -> KVCache:
         """An empty cache for `batch` rows of `capacity` usable slots, plus one trash slot.
 
-        With `queries` it keeps those of the latest text tokens; see `KVCache`.
+        With `queries` it stores those of the latest text tokens; see `KVCache`.
         """
         return KVCache.empty(
             batch=batch,
@@ -82,11 +81,11 @@ class CausalModel:
         )
 
     def weights(self) -> dict[str, Tensor]:
-        """Every tensor that the model computes with, by where it stands."""
-        found: dict[str, Tensor] = {}
-        _collect("family", self.family, found)
-        _collect("head", self._head, found)
-        return found
+        """Every tensor that the model computes with, by its path."""
+        tensors: dict[str, Tensor] = {}
+        _collect("family", self.family, tensors)
+        _collect("head", self._head, tensors)
+        return tensors
 
     def forward(
         self,
@@ -136,13 +135,13 @@ class CausalModel:
             slots: int64 `[B, T]`; distinct within a row, the trash slot excepted.
             mask: bool `[B, T, U]`, which of the first U slots each token attends to, itself
                 included; U may be less than the slots of the cache, and the cost of attention is
-                that of U. Sliding windows are applied here, by position, not by the caller. Or what
-                a kernel needs to know of it, for models without sliding windows.
+                that of U. Sliding windows are applied here, by position, not by the caller. Or a
+                `PrefixMask`, for models without sliding windows.
             cache: as made by `new_cache`.
             layers: half-open span of layers that run; all when None.
             features: hidden states `[B, T, hidden]` that enter the first of these layers, which
                 may be changed in place; the tokens' embeddings when None.
-            skips: blocks that are left out; what they would have written is not written.
+            skips: blocks to skip; they write no keys and values.
             latest: int64 `[B]`, see `CacheWriter`.
 
         Returns:
@@ -153,21 +152,21 @@ class CausalModel:
         used = cache.capacity + 1 if isinstance(mask, PrefixMask) else mask.shape[2]
         writer = cache.writer(positions, slots, used)
         writer.latest = latest
-        made: dict[int | None, Tensor] = {}
+        by_window: dict[int | None, Tensor] = {}
 
         def masks(window: int | None) -> AttentionMask:
             if isinstance(mask, PrefixMask):
                 assert window is None, "kernels know no sliding window"
                 return mask
-            if window not in made:
+            if window not in by_window:
                 allowed = mask if window is None else mask & _near(positions, cache, writer, window)
-                made[window] = additive_mask(allowed, self._groups, self.dtype)
-            return made[window]
+                by_window[window] = additive_mask(allowed, self._groups, self.dtype)
+            return by_window[window]
 
         run, span = self.family.run, layers or (0, self.num_layers)
         if features is not None:
             return run(features, positions, masks, writer, span, skips)
-        # not kept in a variable: the first layer's output replaces it
+        # no variable holds the embeddings, so that the first layer's output replaces them
         embed = self.family.embed
         return run(embed(tokens, positions), positions, masks, writer, span, skips)
 
@@ -195,7 +194,7 @@ class CausalModel:
     ) -> None:
         """See `Module.enter`: the tokens' embeddings."""
         if features is not None:
-            raise self._lacks("way in for hidden states of other models")
+            raise self._lacks("input for hidden states of other models")
 
     def rows(self, hidden: Tensor, name: str, steps: Tensor | None, level: int = 0) -> Tensor:
         """See `Module.rows`: its logits."""
@@ -224,19 +223,19 @@ def _near(positions: Tensor, cache: KVCache, writer: Any, window: int) -> Tensor
     return (positions[:, :, None] - keys) < window
 
 
-def _collect(name: str, held: object, found: dict[str, Tensor]) -> None:
+def _collect(name: str, part_of_model: object, tensors: dict[str, Tensor]) -> None:
     """Tensors of modules, of our own objects, and of lists of them."""
-    if isinstance(held, Tensor):
-        found[name] = held
-    elif isinstance(held, torch.nn.Module):
-        inner = (*held.named_parameters(), *held.named_buffers())
-        found.update({f"{name}.{part}": tensor for part, tensor in inner})
-    elif isinstance(held, list | tuple):
-        for place, item in enumerate(held):
-            _collect(f"{name}.{place}", item, found)
-    elif type(held).__module__.startswith("specplan."):
-        for part, item in vars(held).items():
-            _collect(f"{name}.{part}", item, found)
+    if isinstance(part_of_model, Tensor):
+        tensors[name] = part_of_model
+    elif isinstance(part_of_model, torch.nn.Module):
+        inner = (*part_of_model.named_parameters(), *part_of_model.named_buffers())
+        tensors.update({f"{name}.{part}": tensor for part, tensor in inner})
+    elif isinstance(part_of_model, list | tuple):
+        for place, item in enumerate(part_of_model):
+            _collect(f"{name}.{place}", item, tensors)
+    elif type(part_of_model).__module__.startswith("specplan."):
+        for part, item in vars(part_of_model).items():
+            _collect(f"{name}.{part}", item, tensors)
 
 
 def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") -> CausalModel:
@@ -276,7 +275,7 @@ def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") 
 
 
 def assert_attention(model: Any) -> None:
-    """Check that `transformers` will call our attention and no other.
+    """Check that `transformers` will call our attention function.
 
     Raises:
         MissingCapabilityError: the registered function was replaced or ignored.

@@ -1,8 +1,7 @@
 """How each supported model family turns tokens and positions into hidden states.
 
-A family is a class with three methods, one for each part of the way: `embed`, `run` for some of
-the layers, and `finish`; adding one is writing that class and naming its `model_type` in
-`FAMILIES`.
+A family is a class with three methods, one for each stage: `embed`, `run` for some of the layers,
+and `finish`; adding one is writing that class and naming its `model_type` in `FAMILIES`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,10 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from specplan.cost_models.models.architectures.config import Config
+from specplan.cost_models.models.architectures.refusals import recurrent_state
 from specplan.ir.blocks import NO_SKIPS, Skips
+from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime.models.attention import AttentionMask
 from specplan.runtime.models.kv_cache import CacheWriter
 from specplan.runtime.models.rotary_layers import RotaryLayer, norm_of, rms_norm
@@ -58,7 +60,7 @@ class Family(Protocol):
         ...
 
     def finish(self, hidden: Tensor) -> Tensor:
-        """What the head is applied to, from hidden states after any layer."""
+        """The input of the language model head, from hidden states after any layer."""
         ...
 
 
@@ -104,15 +106,22 @@ class RotaryFamily:
         return rms_norm(hidden, self.final_norm)
 
 
-class Gpt2Family:
+class _StockFamily:
+    """Sizes of a family whose stock layers run as they are."""
+
+    def __init__(self, config: Any) -> None:
+        self.heads: int = config.num_attention_heads
+        self.kv_heads = self.heads
+        self.head_dim: int = config.hidden_size // self.heads
+        self.windows: tuple[int | None, ...] = (None,) * config.num_hidden_layers
+
+
+class Gpt2Family(_StockFamily):
     """GPT-2: learned positions, stock layers."""
 
     def __init__(self, model: Any) -> None:
+        super().__init__(model.config)
         self.inner = model.transformer
-        config = model.config
-        self.heads = self.kv_heads = config.num_attention_heads
-        self.head_dim = config.hidden_size // config.num_attention_heads
-        self.windows = (None,) * config.num_hidden_layers
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """See `Family.embed`."""
@@ -146,15 +155,12 @@ class Gpt2Family:
         return self.inner.ln_f(hidden)  # type: ignore[no-any-return]
 
 
-class OptFamily:
+class OptFamily(_StockFamily):
     """OPT: learned positions with an offset, stock layers, norm before or after."""
 
     def __init__(self, model: Any) -> None:
+        super().__init__(model.config)
         self.inner = model.model.decoder
-        config = model.config
-        self.heads = self.kv_heads = config.num_attention_heads
-        self.head_dim = config.hidden_size // config.num_attention_heads
-        self.windows = (None,) * config.num_hidden_layers
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """See `Family.embed`."""
@@ -245,3 +251,37 @@ FAMILIES: dict[str, Callable[[Any], Family]] = {
 
 LEARNED_POSITIONS = frozenset({"gpt2", "opt"})
 """Families whose position table ends; positions beyond it would index out of range."""
+
+STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn"})
+"""Rotary scalings in which a key does not depend on how long the text later becomes."""
+
+
+def check_supported(config: dict[str, Any], where: str) -> None:
+    """Refuse by name what the runtime cannot run exactly.
+
+    Args:
+        config: the parsed config.json.
+        where: the folder, for the message.
+
+    Raises:
+        MissingCapabilityError: names the architecture and what is supported.
+    """
+    kind = str(config.get("model_type", "missing"))
+    remedy = f"Supported model types: {', '.join(sorted(FAMILIES))}."
+    recurrent = recurrent_state(Config(config, where))
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    rope_kind = str(rope.get("rope_type", rope.get("type", "default")))
+    problem = ""
+    if config.get("is_encoder_decoder") or config.get("add_cross_attention"):
+        problem = f"model type {kind!r} is an encoder-decoder; only decoders run"
+    elif recurrent:
+        problem = f"model type {kind!r} has recurrent state ({recurrent}), which cannot be rewound"
+    elif kind not in FAMILIES:
+        problem = f"model type {kind!r} is not supported"
+    elif config.get("quantization_config"):
+        problem = "quantised checkpoints are not supported"
+    elif rope_kind not in STATIC_ROPE:
+        problem = f"rotary scaling {rope_kind!r} makes keys depend on the text's later length"
+        remedy = f"Supported scalings: {', '.join(sorted(STATIC_ROPE))}."
+    if problem:
+        raise MissingCapabilityError(problem, where=where, remedy=remedy)

@@ -1,8 +1,8 @@
 """Key and value tensors of one model for one batch, addressed by slot.
 
 One tensor per layer for K and one for V: a single stacked tensor makes compilers copy the whole
-cache in every layer. Slots carry no meaning of their own: who attends to which slot is the mask's
-affair, and the position of a slot is kept in `positions`.
+cache in every layer. Slots carry no meaning of their own: the mask decides which slots a token
+attends to, and `positions` has the position of a slot.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class KVCache:
     Attributes:
         keys: per layer, `[B, H_kv, S, head_dim]`.
         values: per layer, `[B, H_kv, S, head_dim]`.
-        positions: int64 `[B, S]`, the position whose key and value each slot holds.
-        queries: per layer, `[B, H_kv, head_dim]`, what the latest text token asked for: the sum
-            over the query heads of each key/value head. None where nobody wants to know.
+        positions: int64 `[B, S]`, the position whose key and value each slot has.
+        queries: per layer, `[B, H_kv, head_dim]`, the queries of the latest text token, summed
+            over the query heads of each key/value head. None if they are not stored.
         batch: rows, B.
         capacity: usable slots per row; S = capacity + 1.
-        trash: the last slot, to which dead lanes write; its content never matters.
+        trash: the last slot, to which dead lanes write; its content is never read.
     """
 
     queries: list[Tensor] | None = None
@@ -61,7 +61,7 @@ class KVCache:
         positions = torch.zeros(batch, capacity + 1, dtype=torch.int64, device=device)
         made = cls(layers(), layers(), positions)
         if queries:
-            made.queries = [held.new_zeros(batch, num_kv_heads, head_dim) for held in made.keys]
+            made.queries = [layer.new_zeros(batch, num_kv_heads, head_dim) for layer in made.keys]
         return made
 
     @property
@@ -99,19 +99,19 @@ class KVCache:
         """
         rows = self._rows
         mine, theirs = [*self.keys, *self.values], [*other.keys, *other.values]
-        for into, held in zip(mine, theirs, strict=True):
-            into[rows, :, destination] = held[rows, :, source]
+        for into, source_tensor in zip(mine, theirs, strict=True):
+            into[rows, :, destination] = source_tensor[rows, :, source]
         self.positions[rows, destination] = other.positions[rows, source]
 
     def swap(self, slots: Tensor, layers: Sequence[int], other: Sequence[Tensor]) -> list[Tensor]:
-        """Take other keys and values into slots; what they held.
+        """Write other keys and values into slots; returns the former ones.
 
         Args:
             slots: int64 `[B, M]`; distinct but for the trash slot.
-            layers: which.
+            layers: layers to write.
             other: keys and values of each, `[B, M, H_kv, head_dim]`; none to change nothing.
         """
-        tensors = [held for layer in layers for held in (self.keys[layer], self.values[layer])]
+        tensors = [tensor for layer in layers for tensor in (self.keys[layer], self.values[layer])]
         before = [tensor[self._rows, :, slots] for tensor in tensors]
         for tensor, new in zip(tensors, other, strict=False):
             tensor[self._rows, :, slots] = new
@@ -128,21 +128,21 @@ class KVCache:
 
 
 class CacheWriter:
-    """What a `transformers` layer sees as `past_key_values` during one forward pass.
+    """The `past_key_values` of `transformers` layers during one forward pass.
 
     Args:
         cache: the storage.
         positions: int64 `[B, T]`, positions of the incoming tokens.
-        slots: int64 `[B, T]`, where they go.
+        slots: int64 `[B, T]`, their slots.
         used: slots 0..used-1 take part in attention.
 
     Attributes:
-        rotate_and_store: in one step what rotary layers do before attention, where there is a
-            kernel: from queries, keys and values `[B, T, H + 2 H_kv, D]`, cosines and sines as
+        rotate_and_store: a kernel, if there is one, for all that rotary layers do before
+            attention: from queries, keys and values `[B, T, H + 2 H_kv, D]`, cosines and sines as
             `RotaryLayer` has them and the layer to turned queries `[B, H, T, D]` and what `update`
             returns.
-        latest: int64 `[B]`, which of the incoming tokens is the latest of each row's text, whose
-            queries a cache keeps that keeps some; negative where a row has none. None for no rows.
+        latest: int64 `[B]`, the incoming token that is the latest of each row's text, whose
+            queries the cache stores; negative for none in this row, None for none in any row.
     """
 
     latest: Tensor | None = None
@@ -186,7 +186,7 @@ class CacheWriter:
         return all_keys[:, :, : self.used], all_values[:, :, : self.used]
 
     def note(self, queries: Tensor, layer_idx: int) -> None:
-        """Keep the queries of the latest text tokens, where the cache keeps any.
+        """Store the queries of the latest text tokens, if the cache stores any.
 
         Args:
             queries: `[B, H, T, head_dim]`, as keys are multiplied with them.
@@ -194,11 +194,11 @@ class CacheWriter:
         """
         if self.latest is None or self.cache.queries is None:
             return
-        held = self.cache.queries[layer_idx]
+        former = self.cache.queries[layer_idx]
         column = self.latest.clamp(min=0)[:, None, None, None]
         asked = queries.gather(2, column.expand(-1, queries.shape[1], 1, queries.shape[3]))
-        asked = summed_by_head(asked, held.shape[1])[:, :, 0]
-        self.cache.queries[layer_idx] = torch.where(self.latest[:, None, None] >= 0, asked, held)
+        asked = summed_by_head(asked, former.shape[1])[:, :, 0]
+        self.cache.queries[layer_idx] = torch.where(self.latest[:, None, None] >= 0, asked, former)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Slots in use; part of the interface of `transformers` caches."""

@@ -1,8 +1,7 @@
-"""What backends ask of whatever runs in a forward: a causal language model, or a module.
+"""The interface of everything that runs in a forward: a causal language model, or a module.
 
-A module drafts, judges or says what requests mean: it may read hidden states of other models, look
-several tokens ahead, and give other rows than logits. `CausalModel` (`causal.py`) does none of
-that.
+A module drafts, judges or encodes requests: it may read hidden states of other models, look several
+tokens ahead, and give other outputs than logits. `CausalModel` (`causal.py`) does none of that.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ class Module(Protocol):
         max_positions: positions that it was made for.
         dtype: of its hidden states and of its cache.
         logits_dtype: of its logits.
-        device: where its weights are.
-        optional_features: tokens whose state above is missing enter all the same.
+        device: of its weights.
+        optional_features: tokens without a state of another model may enter.
         by_slots: it looks ahead by slots below a node, which run through its layers; else by heads
             on the node's state.
         slots_enter: the layer at which slots enter.
@@ -68,17 +67,16 @@ class Module(Protocol):
         known: Tensor | None,
         steps: Tensor | None,
     ) -> Tensor | None:
-        """What enters the first layer, `[B, T, hidden]`, new memory.
+        """Inputs of the first layer, `[B, T, hidden]`, new memory.
 
         Args:
             tokens: int64 `[B, T]`.
             positions: int64 `[B, T]`; those of columns that do not count may lie before the text.
-            features: states of the tokens so many nodes above as the forward says, `[B, T, F]`,
+            features: states of the tokens as many nodes above as the forward says, `[B, T, F]`,
                 those of several layers joined; None where it reads none.
-            known: bool `[B, T]`, which of them there are; tokens without one enter as where
-                none are read.
+            known: bool `[B, T]`, tokens that have a state; others enter as without features.
             steps: passes of this module that each state went through already, int64 `[B, T]`;
-                None where it reads none.
+                None without features.
 
         Returns:
             None for the tokens' embeddings, which `hidden` makes by itself.
@@ -86,7 +84,7 @@ class Module(Protocol):
         ...
 
     def enter_slots(self, states: Tensor, level: int) -> Tensor:
-        """What enters for slots `level` below nodes whose states are these, both `[B, R, hidden]`.
+        """Inputs of slots `level` below nodes with these states, both `[B, R, hidden]`.
 
         The states are those that enter the layer `slots_enter`.
         """
@@ -114,7 +112,7 @@ class Module(Protocol):
             hidden: states after the last layer, `[B, R, hidden]`.
             name: `logits` or `score`.
             steps: as of `enter`, int64 `[B, R]`; None for none.
-            level: of the head that looks so many tokens further ahead.
+            level: of the head, which looks this many tokens further ahead.
 
         Returns:
             `[B, R, V]` over the target's vocabulary, or `[B, R, 1]` of a score.

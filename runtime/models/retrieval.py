@@ -1,9 +1,9 @@
-"""Parts of a cache that a query asks for: the chunks whose mean keys agree best with it.
+"""Parts of a cache that a query retrieves: the chunks whose mean keys agree best with it.
 
 TriForce (Sun et al. 2024, arXiv 2404.11912, section 4.1, and `RetrievalCache` of its code) ranks
 chunks of consecutive tokens, per layer and head, by the product of the query and the mean of their
-keys, turned by their positions as the cache holds them, and keeps the first chunk in any case. Its
-models have one query head for each key head; where several share one, their queries are added here.
+keys, rotated by their positions as in the cache, and always keeps the first chunk. Its models have
+one query head per key head; if several share one, their queries are added here.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from torch import Tensor
 from specplan.runtime.models.kv_cache import KVCache
 
 LATEST_CHUNKS = 2
-"""Chunks at the end of a text that are kept in any case; the last one may be incomplete."""
+"""Chunks at the end of a text that are always kept; the last one may be incomplete."""
 
 
 def retrieve(
     into: KVCache, whole: KVCache, lengths: Sequence[int], budget: int, chunk: int
 ) -> list[int]:
-    """Fill a small cache with what the queries of the latest text tokens ask for.
+    """Fill a small cache with the chunks that the queries of the latest text tokens retrieve.
 
     Every layer and key/value head gets chunks of its own, in the order of the text, from slot 0 on:
     the first one, the latest two and the best ranked others, of equals the earlier. A text that is
     no longer than the budget is copied whole.
 
     Args:
-        into: the small cache; positions of its slots say nothing afterwards.
+        into: the small cache; the positions of its slots are invalid afterwards.
         whole: the cache with the text at its first slots, and with queries; of one row for all, or
             of as many as `into`.
         lengths: tokens of the text that each row sees.
@@ -37,23 +37,23 @@ def retrieve(
         chunk: tokens of a chunk.
 
     Returns:
-        Tokens of each row's text that were left out.
+        Omitted tokens of each row's text.
     """
-    assert whole.queries is not None, "a cache that is retrieved from keeps queries"
+    assert whole.queries is not None, "a cache to retrieve from stores queries"
     places = budget // chunk
-    gone = [
+    omitted = [
         max(-(-length // chunk) - places, 0) * chunk if length > budget else 0 for length in lengths
     ]
-    held = max(length - left for length, left in zip(lengths, gone, strict=True))
-    if not held:
-        return gone
+    size = max(length - left for length, left in zip(lengths, omitted, strict=True))
+    if not size:
+        return omitted
     ends = torch.tensor(lengths, device=whole.positions.device)
-    shortened = torch.tensor(gone, device=ends.device) > 0
-    slot = torch.arange(held, device=ends.device)
+    shortened = torch.tensor(omitted, device=ends.device) > 0
+    slot = torch.arange(size, device=ends.device)
     stores = zip(whole.keys, whole.values, into.keys, into.values, whole.queries, strict=True)
     for keys, values, new_keys, new_values, query in stores:
-        source = slot.expand(len(gone), keys.shape[1], -1)
-        if any(gone):
+        source = slot.expand(len(omitted), keys.shape[1], -1)
+        if any(omitted):
             best = best_chunks(keys, query, ends, chunk, places)
             rank = (slot // chunk).clamp(max=places - 1).expand_as(source)
             chosen = best.gather(2, rank) * chunk + slot % chunk
@@ -61,8 +61,8 @@ def retrieve(
         source = source.clamp(max=keys.shape[2] - 1)  # shorter texts end earlier
         wide = source[:, :, :, None].expand(-1, -1, -1, keys.shape[3])
         for old, new in ((keys, new_keys), (values, new_values)):
-            new[:, :, :held] = old.expand(len(gone), -1, -1, -1).gather(2, wide)
-    return gone
+            new[:, :, :size] = old.expand(len(omitted), -1, -1, -1).gather(2, wide)
+    return omitted
 
 
 def best_chunks(keys: Tensor, query: Tensor, lengths: Tensor, chunk: int, places: int) -> Tensor:

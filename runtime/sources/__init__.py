@@ -1,5 +1,5 @@
-"""Sources of drafted tokens that are not models: one file each.
+"""Sources of draft tokens that are not models: one file each.
 
-All are host side and know no session: `source` says what they have in common, `registry` makes one
-from its declaration, `use` keeps them for a batch.
+All run on the host and know no session. `source` is their interface, `registry` makes them from
+their declarations for a batch, `continuations` merges their drafts into trees.
 """

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from specplan.ir.plan import SourceState
-from specplan.runtime.sources.source import NO_TOKEN, Found, Source, Tokens, Wanted
+from specplan.runtime.sources.source import NO_TOKEN, Source, SourceDrafts, Tokens, Wanted
 
 
 class Adjacency(Source):
@@ -45,9 +45,9 @@ class Adjacency(Source):
         """The whole matrix, from the beginning."""
         return float(self.successors.nbytes)
 
-    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
         """Successors of the last token, each followed by its own first successor and so on."""
-        found = Found.nothing(len(texts), wanted)
+        drafts = SourceDrafts.nothing(len(texts), wanted)
         if wanted.nodes is not None:
             raise NotImplementedError("adjacency gives continuations side by side")
         shape = (len(texts), wanted.children, wanted.length)
@@ -60,7 +60,7 @@ class Adjacency(Source):
             tokens[:, :, step] = np.where(above >= 0, self.successors[above, 0], NO_TOKEN)
         flat = tokens.reshape(len(texts), -1)
         live = flat >= 0
-        return Found(np.where(live, flat, 0), found.parents, live)
+        return SourceDrafts(np.where(live, flat, 0), drafts.parents, live)
 
     def learn_rows(self, tokens: Tokens, best: Tokens) -> None:
         """Overwrite the rows of these tokens."""

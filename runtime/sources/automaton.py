@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from specplan.ir.errors import UsageError
-from specplan.runtime.sources.source import Found, Source, Tokens, Wanted
+from specplan.runtime.sources.source import Source, SourceDrafts, Tokens, Wanted
 
 _TOKEN_BYTES = 900
 """Of CPython: at most two states a token, each a dictionary with a transition or two, and three
@@ -46,9 +46,9 @@ class Automaton(Source):
         """All states and transitions."""
         return float(self.capacity * _TOKEN_BYTES)
 
-    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
         """The continuation of the first occurrence of each text's end; it goes on with itself."""
-        found = Found.nothing(len(texts), wanted)
+        drafts = SourceDrafts.nothing(len(texts), wanted)
         if wanted.children != 1 or wanted.nodes is not None:
             raise NotImplementedError("automaton gives one continuation")
         for row, length in enumerate(lengths.tolist()):
@@ -59,8 +59,8 @@ class Automaton(Source):
             end = self._end[state] + 1
             period = len(self._text) - end
             for step in range(wanted.length):
-                found.put(row, step, self._text[end + step % period], step - 1)
-        return found
+                drafts.put(row, step, self._text[end + step % period], step - 1)
+        return drafts
 
     def learn_text(self, key: int, text: Tokens, last: int) -> None:
         """Grow by what is new."""
@@ -71,9 +71,9 @@ class Automaton(Source):
         for token in text[start:].tolist():
             self._extend(token)
         if len(self._text) > self.capacity:
-            kept = self._text[-max(1, self.capacity // 2) :]
+            latest = self._text[-max(1, self.capacity // 2) :]
             self._forget()
-            for token in kept:
+            for token in latest:
                 self._extend(token)
 
     def _match(self, suffix: list[int]) -> tuple[int, int]:

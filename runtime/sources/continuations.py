@@ -1,4 +1,4 @@
-"""Trees of what followed a text where it occurred before: continuations merged and weighed."""
+"""Trees of the continuations of a text's earlier occurrences, merged by weight."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.runtime.sources.source import NO_TOKEN, ROOT, Flags, Found, Tokens, Wanted
+from specplan.runtime.sources.source import NO_TOKEN, ROOT, Flags, SourceDrafts, Tokens, Wanted
 
 Weights = NDArray[np.float64]
 _SCALE = np.int64(1 << 20)
-"""Weights are told apart by so small a part of one."""
+"""Resolution of weights: this many parts of one."""
 
 
 class Nodes(NamedTuple):
@@ -40,8 +40,8 @@ def continuation_trees(
     count: int,
     wanted: Wanted,
     weights: Weights | None = None,
-) -> Found:
-    """One tree for each of R texts, of the continuations that its occurrences had.
+) -> SourceDrafts:
+    """One tree for each of R texts, of the continuations of its occurrences.
 
     A node stands for all continuations that begin with its path, and weighs as much as they do
     together. Merged trees hold the heaviest nodes, among equals the shallower ones; continuations
@@ -51,23 +51,23 @@ def continuation_trees(
         continuations: int64 `[N, L]`, padded with -1 at the end.
         texts: int64 `[N]`, the number of the text of each.
         count: R.
-        wanted: how much of them.
+        wanted: limits.
         weights: `[N]`, about 1 each; None for 1.
     """
-    found = Found.nothing(count, wanted)
+    drafts = SourceDrafts.nothing(count, wanted)
     if not len(texts):
-        return found
+        return drafts
     nodes = _ranked(continuations, texts, count, weights)
     if wanted.nodes is None:
-        _put_apart(nodes, wanted, found)
-        return found
-    kept = np.flatnonzero(nodes.ranks < wanted.size)
-    ranks = nodes.ranks.take(kept)
-    slots = nodes.texts.take(kept) * wanted.size + ranks
-    found.tokens.ravel()[slots] = nodes.tokens.take(kept)
-    found.parents.ravel()[slots] = nodes.parents.take(kept)
-    found.live.ravel()[slots] = True
-    return found
+        _put_separate(nodes, wanted, drafts)
+        return drafts
+    heaviest = np.flatnonzero(nodes.ranks < wanted.size)
+    ranks = nodes.ranks.take(heaviest)
+    slots = nodes.texts.take(heaviest) * wanted.size + ranks
+    drafts.tokens.ravel()[slots] = nodes.tokens.take(heaviest)
+    drafts.parents.ravel()[slots] = nodes.parents.take(heaviest)
+    drafts.live.ravel()[slots] = True
+    return drafts
 
 
 def _ranked(continuations: Tokens, texts: Tokens, count: int, weights: Weights | None) -> Nodes:
@@ -85,15 +85,16 @@ def _ranked(continuations: Tokens, texts: Tokens, count: int, weights: Weights |
     heaviest = int(masses.max()) + 1
     keys = (texts.take(firsts.take(live)) + 1) * heaviest - masses.take(live)
     small = np.min_scalar_type(count * heaviest)  # keys of 16 bits are sorted fast
-    kept = live.take(keys.astype(small).argsort(kind="stable"))
-    text = texts.take(firsts.take(kept))
+    sorted_nodes = live.take(keys.astype(small).argsort(kind="stable"))
+    text = texts.take(firsts.take(sorted_nodes))
     counts = np.bincount(text, minlength=count)
-    rank = np.arange(len(kept)) - np.repeat(counts.cumsum() - counts, counts)
+    rank = np.arange(len(sorted_nodes)) - np.repeat(counts.cumsum() - counts, counts)
     ranks = np.full(len(starts) + 1, ROOT)
-    ranks[kept + 1] = rank
+    ranks[sorted_nodes + 1] = rank
     above = np.zeros((length + 1) * rows + 1, dtype=np.int64)  # 1 and up, one level below each
     begins.cumsum(out=above[rows:])
-    return Nodes(text, rank, tokens.take(kept), ranks.take(above.take(starts.take(kept))), counts)
+    parents = ranks.take(above.take(starts.take(sorted_nodes)))
+    return Nodes(text, rank, tokens.take(sorted_nodes), parents, counts)
 
 
 def _order(continuations: Tokens, texts: Tokens, count: int) -> Tokens:
@@ -103,13 +104,13 @@ def _order(continuations: Tokens, texts: Tokens, count: int) -> Tokens:
     together = (63 - count.bit_length()) // bits
     packed = (tokens @ _units(bits, together, tokens.shape[1])).T
     packed[0] += texts << bits * together
-    found: Tokens = np.lexsort(packed[::-1])
-    return found
+    order: Tokens = np.lexsort(packed[::-1])
+    return order
 
 
 @lru_cache(maxsize=64)
 def _units(bits: int, together: int, length: int) -> Tokens:
-    """`[length, keys]`: what each token is multiplied by in each key, so many in one."""
+    """`[length, keys]`: factor of each token in each key, `together` tokens per key."""
     columns = np.arange(length)
     units = np.zeros((length, -(-length // together)), dtype=np.int64)
     units[columns, columns // together] = 1 << bits * (together - 1 - columns % together)
@@ -117,9 +118,9 @@ def _units(bits: int, together: int, length: int) -> Tokens:
 
 
 def _begins(columns: Tokens, texts: Tokens) -> Flags:
-    """Flat flags of `[L, N]`: the first row in which a path from the first token on stands.
+    """Flat flags of `[L, N]`: the first row of each path from the first token on.
 
-    One more flag is set, where all paths end.
+    One more flag marks the end of all paths.
 
     Args:
         columns: `[L, N]`, continuations in order.
@@ -135,7 +136,7 @@ def _begins(columns: Tokens, texts: Tokens) -> Flags:
 
 
 def _masses(firsts: Tokens, sizes: Tokens, weights: Weights) -> Tokens:
-    """What the continuations of nodes weigh, in parts of `_SCALE`.
+    """Weights of the continuations of nodes, in parts of `_SCALE`.
 
     Args:
         firsts: `[K]`, the first row of each.
@@ -143,11 +144,11 @@ def _masses(firsts: Tokens, sizes: Tokens, weights: Weights) -> Tokens:
         weights: `[N]`, of rows.
     """
     total = np.concatenate([[0.0], np.cumsum(weights)])
-    found: Tokens = np.rint((total[firsts + sizes] - total[firsts]) * _SCALE).astype(np.int64)
-    return found
+    masses: Tokens = np.rint((total[firsts + sizes] - total[firsts]) * _SCALE).astype(np.int64)
+    return masses
 
 
-def _put_apart(nodes: Nodes, wanted: Wanted, found: Found) -> None:
+def _put_separate(nodes: Nodes, wanted: Wanted, drafts: SourceDrafts) -> None:
     """Continuations side by side: from each of the first tokens on, the first child and so on."""
     texts, width = len(nodes.counts), int(nodes.counts.max())
     if not width:
@@ -161,13 +162,13 @@ def _put_apart(nodes: Nodes, wanted: Wanted, found: Found) -> None:
     text = nodes.texts[roots]
     counts = np.bincount(text, minlength=texts)
     child = np.arange(len(roots)) - (np.cumsum(counts) - counts)[text]
-    kept = child < wanted.children
+    within = child < wanted.children
     node = np.full((texts, wanted.children), -1)
-    node[text[kept], child[kept]] = slots[roots[kept]]
+    node[text[within], child[within]] = slots[roots[within]]
     shape = (texts, wanted.children, wanted.length)
     for step in range(wanted.length):
-        found.tokens.reshape(shape)[:, :, step] = tokens[node]
-        found.live.reshape(shape)[:, :, step] = node >= 0
+        drafts.tokens.reshape(shape)[:, :, step] = tokens[node]
+        drafts.live.reshape(shape)[:, :, step] = node >= 0
         node = below[node]
 
 

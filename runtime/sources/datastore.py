@@ -1,11 +1,11 @@
-"""Source `datastore`: what followed the end of a text in a corpus, memory mapped.
+"""Source `datastore`: the tokens that followed a text's end in a memory-mapped corpus.
 
 REST (He et al. 2023, arXiv 2311.08252): the longest end of the text that occurs in the corpus is
 looked for; what followed its occurrences is merged into a tree of the commonest tokens. Other than
 there, every place of the corpus is sorted by the tokens *before* it, the nearest first, so that one
-binary search finds the longest match of any length, and the occurrences beside it are those whose
-context is most like the text's. The sort goes as far back as two keys of 64 bits hold; matches that
-are longer are told apart among the occurrences beside it.
+binary search finds the longest match of any length, and the neighbouring occurrences are those
+whose context is most like the text's. The sort goes as far back as two keys of 64 bits hold;
+matches that are longer are ranked among the neighbouring occurrences.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json
 from specplan.ir.plan import SourceState
 from specplan.runtime.sources.continuations import continuation_trees, cut_at_ends
-from specplan.runtime.sources.source import NO_TOKEN, Found, Source, Tokens, Wanted
+from specplan.runtime.sources.source import NO_TOKEN, Source, SourceDrafts, Tokens, Wanted
 
 SCHEMA_VERSION = 1
 ABOUT = "datastore.json"
 _NEAR = 8
-"""So near to its place a query need not be brought: the places beside are looked at anyhow."""
+"""A search may stop this near to a query's place: its neighbours are compared anyway."""
 _PROBES = 8
-"""Parts into which the places between two bounds are cut, to go on in one of them."""
+"""Parts into which a search step divides the places between two bounds."""
 _PARTS = np.arange(_PROBES + 1)
 _LOOKUPS, _SHARD_LOOKUPS = 1e6, 2.5e5
 """Bytes of 64 lookups at once, and of as many in each shard; the corpus is the page cache's."""
@@ -69,16 +69,16 @@ class Packing:
 
     def keys(self, contexts: NDArray[np.integer]) -> Keys:
         """Keys `[...]` of contexts `[..., tokens]`, the nearest token first."""
-        found: Keys = contexts.astype(np.uint64) @ self.units
-        return found
+        packed: Keys = contexts.astype(np.uint64) @ self.units
+        return packed
 
     def alike(self, one: Keys, other: Keys) -> Tokens:
-        """How many tokens two keys have in common, from the nearest on."""
+        """The number of tokens that two keys share, from the nearest on."""
         differs = one ^ other
-        found = np.zeros(differs.shape, dtype=np.int8)
+        common = np.zeros(differs.shape, dtype=np.int8)
         for unit in self.units:
-            found += (differs < unit).view(np.int8)
-        return found.astype(np.int64)
+            common += (differs < unit).view(np.int8)
+        return common.astype(np.int64)
 
 
 class Datastore(Source):
@@ -88,7 +88,7 @@ class Datastore(Source):
         folder: made by `specplan datastore build`.
 
     Raises:
-        UsageError: there is none, or it was not finished.
+        UsageError: it is missing or unfinished.
     """
 
     merges: ClassVar[bool] = True
@@ -119,7 +119,7 @@ class Datastore(Source):
 
     @classmethod
     def declared(cls, state: SourceState, sizes: Mapping[str, int], vocabulary: int) -> Datastore:
-        """What was built in the folder that the plan names."""
+        """The datastore in the folder that the plan names."""
         if state.path is None:
             raise UsageError(
                 "a datastore is read from a folder",
@@ -130,29 +130,29 @@ class Datastore(Source):
 
     @property
     def most_bytes(self) -> float:
-        """Of the process's own in 64 lookups at once; the files are mapped."""
+        """Memory of 64 lookups at once; the files are mapped."""
         return _LOOKUPS + _SHARD_LOOKUPS * len(self._ends)
 
-    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
         """The continuations of the places whose context is most like each text's end."""
         reach = min(wanted.longest, self.order)
         queries = self._queries(texts, lengths, reach)
         most = wanted.children if wanted.nodes is not None else max(16, wanted.children)
-        index, alike = self._beside(queries, most, reach)
+        index, alike = self._neighbours(queries, most, reach)
         alike = np.minimum(alike, np.minimum(lengths, reach)[:, None])
         best = alike.max(1, keepdims=True, initial=0)
         best[best < wanted.shortest] = -1
         fits = alike == best
         if len(self._ends) > 1:
             fits &= fits.cumsum(1, dtype=np.int32) <= most
-        found = np.flatnonzero(fits)
-        places = self._places.take(index.ravel().take(found)).astype(np.int64)
+        matches = np.flatnonzero(fits)
+        places = self._places.take(index.ravel().take(matches)).astype(np.int64)
         following = places[:, None] + np.arange(wanted.length)
         tokens = self._tokens.take(following, mode="clip").astype(np.int64)  # none is the last
         ends = tokens == self.packing.vocabulary
         ended = np.flatnonzero(ends.any(1))
         tokens[ended] = cut_at_ends(np.where(ends[ended], NO_TOKEN, tokens[ended]))
-        return continuation_trees(tokens, found // index.shape[1], len(texts), wanted)
+        return continuation_trees(tokens, matches // index.shape[1], len(texts), wanted)
 
     def _queries(self, texts: Tokens, lengths: Tokens, reach: int) -> Tokens:
         """The last tokens of each text `[R, T]`, the nearest first, at least two keys of them."""
@@ -162,8 +162,8 @@ class Datastore(Source):
         taken[columns < 0] = self.packing.vocabulary
         return taken
 
-    def _beside(self, queries: Tokens, most: int, reach: int) -> tuple[Tokens, Tokens]:
-        """Where in the order places beside the queries are, and the tokens that both share."""
+    def _neighbours(self, queries: Tokens, most: int, reach: int) -> tuple[Tokens, Tokens]:
+        """Indices of the places next to the queries in the order, and the tokens both share."""
         packed, rows = self.packing.tokens, len(queries)
         near, far = self.packing.keys(queries[:, : 2 * packed].reshape(rows, 2, packed)).T
         starts, ends = self._bounds
@@ -177,7 +177,7 @@ class Datastore(Source):
         return index, alike
 
     def _insertions(self, near: Keys, far: Keys) -> Tokens:
-        """Where each query stands in the order of each shard, `[shards, R]`, give or take a few.
+        """Index of each query in the order of each shard, `[shards, R]`, within a few places.
 
         Args:
             near: `[R]`, keys of the nearest tokens.
@@ -190,7 +190,7 @@ class Datastore(Source):
         for shard, (start, end) in enumerate(self._bounds.T.tolist()):
             bounds[shard, order] = start + self._keys[start:end].searchsorted(asked).reshape(-1, 2)
         low, high = bounds.reshape(-1, 2).T
-        found, rows = low.copy(), np.flatnonzero(high - low > _NEAR)  # many places are alike
+        insertions, rows = low.copy(), np.flatnonzero(high - low > _NEAR)  # many places are alike
         low, wide, far = low.take(rows), (high - low).take(rows), far.take(rows % len(near))
         while len(rows):
             parts = low[:, None] + wide[:, None] * _PARTS // _PROBES
@@ -198,11 +198,11 @@ class Datastore(Source):
             below = (keys < far[:, None]).sum(1)
             at = np.arange(0, parts.size, parts.shape[1]) + below
             low, high = parts.take(at) + (below > 0), parts.take(at + 1)
-            found[rows] = (low + high) // 2
+            insertions[rows] = (low + high) // 2
             wide = high - low
             more = np.flatnonzero(wide > _NEAR)
             rows, low, wide, far = rows[more], low[more], wide[more], far[more]
-        return found.reshape(len(self._ends), -1)
+        return insertions.reshape(len(self._ends), -1)
 
     def _far_keys(self, places: NDArray[np.uint32]) -> Keys:
         """Second keys of places `[...]`."""
@@ -212,10 +212,10 @@ class Datastore(Source):
     def _before(self, places: NDArray[np.uint32], first: int, last: int) -> NDArray[Any]:
         """Tokens `[..., last - first]` that stand `first + 1` to `last` before places `[...]`."""
         columns = places.astype(np.int64)[..., None] - np.arange(first + 1, last + 1)
-        found: NDArray[Any] = self._tokens.take(columns, mode="clip")
+        tokens: NDArray[Any] = self._tokens.take(columns, mode="clip")
         if places.min() < last:
-            found[columns < 0] = self.packing.vocabulary
-        return found
+            tokens[columns < 0] = self.packing.vocabulary
+        return tokens
 
     def _count_further(self, queries: Tokens, index: Tokens, alike: Tokens, reach: int) -> None:
         """Add to the counts what lies beyond the first key, for places that agree in all of it."""

@@ -1,4 +1,4 @@
-"""Build a datastore piece by piece; what is finished is kept, whatever happens to the build.
+"""Build a datastore piece by piece; a stopped build keeps its finished pieces.
 
 The tokens of a piece of the corpus, and the order of a shard, which is some pieces, are files of
 their own, each written under a temporary name and renamed. Pieces are small, so that little is
@@ -41,14 +41,14 @@ def build_datastore(
     common: int = 1,
     together: int = SHARD_TOKENS,
 ) -> dict[str, int]:
-    """Sort a corpus into a datastore, or go on with one that was begun.
+    """Sort a corpus into a datastore, or continue a build.
 
     Args:
-        folder: where it goes; made if need be.
+        folder: of the datastore; made if missing.
         pieces: of the corpus, each with the tokens of its documents.
         vocabulary: tokens are below it.
-        corpus: what the corpus is, to tell another one.
-        progress: told of every piece and every shard.
+        corpus: identity of the corpus.
+        progress: called for every piece and every shard.
         keep: occurrences of one run of tokens, two keys long, that are kept; None for all.
         common: of a run of tokens, one key long, occurrences below which none is kept.
         together: most tokens of a shard, which is one piece at least.
@@ -57,7 +57,7 @@ def build_datastore(
         `tokens` of the corpus, `places` kept in the order, and `shards`.
 
     Raises:
-        UsageError: the folder holds something else, or a token lies outside the vocabulary.
+        UsageError: the folder has another content, or a token is outside the vocabulary.
     """
     begun = {
         "corpus": corpus,
@@ -76,8 +76,8 @@ def build_datastore(
     shards, counts = _shards_of(read, together), []
     for number, shard in enumerate(shards):
         progress("sorting the corpus", number, len(shards))
-        kept = _order(folder, number, shard, packing, keep, common)
-        counts.append((sum(read[piece] for piece in shard), kept))
+        places = _order(folder, number, shard, packing, keep, common)
+        counts.append((sum(read[piece] for piece in shard), places))
     progress("sorting the corpus", len(shards), len(shards))
     ends = _ends(folder, counts)
     tokens = sum(count for count, _ in counts)
@@ -91,10 +91,10 @@ def build_datastore(
 
 
 def _begin(folder: Path, begun: dict[str, Any]) -> None:
-    """Write down what is built; refuse a folder in which something else was begun or finished."""
+    """Write the parameters of the build; refuse a folder with another datastore."""
     folder.mkdir(parents=True, exist_ok=True)
-    told = next((path for path in (folder / PLAN, folder / ABOUT) if path.is_file()), None)
-    known = begun if told is None else read_json(told, "datastore")
+    about = next((path for path in (folder / PLAN, folder / ABOUT) if path.is_file()), None)
+    known = begun if about is None else read_json(about, "datastore")
     if {key: known.get(key) for key in begun} != begun:
         raise UsageError(
             "the folder holds a datastore of another corpus",
@@ -118,13 +118,13 @@ def _ends(folder: Path, counts: list[tuple[int, int]]) -> list[int]:
 
 def _shards_of(read: list[int], together: int) -> list[range]:
     """Consecutive pieces that are sorted together, by the tokens of each."""
-    found, start, size = [], 0, 0
+    shards, start, size = [], 0, 0
     for number, count in enumerate(read):
         if size and size + count > together:
-            found.append(range(start, number))
+            shards.append(range(start, number))
             start, size = number, 0
         size += count
-    return [*found, range(start, len(read))] if read else []
+    return [*shards, range(start, len(read))] if read else []
 
 
 def _piece(folder: Path, number: int, piece: Piece, packing: Packing) -> int:
@@ -185,12 +185,12 @@ def _sorted(
 
 def _contexts(tokens: NDArray[Any], packing: Packing, first: int) -> NDArray[np.uint64]:
     """Keys of the tokens that stand `first` + 1 and more before each place."""
-    found = np.zeros(len(tokens), dtype=np.uint64)
+    keys = np.zeros(len(tokens), dtype=np.uint64)
     for place in range(first, first + packing.tokens):
-        found <<= np.uint64(packing.bits)
-        found[: place + 1] |= np.uint64(packing.vocabulary)
-        found[place + 1 :] |= tokens[: -place - 1].astype(np.uint64)
-    return found
+        keys <<= np.uint64(packing.bits)
+        keys[: place + 1] |= np.uint64(packing.vocabulary)
+        keys[place + 1 :] |= tokens[: -place - 1].astype(np.uint64)
+    return keys
 
 
 def _group_sizes(*keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specplan.runtime.sources.continuations import continuation_trees, cut_at_ends
-from specplan.runtime.sources.source import NO_TOKEN, Found, Source, Tokens, Wanted
+from specplan.runtime.sources.source import NO_TOKEN, Source, SourceDrafts, Tokens, Wanted
 
 _OCCURRENCES = 64
 """Occurrences that are compared, the newest ones."""
@@ -43,7 +43,7 @@ class Log(Source):
         """All tokens."""
         return float(self.capacity * _BYTES)
 
-    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
         """What followed the newest occurrences of the longest match."""
         log = self._all()
         most = _OCCURRENCES if wanted.nodes is None else wanted.children

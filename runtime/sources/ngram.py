@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from specplan.runtime.sources.source import Found, Source, Tokens, Wanted
+from specplan.runtime.sources.source import Source, SourceDrafts, Tokens, Wanted
 
 _MOST_SUCCESSORS = 8
-"""Successors that are told apart after one run; rarer ones give way."""
+"""Most successors stored after one run; rarer ones give way."""
 _ENTRY_BYTES = 900
 """Of CPython: a tuple of a few tokens, a dictionary with eight successors, and their places."""
 
@@ -36,9 +36,9 @@ class NgramTable(Source):
         """All runs with all successors."""
         return float(self.capacity * _ENTRY_BYTES)
 
-    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
         """The commonest successors, each grown on token by token."""
-        found = Found.nothing(len(texts), wanted)
+        drafts = SourceDrafts.nothing(len(texts), wanted)
         if wanted.nodes is not None:
             raise NotImplementedError("ngram gives continuations side by side")
         reach = self._reach(wanted)
@@ -47,13 +47,13 @@ class NgramTable(Source):
             for child, first in enumerate(self._successors(before, wanted)[: wanted.children]):
                 slot, token, run = child * wanted.length, first, before
                 for step in range(wanted.length):
-                    found.put(row, slot + step, token, slot + step - 1 if step else -1)
+                    drafts.put(row, slot + step, token, slot + step - 1 if step else -1)
                     run = [*run, token][-reach:]
                     following = self._successors(run, wanted)
                     if not following:
                         break
                     token = following[0]
-        return found
+        return drafts
 
     def learn_text(self, key: int, text: Tokens, last: int) -> None:
         """Count the n-grams that end in new tokens."""

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from specplan.runtime.sources.continuations import continuation_trees
-from specplan.runtime.sources.source import NO_TOKEN, Found, Source, Tokens, Wanted
+from specplan.runtime.sources.source import NO_TOKEN, Source, SourceDrafts, Tokens, Wanted
 
 _ENTRY_BYTES = 400
 """Of CPython: a dictionary's place and an inner dictionary with one place, for each first token."""
@@ -35,7 +35,7 @@ class Phrases(Source):
 
     def __init__(self, order: int, width: int, capacity: int) -> None:
         super().__init__()
-        self.order, self.kept, self.capacity = order, width, capacity
+        self.order, self.runs_per_token, self.capacity = order, width, capacity
         self._after: dict[int, dict[tuple[int, ...], None]] = {}
         self._size = 0
 
@@ -45,20 +45,21 @@ class Phrases(Source):
         phrase = _PHRASE_BYTES + _TOKEN_BYTES * (self.order - 1)
         return float(self.capacity * (_ENTRY_BYTES + phrase))
 
-    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
         """The newest runs after the last token of each text; among equals the newer ones first."""
         length = wanted.length
-        most = self.kept if wanted.nodes is None else min(self.kept, wanted.children)
+        limit, merged = self.runs_per_token, wanted.nodes is not None
+        most = min(limit, wanted.children) if merged else limit
         newer = 1.0 + np.arange(most) / (most * (most + 1.0))  # less than one run in all
-        found: list[tuple[int, ...]] = []
+        followed: list[tuple[int, ...]] = []
         rows, weights = [], []
         for row, end in enumerate(lengths.tolist()):
             known = [*self._after.get(int(texts[row, end - 1]), ())][-most:]
-            found += [(*run[:length], *(NO_TOKEN,) * (length - len(run))) for run in known]
+            followed += [(*run[:length], *(NO_TOKEN,) * (length - len(run))) for run in known]
             rows += [row] * len(known)
             weights += newer[most - len(known) :].tolist()
         return continuation_trees(
-            np.array(found, dtype=np.int64).reshape(-1, length),
+            np.array(followed, dtype=np.int64).reshape(-1, length),
             np.array(rows, dtype=np.int64),
             len(texts),
             wanted,
@@ -85,7 +86,7 @@ class Phrases(Source):
         self._size += phrase not in known
         known.pop(phrase, None)
         known[phrase] = None
-        if len(known) > self.kept:
+        if len(known) > self.runs_per_token:
             known.pop(next(iter(known)))
             self._size -= 1
         self._after[first] = known

@@ -1,21 +1,24 @@
-"""Sources by the names that plans give them, each found by its place."""
+"""Sources made from their declarations in plans, for a batch of requests or for all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
+import numpy as np
+
 from specplan.ir.errors import MissingCapabilityError
-from specplan.ir.plan import SourceState
+from specplan.ir.plan import Plan, SourceState
 from specplan.ir.tables.declaration import Declaration
 from specplan.ir.tables.sources import SOURCE_ENTRIES
-from specplan.runtime.sources.source import Source
+from specplan.runtime.requests import Request
+from specplan.runtime.sources.source import Source, SourceDrafts, Tokens, Wanted
 
 _FOLDER = __name__.rpartition(".")[0]
 SOURCES: Mapping[str, type[Source]] = {
     entry.name: import_module(f"{_FOLDER}.{entry.name}").SOURCE for entry in SOURCE_ENTRIES
 }
-"""What computes each declared source: the file of its name."""
+"""The class of each declared source, from the file of its name."""
 
 
 def new_source(state: SourceState, vocabulary: int) -> Source:
@@ -26,8 +29,8 @@ def new_source(state: SourceState, vocabulary: int) -> Source:
         vocabulary: tokens of the target.
 
     Raises:
-        MissingCapabilityError: nothing here computes such a source.
-        UsageError: what it is read from is not there.
+        MissingCapabilityError: no file has such a source.
+        UsageError: its folder is missing.
     """
     name = state.kind.name
     declared = next((entry for entry in SOURCE_ENTRIES if entry.name == name), None)
@@ -41,7 +44,7 @@ def new_source(state: SourceState, vocabulary: int) -> Source:
 
 
 def row_width(state: SourceState) -> int:
-    """Likeliest tokens that a source, as a plan declares it, learns of a row of logits."""
+    """Likeliest tokens that a declared source learns of a row of logits."""
     declared = next(entry for entry in SOURCE_ENTRIES if entry.name == state.kind.name)
     return SOURCES[state.kind.name].row_width(_sizes(declared, state))
 
@@ -52,3 +55,85 @@ def _sizes(declared: Declaration, state: SourceState) -> dict[str, int]:
         for key, default in declared.parameters
         if isinstance(default, int)
     }
+
+
+def shared_sources(plan: Plan, vocabulary: int) -> dict[str, Source]:
+    """States that outlive a batch, by name: those with scope=process or scope=read_only."""
+    return {
+        str(state.name): new_source(state, vocabulary)
+        for state in plan.states
+        if isinstance(state, SourceState) and state.scope != "request"
+    }
+
+
+def sources_of_batch(
+    plan: Plan, vocabulary: int, shared: Mapping[str, Source], requests: Sequence[Request]
+) -> dict[str, BatchSource]:
+    """Every source of a plan, by name, for a batch."""
+    prompts = [len(request.prompt_tokens) for request in requests]
+    return {
+        str(state.name): BatchSource(state, vocabulary, shared.get(str(state.name)), prompts)
+        for state in plan.states
+        if isinstance(state, SourceState)
+    }
+
+
+class BatchSource:
+    """One source as a batch uses it: one state that all requests share, or one per request.
+
+    Attributes:
+        kind: the source's name in the table of sources.
+        width: likeliest tokens that it learns of a row.
+    """
+
+    def __init__(
+        self, state: SourceState, vocabulary: int, shared: Source | None, prompts: Sequence[int]
+    ) -> None:
+        self.kind = state.kind.name
+        self.width = row_width(state)
+        self._shared = shared
+        self._last = 0
+        self._sources = [shared or new_source(state, vocabulary) for _ in prompts]
+        self._keys = [
+            source.begin(prompt) for source, prompt in zip(self._sources, prompts, strict=True)
+        ]
+
+    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
+        """Draft tokens after texts, several of each request.
+
+        Args:
+            texts: int64 `[B * W, S]`, those of a request together.
+            lengths: int64 `[B * W]`.
+            wanted: limits.
+        """
+        if self._shared is not None:
+            return self._shared.lookup(texts, lengths, wanted)
+        count = len(self._sources)
+        parts = zip(self._sources, np.split(texts, count), np.split(lengths, count), strict=True)
+        return SourceDrafts.stacked(
+            [source.lookup(own, sizes, wanted) for source, own, sizes in parts]
+        )
+
+    def lookup_row(self, row: int, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
+        """Draft tokens after texts `[W, S]` of one request."""
+        return self._sources[row].lookup(texts, lengths, wanted)
+
+    def learn_text(self, row: int, text: Tokens, last: int) -> None:
+        """Teach the new part of a request's text `[n]`, in runs of `last` tokens."""
+        self._last = last
+        self._sources[row].learn_text(self._keys[row], text, last)
+
+    def learn_runs(self, row: int, runs: Sequence[Tokens]) -> None:
+        """Teach runs of tokens that a request drafted."""
+        self._sources[row].learn_runs(runs)
+
+    def learn_rows(self, row: int, tokens: Tokens, best: Tokens) -> None:
+        """Teach the likeliest tokens `[M, k]` after tokens `[M]` that a request judged."""
+        self._sources[row].learn_rows(tokens, best)
+
+    def close(self, texts: Sequence[Tokens]) -> None:
+        """The batch is done: a shared source that learns texts learns their ends."""
+        for row, (source, key) in enumerate(zip(self._sources, self._keys, strict=True)):
+            if self._last and self._shared is not None:
+                source.learn_text(key, texts[row], self._last)
+            source.close(key)

@@ -1,7 +1,7 @@
-"""What every source does: look tokens up, and be taught.
+"""The interface of sources: they are taught tokens, and look tokens up.
 
-A source answers from what it was taught and from nothing else: it calls no model, and its memory is
-bounded by what its declaration says.
+A source answers only from what it was taught: it calls no model, and its declaration bounds its
+memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOT = -1
 
 @dataclass(frozen=True)
 class Wanted:
-    """What one lookup asks for.
+    """Limits of one lookup.
 
     Attributes:
         shortest: fewest tokens to match at the end of a text, at least 1.
@@ -32,7 +32,7 @@ class Wanted:
         children: continuations of a text, and children of any node of a merged tree, at most.
         length: tokens of a continuation.
         nodes: None for continuations side by side, which differ in their first token; else they
-            are merged where they begin alike, and at most so many nodes are kept.
+            are merged at equal beginnings, with at most this many nodes.
     """
 
     shortest: int = 1
@@ -44,20 +44,20 @@ class Wanted:
     @property
     def size(self) -> int:
         """Slots for nodes, N."""
-        apart = self.children * self.length
-        return apart if self.nodes is None else min(self.nodes, apart)
+        separate = self.children * self.length
+        return separate if self.nodes is None else min(self.nodes, separate)
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was found for each of R texts: a tree with room for N nodes.
+class SourceDrafts:
+    """Draft tokens for each of R texts: a tree with room for N nodes.
 
     Attributes:
         tokens: int64 `[R, N]`, 0 where a slot is empty.
         parents: int64 `[R, N]`, -1 for the text's end; parents stand before their children.
             Continuations side by side lie one after another, `length` slots each.
-        live: bool `[R, N]`, slots that hold a node; nodes of a merged tree come first, the
-            commonest first.
+        live: bool `[R, N]`, slots with a node; in a merged tree they come first, in order of
+            frequency.
     """
 
     tokens: Tokens
@@ -65,7 +65,7 @@ class Found:
     live: Flags
 
     @classmethod
-    def nothing(cls, texts: int, wanted: Wanted) -> Found:
+    def nothing(cls, texts: int, wanted: Wanted) -> SourceDrafts:
         """Empty trees."""
         shape = (texts, wanted.size)
         parents = np.full(shape, ROOT, dtype=np.int64)
@@ -75,7 +75,7 @@ class Found:
         return cls(np.zeros(shape, dtype=np.int64), parents, np.zeros(shape, dtype=np.bool_))
 
     @classmethod
-    def stacked(cls, parts: list[Found]) -> Found:
+    def stacked(cls, parts: list[SourceDrafts]) -> SourceDrafts:
         """The trees of all parts, one after another."""
         if len(parts) == 1:
             return parts[0]
@@ -92,14 +92,14 @@ class Found:
 
 
 class Source(ABC):
-    """Something that is looked up, and perhaps taught; one state, of one request or of many.
+    """A source of draft tokens; one state, of one request or of many.
 
     Attributes:
         learns: what it is taught: "logits", the "text", or "runs" of drafted tokens.
         merges: it can merge continuations into one tree.
-        one_continuation: it gives one continuation of a text only.
-        one_text: each holds one text.
-        width: likeliest tokens that it learns of a row, its `row_width`.
+        one_continuation: it gives only one continuation of a text.
+        one_text: a state has one text.
+        width: likeliest tokens that it learns of a row of logits, its `row_width`.
     """
 
     learns: ClassVar[tuple[str, ...]] = ()
@@ -131,31 +131,31 @@ class Source(ABC):
     @property
     @abstractmethod
     def most_bytes(self) -> float:
-        """Memory that it takes at most, whatever it is taught, bytes."""
+        """Upper bound of its memory, in bytes."""
 
     @abstractmethod
-    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
-        """What may follow each text.
+    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
+        """Draft tokens after each text.
 
         Args:
             texts: int64 `[R, S]`, padded at the end; at least their last `wanted.longest` tokens.
             lengths: int64 `[R]`.
-            wanted: how much.
+            wanted: limits.
         """
 
     def begin(self, prompt: int) -> int:
-        """A key for a text that begins with a prompt of so many tokens."""
+        """A key for a text that begins with a prompt of this many tokens."""
         self._begun += 1
         self._known[self._begun] = 0
         return self._begun
 
     def learn_text(self, key: int, text: Tokens, last: int) -> None:
-        """Learn a text as far as it grew since it was learned last.
+        """Learn the part of a text that is new since the last call.
 
         Args:
-            key: what `begin` gave for it.
-            text: int64 `[n]`, all of it; it only ever grows at its end.
-            last: longest run of tokens to be known, its continuation included.
+            key: from `begin`.
+            text: int64 `[n]`, all of it; it only grows at its end.
+            last: longest run of tokens to learn, its continuation included.
         """
         raise NotImplementedError(f"{type(self).__name__} learns no text")
 
@@ -168,7 +168,7 @@ class Source(ABC):
         raise NotImplementedError(f"{type(self).__name__} learns no runs")
 
     def learn_rows(self, tokens: Tokens, best: Tokens) -> None:
-        """Learn what a model thinks should follow tokens; of equal tokens the last one counts.
+        """Learn a model's likeliest tokens after some tokens; of equal ones the last counts.
 
         Args:
             tokens: int64 `[M]`.
@@ -177,11 +177,11 @@ class Source(ABC):
         raise NotImplementedError(f"{type(self).__name__} learns no rows")
 
     def close(self, key: int) -> None:
-        """The text of this key grows no more."""
+        """The text of this key is complete."""
         self._known.pop(key, None)
 
     def _grown(self, key: int, text: Tokens) -> int:
-        """Tokens of a text that are known already; from now on all of them are."""
+        """Tokens of a text that were known before; all of them are now."""
         start = self._known.get(key, 0)
         self._known[key] = len(text)
         return start

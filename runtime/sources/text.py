@@ -1,7 +1,7 @@
-"""What followed the last tokens of a text the last time they occurred in it.
+"""Prompt lookup: the tokens that followed the latest occurrence of a text's last tokens in it.
 
 Prompt lookup decoding (Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding) and LLMA
-(arXiv 2304.04487). Host side and pure: it remembers nothing but the text.
+(arXiv 2304.04487). It runs on the host and has no state but the text.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from specplan.ir.ops import Lookup
+from specplan.ir.values import TEXT_STATE
 from specplan.runtime.sources.continuations import continuation_trees
-from specplan.runtime.sources.source import ROOT, Found, Tokens, Wanted
+from specplan.runtime.sources.source import ROOT, SourceDrafts, Tokens, Wanted
 
 TEXT_MATCH = (1, 3)
-"""Suffixes that are looked for where a plan does not say, in tokens."""
+"""Default shortest and longest suffix to match, in tokens."""
 
 
 def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
@@ -43,8 +45,13 @@ def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
     return text[:0]
 
 
-def continuations(text: Tokens, wanted: Wanted) -> Found:
-    """Several continuations of one text, merged, or side by side with unlike first tokens.
+def match_of(op: Lookup) -> tuple[int, ...]:
+    """Shortest and longest suffix that a `lookup` matches, by default where it names none."""
+    return op.match or (TEXT_MATCH if op.source == TEXT_STATE else (1, 1))
+
+
+def continuations(text: Tokens, wanted: Wanted) -> SourceDrafts:
+    """Several continuations of one text, merged, or side by side with different first tokens.
 
     Longer matches come first, then later ones; the first continuation is that of `lookup`, and
     each goes on as that does. Where nodes of a merged tree are equally common, those of earlier
@@ -52,27 +59,27 @@ def continuations(text: Tokens, wanted: Wanted) -> Found:
 
     Args:
         text: int64 `[n]`.
-        wanted: how much.
+        wanted: limits.
     """
     size, merged = len(text), wanted.nodes is not None
-    apart: dict[int, int] = {}
+    by_start: dict[int, int] = {}
     for order in range(min(wanted.longest, size - 1), wanted.shortest - 1, -1):
         for end in reversed(_occurrences(text, order).tolist()):
-            apart.setdefault(end if merged else int(text[end]), end)
-    ends = [*apart.values()][: wanted.children]
+            by_start.setdefault(end if merged else int(text[end]), end)
+    ends = [*by_start.values()][: wanted.children]
     runs = [text[end + np.arange(wanted.length) % (size - end)] for end in ends]
     if merged:
         earlier = np.arange(len(runs), 0, -1) / (len(runs) + 1.0) ** 2  # less than one in all
         tokens = np.array(runs, dtype=np.int64).reshape(-1, wanted.length)
         return continuation_trees(tokens, np.zeros(len(runs), np.int64), 1, wanted, 1.0 + earlier)
-    there = Found.nothing(1, wanted)
+    drafts = SourceDrafts.nothing(1, wanted)
     for slot, token in enumerate(token for run in runs for token in run.tolist()):
-        there.put(0, slot, token, slot - 1 if slot % wanted.length else ROOT)
-    return there
+        drafts.put(0, slot, token, slot - 1 if slot % wanted.length else ROOT)
+    return drafts
 
 
 def _occurrences(text: Tokens, order: int) -> Tokens:
-    """Where earlier occurrences of the last `order` tokens end (exclusive), ascending."""
+    """Ends (exclusive) of earlier occurrences of the last `order` tokens, ascending."""
     size = len(text)
     # Look for the rarest evidence first: the last token, then the ones before it.
     ends = np.flatnonzero(text[order - 1 : size - 1] == text[-1]) + order
@@ -111,9 +118,9 @@ def lookup_batch(
     for row in range(batch):
         if done is not None and done[row]:
             continue
-        found = lookup(
+        proposal = lookup(
             texts[row, : text_lengths[row]], shortest=shortest, longest=longest, length=length
         )
-        proposed[row, : len(found)] = found
-        counts[row] = len(found)
+        proposed[row, : len(proposal)] = proposal
+        counts[row] = len(proposal)
     return proposed, counts

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import ClassVar
 
-from specplan.runtime.sources.source import ROOT, Found, Source, Tokens, Wanted
+from specplan.runtime.sources.source import ROOT, Source, SourceDrafts, Tokens, Wanted
 
 _NODE_BYTES = 420
 """Of CPython: a dictionary with a child or two, an entry in the parent's, a count."""
@@ -35,7 +35,7 @@ class Trie(Source):
         self._counts = [0]
         self._ends: dict[int, list[int]] = {}  # by key, the open branches, the longest first
         self._prompts: dict[int, int] = {}
-        self._said: dict[int, tuple[list[int], int]] = {}  # by key, its prompt and `last`
+        self._prompt_runs: dict[int, tuple[list[int], int]] = {}  # by key, its prompt and `last`
 
     @property
     def nodes(self) -> int:
@@ -57,7 +57,7 @@ class Trie(Source):
         """Insert the branches that end in new tokens."""
         start = self._grown(key, text)
         if start == 0 and key in self._prompts:
-            self._said[key] = text[: self._prompts[key]].tolist(), last
+            self._prompt_runs[key] = text[: self._prompts[key]].tolist(), last
         for token in text[start:].tolist():
             open_ends = self._ends.get(key, [])[1 - last :] if last > 1 else []
             self._ends[key] = [self._counted(end, token) for end in (*open_ends, 0)]
@@ -69,21 +69,21 @@ class Trie(Source):
         super().close(key)
         self._ends.pop(key, None)
         self._prompts.pop(key, None)
-        prompt, last = self._said.pop(key, ([], 1))
+        prompt, last = self._prompt_runs.pop(key, ([], 1))
         for start in range(len(prompt)):
             self._eliminate(prompt[start : start + last])
 
-    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> Found:
+    def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
         """The commonest branches below what matches."""
-        found = Found.nothing(len(texts), wanted)
+        drafts = SourceDrafts.nothing(len(texts), wanted)
         for row, length in enumerate(lengths.tolist()):
             suffix = texts[row, max(0, length - wanted.longest) : length].tolist()
             matches = self._matches(suffix, wanted.shortest)
             if wanted.nodes is None:
-                self._put_apart(found, row, matches, wanted)
+                self._put_separate(drafts, row, matches, wanted)
             else:
-                self._put_merged(found, row, matches, wanted)
-        return found
+                self._put_merged(drafts, row, matches, wanted)
+        return drafts
 
     def _counted(self, node: int, token: int) -> int:
         """The child of a node, seen once more."""
@@ -139,7 +139,9 @@ class Trie(Source):
             if node and self._children[node]:
                 yield node
 
-    def _put_apart(self, found: Found, row: int, matches: Iterator[int], wanted: Wanted) -> None:
+    def _put_separate(
+        self, drafts: SourceDrafts, row: int, matches: Iterator[int], wanted: Wanted
+    ) -> None:
         """Continuations of the longest match, each the commonest one of its first token."""
         match = next(matches, None)
         if match is None:
@@ -148,13 +150,15 @@ class Trie(Source):
         for index, (token, child) in enumerate(first[: wanted.children]):
             slot = index * wanted.length
             for step in range(wanted.length):
-                found.put(row, slot + step, token, slot + step - 1 if step else ROOT)
+                drafts.put(row, slot + step, token, slot + step - 1 if step else ROOT)
                 if not self._children[child]:
                     break
                 below = self._children[child].items()
                 token, child = max(below, key=lambda item: self._counts[item[1]])
 
-    def _put_merged(self, found: Found, row: int, matches: Iterator[int], wanted: Wanted) -> None:
+    def _put_merged(
+        self, drafts: SourceDrafts, row: int, matches: Iterator[int], wanted: Wanted
+    ) -> None:
         """The commonest nodes below the longest match, then what shorter ones add."""
         slots: dict[tuple[int, int], int] = {}  # slot of the parent and token -> slot
         parents: set[int] = set()
@@ -172,7 +176,7 @@ class Trie(Source):
                     tips += branches
                     parents.add(parent)
                     slot = slots[parent, token] = len(slots)
-                    found.put(row, slot, token, parent)
+                    drafts.put(row, slot, token, parent)
                 if depth < wanted.length:
                     self._push(heap, node, depth + 1, slot)
             if len(slots) == wanted.size:

@@ -47,6 +47,7 @@ def optimize(
     Raises:
         UsageError: the problem is broken, naming its key, or `out` holds something else, or weights
             are to be copied and `out` is None.
+        UndecidedError: a bundle is to be written, and no acceptance is known of any drafter.
         InfeasibleError: no plan keeps the limits.
         MissingCapabilityError: measuring needs an extra, or no backend runs a plan, or compiles
             rounds, at all.
@@ -64,6 +65,9 @@ def optimize(
     if out is None:
         return found
     from specplan.bundles.writing import write_result
+    from specplan.result import check_decided
+
+    check_decided(found.search.undecided, "a bundle", "--out")
 
     return Result(found.search, write_result(found, Path(out), copy_weights=copy_weights))
 
@@ -134,8 +138,7 @@ def profile_acceptance(
     from specplan.problems import as_problem
 
     bench, facts = open_bench(as_problem(problem))
-    from specplan.measure.acceptance.precision import PRECISION
-    from specplan.measure.acceptance.profile import measure_acceptance
+    from specplan.measure.acceptance.profile import PRECISION, measure_acceptance
 
     wanted = PRECISION if precision is None else precision
     return measure_acceptance(bench, facts, progress=progress, limit=limit, precision=wanted)
@@ -194,8 +197,8 @@ def bench(
     from specplan.runtime import require_torch
 
     require_torch()
+    from specplan.backends.bundle_executable import open_executable
     from specplan.backends.machine import check_machine
-    from specplan.backends.opening import open_executable
     from specplan.measure.bench.bench import compare
     from specplan.measure.workbench import Workbench
 

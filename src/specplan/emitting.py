@@ -25,6 +25,7 @@ from specplan.planner.search.comparing import speedup
 from specplan.planner.search.search import SearchResult, search
 from specplan.problems import as_problem
 from specplan.progress import Progress, silent
+from specplan.result import check_decided
 
 if TYPE_CHECKING:
     from specplan.planner.problem.schema import Problem, Workload
@@ -56,6 +57,7 @@ def emit(
     Raises:
         UsageError: the engine or its version is not known, or the problem or bundle is broken.
         InfeasibleError: no plan keeps the limits.
+        UndecidedError: no acceptance is known for any drafter that the problem lists.
         MissingCapabilityError: the engine cannot even decode plainly.
     """
     table = open_table(engine, any_version=any_version)
@@ -95,6 +97,7 @@ def _searched(
     facts = gather(problem, progress)
     free = replace(facts, capabilities=None)  # a problem asks for the best plan of all
     whole = search(free if bundle is None else facts, pricing)
+    check_decided(whole.undecided, "an engine's files", "specplan emit")
     wanted = _of_bundle(whole, bundle)
     assert wanted.plan is not None, "what is chosen has a plan"
     reasons = tuple(refusal.words for refusal in table.refusals(wanted.plan))
@@ -129,7 +132,8 @@ def _choice(result: SearchResult, candidate: Candidate) -> Choice:
     assert candidate.plan is not None, "only plans are chosen"
     estimates = [estimate_as_dict(estimate) for estimate in candidate.estimates]
     gain = speedup(candidate, result.plain, result.facts.objective)
-    return Choice(candidate.plan, candidate.method, candidate.words, gain, _loads(estimates))
+    loads, assumed = _loads(estimates), result.assumed
+    return Choice(candidate.plan, candidate.method, candidate.words, gain, loads, assumed)
 
 
 def _told(bundle: Bundle) -> Choice:
@@ -138,7 +142,8 @@ def _told(bundle: Bundle) -> Choice:
         report = bundle.report
         entry = report["candidates"][report["chosen"]]
         gain, loads = Interval(**report["explanation"]["speedup"]), _loads(entry["estimates"])
-        return Choice(bundle.plan, entry["method"], entry["words"], gain, loads)
+        assumed = report["explanation"].get("assumed", {})
+        return Choice(bundle.plan, entry["method"], entry["words"], gain, loads, assumed)
 
 
 def _loads(estimates: list[dict[str, Any]]) -> tuple[Load, ...]:

@@ -69,12 +69,14 @@ def gather(problem: Problem, progress: Progress, *, tuned: bool = True) -> Probl
         tuned: read the plans that `specplan tune` measured on this machine too.
 
     Raises:
-        UsageError: something that the problem names, or a stored measurement, is broken.
+        UsageError: something that the problem names, or a stored measurement, is broken, or a
+            method that it names cannot be tried.
         MissingCapabilityError: measuring needs an extra, or the backend compiles no rounds here.
     """
     from specplan.planner.facts import gather_facts
     from specplan.planner.measured.store import known_plans
     from specplan.planner.problem.checks import needs_running
+    from specplan.planner.search.settings import check_named_methods
     from specplan.problems import capabilities_of
 
     device: Device | None = None
@@ -84,6 +86,7 @@ def gather(problem: Problem, progress: Progress, *, tuned: bool = True) -> Probl
     facts = gather_facts(
         problem, device=device, profiles=profiles, capabilities=capabilities_of(problem)
     )
+    check_named_methods(facts)
     return replace(facts, measured=known_plans(facts)) if tuned else facts
 
 

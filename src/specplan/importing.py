@@ -31,7 +31,7 @@ def import_acceptance(
     """The acceptance profile that a log of another program holds; see docs/acceptance.md.
 
     Args:
-        path: the log.
+        path: the log, or the `http` address of a running server's `/metrics`.
         drafter: who drafted, as problem files name it: a draft model, or "text" for prompt lookup.
         format: what wrote it; found by itself when None and clear.
         task: the word of the problem's workload.
@@ -67,6 +67,36 @@ def import_acceptance(
         how="given" if isinstance(who, Source) else "draw" if temperature > 0 else "best",
     )
     return read_profile(path, ImportRequest(key, draft_tokens, rounds, select), format)
+
+
+def understood(profile: AcceptanceProfile) -> str:
+    """What was read from a log, in a line: engine, draft tokens, positions and counts."""
+    from specplan.cost_models.acceptance.evidence.hazards import Hazards
+
+    facts, evidence = profile.provenance, profile.evidence
+    depth = facts.get("draft_tokens")
+    if isinstance(evidence, Hazards):
+        depth = evidence.measured_depth or len(evidence.rows)
+    parts = [f"{facts['engine']} ({facts['format']})" if "engine" in facts else facts["format"]]
+    if facts.get("lines"):
+        parts.append(f"{facts['lines']} lines")
+    if isinstance(depth, int | float):
+        chain = tuple(range(-1, int(depth) - 1)), (0,) * int(depth)
+        tokens = profile.tokens_per_round(*chain)
+        positions = f"rates at positions 1 to {int(depth)}"
+        if not isinstance(evidence, Hazards):
+            positions = f"a mean length at {int(depth)}"
+        parts += [
+            f"{int(depth)} draft tokens per step (K), {positions}",
+            f"{tokens.mean:.2f} ({tokens.low:.2f} to {tokens.high:.2f}) tokens per step",
+        ]
+    if facts.get("rounds"):
+        assumed = ", assumed" if facts.get("rounds_assumed") else ""
+        parts.append(f"{facts['rounds']:,.0f} steps{assumed}")
+    if facts.get("accepted_tokens") and facts.get("draft_tokens_total"):
+        taken, drafted = facts["accepted_tokens"], facts["draft_tokens_total"]
+        parts.append(f"{taken:,.0f} of {drafted:,.0f} draft tokens accepted")
+    return "; ".join(parts)
 
 
 def import_device(

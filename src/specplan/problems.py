@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from specplan.ir.errors import UsageError
 from specplan.planner.problem.loading import load_problem, problem_from_dict
-from specplan.planner.problem.schema import NO_BACKEND, Problem, device_is_path
+from specplan.planner.problem.paths import device_is_path
+from specplan.planner.problem.schema import NO_BACKEND, Problem
 
 if TYPE_CHECKING:
-    from specplan.ir.capabilities import Judge
+    from specplan.ir.capabilities import CapabilityChecker
 
 ProblemLike: TypeAlias = "Problem | Path | str | Mapping[str, Any]"
 """A checked problem, the path of a problem file, or the same content as a mapping."""
@@ -47,7 +48,9 @@ def portable(problem: Problem, folder: Path) -> dict[str, Any]:
         model["path"] = relative(model["path"])
     for key in ("trace", "prompts"):
         data["workload"][key] = relative(data["workload"][key])
-    data["acceptance"] = {name: relative(path) for name, path in data["acceptance"].items()}
+    for name, stated in problem.acceptance.items():
+        if isinstance(stated, Path):
+            data["acceptance"][name] = relative(stated)
     for key in ("profiles", "datastore"):
         data[key] = relative(data[key])
     if device_is_path(problem.device):
@@ -56,7 +59,7 @@ def portable(problem: Problem, folder: Path) -> dict[str, Any]:
     return data
 
 
-def capabilities_of(problem: Problem) -> Judge | None:
+def capabilities_of(problem: Problem) -> CapabilityChecker | None:
     """What the backend or engine that is to run the plan can run; None for planning only.
 
     Raises:
@@ -91,7 +94,8 @@ def check_runs(problem: Problem) -> None:
     """Refuse to write a bundle of a plan that is not run here.
 
     Raises:
-        UsageError: the problem names no backend, or an engine.
+        UsageError: the problem names no backend, an engine, or models that cannot be run as they
+            are described.
     """
     from specplan.backends.engines.registry import is_engine
 
@@ -102,6 +106,14 @@ def check_runs(problem: Problem) -> None:
             remedy="Name a backend, or write no bundle and take the printed plan; `specplan emit` "
             "writes the files of an engine.",
         )
+    for role, model in problem.models.by_role.items():
+        if model.plans_only:
+            raise UsageError(
+                f"a bundle holds a plan that runs, and {role} is only planned for: a GGUF file, "
+                "or other number formats than are stored",
+                where="models",
+                remedy="Name a checkpoint folder, and leave weight_format and kv_format out.",
+            )
 
 
 def check_interpreted(problem: Problem) -> None:

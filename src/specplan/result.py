@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from specplan.planner.problem.schema import Problem
     from specplan.planner.search.candidates import Candidate
     from specplan.planner.search.search import SearchResult
+    from specplan.planner.search.what_if import WhatIfRow
     from specplan.planner.serving.at_load import AtLoad
 
 
@@ -38,6 +40,19 @@ class Result:
         """The chosen plan."""
         assert self.search.chosen.plan is not None, "a chosen candidate has a plan"
         return self.search.chosen.plan
+
+    @property
+    def verdict(self) -> Literal["decided", "undecided"]:
+        """`undecided` where no acceptance is known for any drafter that the problem lists.
+
+        `plan` is no speculation then, and `what_if` says what drafting would gain.
+        """
+        return "undecided" if self.search.undecided else "decided"
+
+    @property
+    def what_if(self) -> tuple[WhatIfRow, ...]:
+        """Per drafter, load and acceptance, what drafting would gain; empty where decided."""
+        return self.search.what_if
 
     @property
     def estimates(self) -> tuple[Estimate, ...]:
@@ -79,11 +94,38 @@ class Result:
         return "\n".join(explain_words(self.explanation()))
 
     def as_dict(self) -> dict[str, Any]:
-        """The answer as JSON data: the plan as text, and why."""
+        """The answer as JSON data: the verdict, the plan as text (None if undecided), and why."""
         from specplan.ir.text.printer import print_plan
 
         return {
-            "plan": print_plan(self.plan),
+            "verdict": self.verdict,
+            "plan": None if self.search.undecided else print_plan(self.plan),
+            "what_if": [row.as_dict() for row in self.what_if],
             "bundle": None if self.bundle is None else str(self.bundle.folder),
             "explanation": self.explanation(),
         }
+
+
+def check_decided(undecided: Sequence[str], what: str, where: str) -> None:
+    """Refuse to pass on an answer in which nothing could be compared.
+
+    Args:
+        undecided: drafters of unknown acceptance, from `SearchResult.undecided`.
+        what: would be made of the decision, such as "a bundle".
+        where: the command or key concerned.
+
+    Raises:
+        UndecidedError: there are such drafters.
+    """
+    if not undecided:
+        return
+    from specplan.ir.errors import UndecidedError
+
+    raise UndecidedError(
+        f"no acceptance is known for {', '.join(undecided)}, so there is no decision to make "
+        f"{what} of",
+        where=where,
+        remedy="Measure it (`specplan import acceptance`), or assume it in the problem: "
+        f"acceptance: {{{undecided[0]}: 0.75}}. `specplan optimize` shows from which acceptance "
+        "drafting pays. If you want no speculation in any case: methods: [autoregressive].",
+    )

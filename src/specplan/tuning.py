@@ -15,8 +15,8 @@ from specplan.progress import Progress, silent
 if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
     from specplan.ir.plan import Plan
-    from specplan.measure.tuning.contest import Contest
     from specplan.measure.tuning.outcome import Line
+    from specplan.measure.tuning.race import Race
     from specplan.measure.tuning.study import Trial, TrialLog
     from specplan.measure.workbench import TokenPrompt, Workbench
     from specplan.planner import SearchResult
@@ -138,19 +138,19 @@ def tune(
 
 def _contest(
     found: SearchResult, minutes: float, storage: str | None, machine: str, progress: Progress
-) -> tuple[Contest, Workbench]:
+) -> tuple[Race, Workbench]:
     from specplan.runtime import require_torch
 
     require_torch()
     from specplan.measure.bench.contenders import plan_timer
     from specplan.measure.tuning.contenders import Contenders
-    from specplan.measure.tuning.contest import Contest
+    from specplan.measure.tuning.race import Race
     from specplan.measure.workbench import PROFILE, Workbench
     from specplan.planner import measured_here
 
     bench = Workbench(measured_here(found.facts.problem))
     prompts = bench.prompts(PROFILE)
-    contest = Contest(
+    contest = Race(
         contenders=Contenders(found),
         log=_log(bench, prompts, storage),
         timer=partial(plan_timer, bench),
@@ -180,7 +180,7 @@ def _log(bench: Workbench, prompts: Sequence[TokenPrompt], storage: str | None) 
     return open_log(storage, journal, f"specplan-{name}")
 
 
-def _tuned(found: SearchResult, contest: Contest, bench: Workbench, interrupted: bool) -> Tuned:
+def _tuned(found: SearchResult, contest: Race, bench: Workbench, interrupted: bool) -> Tuned:
     """The answer by all trials; what was measured is stored for the searches to come."""
     from specplan.measure.device.profile import machine_of
     from specplan.measure.tuning.outcome import lines, measured_plans
@@ -196,7 +196,7 @@ def _tuned(found: SearchResult, contest: Contest, bench: Workbench, interrupted:
     plans.save(plans_path(found.facts, here))
     loads = contest.contenders.loads
     return Tuned(
-        result=Result(tuned(found, plans, contest.contenders.found)),
+        result=Result(tuned(found, plans, contest.contenders.untried)),
         lines=tuple(lines(contest, trials)),
         minutes=contest.spent(trials) / 60.0,
         trials=len(trials),

@@ -19,11 +19,11 @@ from pathlib import Path
 import torch
 
 from specplan.backends.bundle import load_bundle
-from specplan.backends.kernels.built import read_kernels
+from specplan.backends.bundle_executable import load_models, open_executable
+from specplan.backends.kernels.kernel_folder import read_kernels
 from specplan.backends.kernels.variants import INDEX
 from specplan.backends.machine import check_kernels, check_machine
 from specplan.backends.manifest import KERNELS, MANIFEST
-from specplan.backends.opening import load_models, open_executable
 from specplan.ir.errors import SpecplanError
 from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel

@@ -10,13 +10,13 @@ import torch
 from safetensors.torch import save_file
 
 from specplan.backends.bundle import Bundle, write_bundle, write_executables, write_kernels
-from specplan.backends.executables import Executables, Shape
+from specplan.backends.bundle_executable import load_models
 from specplan.backends.inductor.package import CODE, TABLES
-from specplan.backends.kernels.built import SCHEMA_VERSION, BuiltKernel, KernelIndex
+from specplan.backends.kernels.kernel_folder import SCHEMA_VERSION, BuiltKernel, KernelIndex
 from specplan.backends.kernels.variants import INDEX, acceptance, layers
 from specplan.backends.machine import this_machine
+from specplan.backends.manifest import Executables, Shape
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend
-from specplan.backends.opening import load_models
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.identity import identity, write_identity

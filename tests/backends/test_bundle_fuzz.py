@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from specplan.backends.bundle import Bundle, load_bundle, write_bundle, write_executables
-from specplan.backends.executables import Executables, Machine, Shape
+from specplan.backends.manifest import Executables, Machine, Shape
 from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.rules.verify import verify_plan
 from specplan.ir.text.parser import parse_plan

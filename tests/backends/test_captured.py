@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from specplan.backends.bundle import write_bundle
+from specplan.backends.bundle_executable import load_models, open_executable
 from specplan.backends.inductor.backend import InductorBackend
-from specplan.backends.opening import load_models, open_executable
 from specplan.backends.static import captured as capturing
 from specplan.backends.static.captured import CapturedRound, slots_attended
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.flat import flat_program
+from specplan.backends.static.export import flat_program
 from specplan.runtime.generate import generate
 from tests.backends.compiled_plans import FEWER, requests_of
 from tests.backends.pairs import load_pair, run, save_pair

@@ -10,7 +10,7 @@ import torch
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.holds import STATIC
+from specplan.backends.static.graph_capabilities import STATIC
 from specplan.ir.capabilities import refusals
 from specplan.ir.errors import UsageError
 from specplan.ir.rules.verify import verify_plan

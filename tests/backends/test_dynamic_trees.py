@@ -10,8 +10,8 @@ import torch
 import transformers
 
 from specplan.backends.eager.backend import EagerBackend
+from specplan.backends.eager.op_runner import Scope
 from specplan.backends.eager.session import EagerSession
-from specplan.backends.eager.values import Scope
 from specplan.backends.ops.tensors.values import Logits, Tree
 from specplan.cost_models.memory.plan_memory import speculative_slots
 from specplan.ir.plan import Plan
@@ -127,7 +127,7 @@ def rounds_of(
     The last `ops` ops are left out of the last round.
     """
     executable = EagerBackend().compile(plan, models)
-    executable.prepared = replace(executable.prepared, spent={})  # values are looked at afterwards
+    executable.analysis = replace(executable.analysis, spent={})  # values are looked at afterwards
     session = executable.start(requests)
     session.prefill()
     found = []

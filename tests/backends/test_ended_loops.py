@@ -13,7 +13,7 @@ from torch import Tensor
 
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.holds import STATIC, UNCOMPILED
+from specplan.backends.static.graph_capabilities import STATIC, UNCOMPILED
 from specplan.backends.static.traced.formulas import Formula
 from specplan.ir.errors import UsageError
 from specplan.ir.formula import evaluate, is_condition

@@ -13,10 +13,9 @@ from torch import Tensor
 from specplan.backends.inductor.backend import InductorBackend
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.flat import exported, flat_program
+from specplan.backends.static.export import exported, flat_program, with_layer_kernels
+from specplan.backends.static.fusing import NOTHING, fused_for
 from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.rewrites.fusing import NOTHING, fused_for
-from specplan.backends.static.rewrites.layer_ops import with_layer_kernels
 from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel
 from tests.backends.compiled_plans import PLANS, drawn_tree, requests_of

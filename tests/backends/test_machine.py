@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from specplan.backends import machine
-from specplan.backends.executables import Machine
 from specplan.backends.machine import features_in, this_machine
+from specplan.backends.manifest import Machine
 from specplan.ir.errors import MissingCapabilityError
 
 KNOWN = [("Linux", "x86_64"), ("Linux", "aarch64")]

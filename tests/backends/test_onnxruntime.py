@@ -19,8 +19,8 @@ from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend  # noqa: E4
 from specplan.backends.onnxruntime.package import CODE, NAMES  # noqa: E402
 from specplan.backends.onnxruntime.providers import PROVIDERS, choose_provider  # noqa: E402
 from specplan.backends.static.executable import StaticExecutable  # noqa: E402
+from specplan.backends.static.functional import FunctionalRound  # noqa: E402
 from specplan.backends.static.graph import RoundGraph  # noqa: E402
-from specplan.backends.static.rewrites.functional import FunctionalRound  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError  # noqa: E402
 from specplan.ir.plan import Plan  # noqa: E402
 from specplan.runtime.executable import Executable  # noqa: E402

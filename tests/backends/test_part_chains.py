@@ -11,7 +11,7 @@ from specplan.backends.eager.backend import EagerBackend
 from specplan.cost_models.acceptance.drafters import SkipBlocks, SmallCache, read_drafter
 from specplan.ir.plan import Plan
 from specplan.planner.method import discover_methods
-from specplan.planner.templates.stopped_chains import StoppedChains
+from specplan.planner.templates.chains import StoppedChains
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.pairs import in_batches, load_pair, plain, save_pair

@@ -9,7 +9,7 @@ import pytest
 
 from specplan.cost_models.models.forward import forward_cost
 from specplan.cost_models.rounds.demands import round_demands
-from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import RoundPrice, price_round, round_cost
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
@@ -84,9 +84,9 @@ def test_sharing_lower_layers_keeps_tokens(pair_folder: Path, body: str) -> None
 def test_sharing_spares_the_lower_layers_of_what_they_have_run(tmp_path: Path) -> None:
     """No weight is read less: the end of the draft needs them all; three tokens compute less."""
     facts = example_facts(tmp_path, target=SEVEN_BILLION | {"num_hidden_layers": 3})
-    plan, clock = unshared(CHAIN), Clock(facts.device, facts.shapes, 1, 40)
+    plan, pricer = unshared(CHAIN), RoundPricer(facts.device, facts.shapes, 1, 40)
     before, after = (
-        round_cost(round_demands(item, item.rounds[0]), clock, {})
+        round_cost(round_demands(item, item.rounds[0]), pricer, {})
         for item in (plan, share_prefix(plan))
     )
     assert after.weight_bytes == pytest.approx(before.weight_bytes)
@@ -128,8 +128,8 @@ def test_prices_are_the_same_after_every_pass(tmp_path: Path) -> None:
 
 def seconds(facts: ProblemFacts, plan: Plan) -> float:
     """Of a round at batch 4 and 40 tokens of text."""
-    clock = Clock(facts.device, facts.shapes, 4, 40)
-    found = price_round(round_demands(plan, plan.rounds[0]), clock, {})
+    pricer = RoundPricer(facts.device, facts.shapes, 4, 40)
+    found = price_round(round_demands(plan, plan.rounds[0]), pricer, {})
     assert isinstance(found, RoundPrice)
     return float(found.seconds.median)
 

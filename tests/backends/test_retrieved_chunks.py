@@ -10,7 +10,7 @@ import torch
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.backends.eager.session import EagerSession
-from specplan.backends.static.holds import STATIC
+from specplan.backends.static.graph_capabilities import STATIC
 from specplan.cost_models.rounds.demands import OpDemand, round_demands
 from specplan.cost_models.rounds.refreshing import refresh_width
 from specplan.ir.capabilities import refusals
@@ -108,7 +108,7 @@ def test_the_view_holds_what_the_query_of_the_last_root_asks_for(
 def check_view(session: EagerSession, roots: list[int]) -> None:
     """What `@part` holds is the definition's, by the queries of the tokens at `roots`."""
     whole, part = (session.batch.caches[name] for name in ("kv", "part"))
-    assert part.kept is not None and part.whole == whole.whole
+    assert part.retention is not None and part.whole == whole.whole
     for row, root in enumerate(roots):
         text = torch.tensor([session.text(row)[: root + 1]])
         places = torch.arange(root + 1)[None]
@@ -122,7 +122,7 @@ def check_view(session: EagerSession, roots: list[int]) -> None:
                 keys = whole.store.keys[layer][row, head]
                 query = asked[0, head].tolist()
                 kept = kept_by_definition(
-                    keys[:length].tolist(), query, part.kept.budget, part.kept.retrieved
+                    keys[:length].tolist(), query, part.retention.budget, part.retention.retrieved
                 )
                 held = part.store.keys[layer][row, head, : length - part.forgotten[row]]
                 assert torch.equal(held, keys[kept])

@@ -11,13 +11,13 @@ import pytest
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.static.buckets import Bucket
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.holds import STATIC
+from specplan.backends.static.graph_capabilities import STATIC
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.rounds.pricing import Unpriced
 from specplan.cost_models.rounds.segments import read_drafted, read_stretches, stretch_rounds
 from specplan.ir.plan import Plan
 from specplan.ir.schedule import select_round
-from specplan.measure.acceptance.run_rounds import rehearse
+from specplan.measure.acceptance.run_rounds import run_rounds
 from specplan.passes.canonicalise import canonicalise
 from specplan.passes.pipeline import run_passes
 from specplan.planner.methods.jacobi import METHOD, JacobiOptions
@@ -122,7 +122,7 @@ def test_rounds_are_priced_by_the_run_without_an_end(repeating: Path, tmp_path: 
     models, facts, output = load_pair(repeating), all_facts(tmp_path, 0.0), 16
     requests = [replace(r, max_new_tokens=output, stop_tokens=()) for r in requests_of()]
     pure, first = (METHOD.plan(facts, JacobiOptions(4, first)) for first in (None, FIRST))
-    told = rehearse(EagerBackend().compile(pure, models), requests)
+    told = run_rounds(EagerBackend().compile(pure, models), requests)
     evidence = RoundsRun.of_places(told)
     drafted = read_drafted(first, read_stretches(first, 1, 40, output), evidence)
     assert not isinstance(drafted, Unpriced)

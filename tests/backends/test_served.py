@@ -21,13 +21,13 @@ pytest.importorskip("onnxscript")
 import torch
 
 from specplan.backends.bundle import Bundle, load_bundle
-from specplan.backends.executables import FOLDER
+from specplan.backends.bundle_executable import FittedExecutable, load_models, open_executable
+from specplan.backends.manifest import FOLDER
 from specplan.backends.onnxruntime.package import NAMES, OnnxRound
-from specplan.backends.opening import FittedExecutable, load_models, open_executable
 from specplan.backends.registry import get_backend
-from specplan.backends.static.fallback import FirstTried
 from specplan.backends.static.identity import MADE_FOR, MEANING
 from specplan.backends.static.interface import Interface
+from specplan.backends.static.packages import FallbackOnFailure
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.runtime.generate import generate
 from tests.backends.executable_fuzz import OTHER
@@ -122,7 +122,7 @@ def test_numbers_are_put_back_where_a_first_run_fails() -> None:
         raise ValueError("after a write")
 
     errors: list[Exception] = []
-    tried = FirstTried(program, Graph(), errors.append)  # type: ignore[arg-type]
+    tried = FallbackOnFailure(program, Graph(), errors.append)  # type: ignore[arg-type]
     bar = torch.zeros(2)
     assert tried(torch.zeros(2, 3), bar).tolist() == [1, 1]
     assert tried(torch.zeros(2, 3), bar).tolist() == [2, 2] and len(errors) == 1

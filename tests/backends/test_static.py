@@ -11,8 +11,8 @@ import pytest
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.flat import flat_program
-from specplan.backends.static.holds import STATIC
+from specplan.backends.static.export import flat_program
+from specplan.backends.static.graph_capabilities import STATIC
 from specplan.backends.static.packages import check_packages
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan

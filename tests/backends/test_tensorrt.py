@@ -24,7 +24,7 @@ from specplan.backends.static.executable import StaticExecutable  # noqa: E402
 from specplan.backends.static.graph import RoundGraph  # noqa: E402
 from specplan.backends.static.packages import package_name  # noqa: E402
 from specplan.backends.tensorrt.legalise import legalise  # noqa: E402
-from specplan.backends.tensorrt.legality import illegal_nodes  # noqa: E402
+from specplan.backends.tensorrt.operators import illegal_nodes  # noqa: E402
 from specplan.backends.tensorrt.sources import (  # noqa: E402
     RoundSource,
     build_engines,

@@ -11,7 +11,7 @@ from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend
 from specplan.backends.ops.tensors.values import Tree
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.holds import STATIC
+from specplan.backends.static.graph_capabilities import STATIC
 from specplan.ir.capabilities import refusals
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan

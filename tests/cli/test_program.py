@@ -141,6 +141,72 @@ def test_the_catalogue_is_whole() -> None:
     assert sum(not rule["needs"] for rule in found["rules"]) <= 1  # what accepts unseen
 
 
+@pytest.mark.parametrize(
+    ("command", "name", "words"),
+    [
+        ("methods", "eagle3", "arXiv 2503.01840"),
+        ("methods", "lenient", "lossless"),
+        ("engines", "trtllm", "verified_against"),
+        ("devices", "8xH100-SXM", "NVIDIA H100 Tensor Core GPU datasheet"),
+    ],
+)
+def test_one_is_shown_in_full(command: str, name: str, words: str) -> None:
+    done = specplan_here(command, name)
+    assert done.returncode == 0 and words in done.stdout
+    assert isinstance(json.loads(specplan_here(command, name, "--json").stdout), dict)
+    unknown = specplan_here(command, f"{name}x")
+    assert unknown.returncode == 2 and "unknown" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "what"),
+    [
+        (("devices", "h20"), 2, 'unknown device "h20"'),
+        (("devices", "--nothing"), 2, "No such option: --nothing"),
+        (("optimize",), 2, "there is no problem"),
+        (("report", "none.yaml"), 2, ""),
+    ],
+)
+def test_with_json_errors_are_one_document(
+    arguments: tuple[str, ...], exit_code: int, what: str
+) -> None:
+    done = specplan(*arguments, "--json")
+    error = json.loads(done.stdout)["error"]
+    assert done.returncode == exit_code == error["code"]
+    assert what in error["what"] and set(error) == {"what", "where", "remedy", "code", "errors"}
+    assert done.stderr  # people read it there
+
+
+def test_with_json_every_error_of_a_problem_is_an_entry(tmp_path: Path) -> None:
+    path = tmp_path / "problem.yaml"
+    path.write_text("batch: 1\ndevice: h100\n")
+    error = json.loads(specplan("optimize", str(path), "--json").stdout)["error"]
+    assert error["what"] == f"{len(error['errors'])} errors" and error["where"] == str(path)
+    assert error["errors"][1]["where"] == f"{path}:2: device"
+
+
+def completed(words: str) -> list[str]:
+    """What bash would offer for the last of these words."""
+    code = "import sys; sys.argv = ['specplan']; from specplan.cli.main import run; run()"
+    shell = {
+        "_SPECPLAN_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **shell}
+    )
+    return done.stdout.split()
+
+
+def test_shells_complete_commands_flags_and_devices() -> None:
+    assert "--install-completion" in specplan("--help").stdout
+    assert completed("specplan opt") == ["optimize"]
+    assert completed("specplan optimize --dev") == ["--device"]
+    assert completed("specplan optimize --device 8xh1") == ["8xh100-pcie", "8xh100-sxm"]
+    assert "vllm" in completed("specplan tune --backend v")
+
+
 def test_version() -> None:
     import specplan as package
 

@@ -32,6 +32,29 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="1",model_name="m",pos
 vllm:spec_decode_num_accepted_tokens_per_pos_created{engine="0",model_name="m",position="0"} 1.7e+09
 vllm:num_requests_running{engine="0",model_name="m"} 2.0
 """
+VLLM_LOG = """\
+(APIServer pid=7) INFO 11-24 10:00:01 [loggers.py:127] Engine 000: Avg prompt throughput: 12.3 \
+tokens/s, Avg generation throughput: 268.0 tokens/s, Running: 4 reqs, Waiting: 0 reqs
+(APIServer pid=7) INFO 11-24 10:00:01 [metrics.py:96] SpecDecoding metrics: Mean acceptance \
+length: 2.68, Accepted throughput: 102.10 tokens/s, Drafted throughput: 182.80 tokens/s, \
+Accepted: 1022 tokens, Drafted: 1830 tokens, Per-position acceptance rate: 0.770, 0.540, 0.366, \
+Avg Draft acceptance rate: 55.8%
+(APIServer pid=7) INFO 11-24 10:00:11 [metrics.py:96] SpecDecoding metrics: Mean acceptance \
+length: 2.50, Accepted throughput: 60.00 tokens/s, Drafted throughput: 120.00 tokens/s, \
+Accepted: 600 tokens, Drafted: 1200 tokens, Per-position acceptance rate: 0.700, 0.500, 0.300, \
+Avg Draft acceptance rate: 50.0%
+"""
+SGLANG_LOG = """\
+[2026-11-24 10:00:00] server_args=ServerArgs(model_path='m', speculative_algorithm='EAGLE3', \
+speculative_num_steps=3, speculative_eagle_topk=1, speculative_num_draft_tokens=4, \
+decode_log_interval=40)
+[2026-11-24 10:00:09 TP0] Decode batch. #running-req: 8, #token: 9012, token usage: 0.01, \
+accept len: 2.90, accept rate: 0.63, cuda graph: True, gen throughput (token/s): 1488.36, \
+#queue-req: 0,
+[2026-11-24 10:00:12 TP0] Decode batch. #running-req: 4, #token: 4502, token usage: 0.01, \
+accept len: 2.60, accept rate: 0.53, cuda graph: True, gen throughput (token/s): 801.20, \
+#queue-req: 0,
+"""
 LLAMA_CPP = """\
 llamacpp:spec_decode_num_draft_tokens_total 300
 llamacpp:spec_decode_num_accepted_tokens_total 150

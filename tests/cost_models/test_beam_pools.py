@@ -16,7 +16,7 @@ from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.devices.measured.device import MeasuredDevice
 from specplan.cost_models.devices.measured.table import OpRow
 from specplan.cost_models.estimate import Estimate, price_plan
-from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import RoundPrice, Unpriced, price_round
 from specplan.cost_models.rounds.round_types import round_types
 from specplan.ir.plan import Plan
@@ -115,8 +115,8 @@ def test_a_round_is_the_sum_of_its_ops() -> None:
     plan = plan_with()
     drafting = read_drafting(plan, plan.rounds[0], PROFILE.evidence)
     assert isinstance(drafting, Drafting)
-    clock = Clock(measured_choices(), SHAPES, 1, 0.0)
-    found = price_round(drafting.demands, clock, drafting.lag(1))
+    pricer = RoundPricer(measured_choices(), SHAPES, 1, 0.0)
+    found = price_round(drafting.demands, pricer, drafting.lag(1))
     assert isinstance(found, RoundPrice), found
     passes = (11.0 + 1 / 3) + 12.0 + 12.0 + 2 / 1000  # two nodes stand before the third pass
     grown = 0.12 + 2 * 0.14  # new nodes: 2, then 4 and 4

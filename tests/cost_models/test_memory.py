@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from specplan.cost_models.acceptance.drafters import SmallCache
 from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.memory.buffers import round_buffers, round_peak
 from specplan.cost_models.memory.plan_memory import (
     Runtime,
     cache_bytes,
@@ -19,18 +20,21 @@ from specplan.cost_models.memory.plan_memory import (
     largest_batch,
     plan_memory,
     runtime_of,
+    speculative_slots,
 )
 from specplan.cost_models.memory.remedies import Need, remedies
+from specplan.cost_models.models.forward import splits_evenly
 from specplan.cost_models.models.layers import DenseMlp
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.models.number_formats import number_format
+from specplan.cost_models.rounds.round_types import round_types
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
 from specplan.passes.pipeline import run_passes
-from specplan.passes.plan_memory import plan_memory as arenas_of
 from tests.backends.window_plans import windows
 from tests.cost_models.layered_shapes import DEEPSEEK_LATENT, layered
 from tests.cost_models.public_shapes import CONFIGS, llama, shape
+from tests.passes.plans import read
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -104,16 +108,31 @@ def test_reference_models_allocate_what_was_predicted(
     assert memory.total - predicted_weights == pytest.approx(peak, rel=0.05, abs=1.3e5)
 
 
-def test_a_lowered_round_allocates_what_its_arena_holds_at_once(reference: Models) -> None:
+def test_a_lowered_round_allocates_what_is_alive_at_once(reference: Models) -> None:
     """To 1 %, by the interpreter and as a graph; side by side its buffers would take far more."""
     models, shapes = reference
     plan = run_passes(probe("bush 8 by draft", greedy=False))
     requests = requests_for(plan, models, 4, 60, 40)
     for executable in (EagerBackend().compile(plan, models), StaticExecutable(plan, models)):
         longest, peak = peak_of_second_round(executable, requests)
-        (arena,) = arenas_of(plan, shapes, 4, longest)
-        assert arena.alive_at_once == pytest.approx(peak, rel=0.01)
-        assert arena.size < 1.01 * peak < 0.6 * arena.without_reuse
+        slots = longest + speculative_slots(plan) + 1
+        buffers = round_buffers(round_types(plan, plan.rounds[0]).steps, shapes, 4, slots)
+        assert round_peak(buffers).total == pytest.approx(peak, rel=0.01)
+        assert peak < 0.6 * sum(buffer.size for buffer in buffers)
+
+
+def test_each_logits_of_a_chain_take_the_place_of_those_before() -> None:
+    plan, row = run_passes(read("draft_chain")), 32000 * 4
+    buffers = round_buffers(round_types(plan, plan.rounds[0]).steps, SHAPES, 2, 100)
+    sizes = [
+        [buffer.size for buffer in buffers if buffer.name.startswith(kind)]
+        for kind in ("rows", "laws", "judging")
+    ]
+    assert sizes[0] == [2 * row] * 4 + [2 * 5 * row]
+    assert sizes[1] == [2 * count * row for count in (1, 2, 3, 4)]
+    assert sizes[2] == [4 * 2 * 5 * row]
+    # at the end: probabilities of four nodes, logits of five, and four copies of these
+    assert round_peak(buffers).total == (4 + 5 + 4 * 5) * 2 * row
 
 
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -227,7 +246,7 @@ def test_remedies_do_what_they_say(memory: float, batch: int, text: int) -> None
         (one.enough for one in found), reverse=True
     )
     fp8 = {role: replace(form, kv_format=number_format("fp8")) for role, form in SHAPES.items()}
-    caches = next(one for one in found if one.words == "caches in fp8")
+    caches = next(one for one in found if one.words.startswith("caches in fp8"))
     assert caches.saves == pytest.approx(now - replace(need, shapes=fp8).memory.total)
 
 
@@ -236,11 +255,34 @@ def test_the_cheapest_remedy_is_the_smallest_change() -> None:
     slightly = remedies(many, many.memory.total * 0.99)[0]
     assert slightly.words.startswith(("batch 31", "texts of 20")) and slightly.enough
     half = remedies(many, many.memory.total * 0.75)[0]
-    assert half.words == "caches in fp8"
+    assert half.words == "caches in fp8 (kv_format: fp8)"
     hopeless = remedies(Need(CHAIN, SHAPES, 1, 64, 32), 1e9)
     assert [one.words for one in hopeless if one.enough] == [hopeless[0].words]
     assert "devices sharing each layer" in hopeless[0].words
-    assert hopeless[1].words == "weights in 4 bits"
+    assert hopeless[1].words == "weights in 4 bits (weight_format: int4)"
+
+
+def test_more_devices_are_such_as_can_share_the_layers() -> None:
+    """64 query heads in 8 groups: three devices would hold it, four can split it."""
+    model = ModelShape.from_config(llama(5120, 64, 64, 8, 25600, 151936))
+    need = Need(CHAIN, {"target": model, "draft": model}, 1, 2048, 1024)
+    total = need.memory.total
+
+    def shared(part: float, **options: bool) -> list[str]:
+        return [
+            one.words for one in remedies(need, total * part, **options) if "devices" in one.words
+        ]
+
+    assert not splits_evenly(model, 3) and splits_evenly(model, 4)
+    assert shared(0.4) == ["4 of these devices sharing each layer"]
+    assert shared(0.4, more_devices=False) == []
+    assert shared(0.004) == []  # more than can split the heads
+
+
+def test_shorter_texts_keep_their_prompts() -> None:
+    need = Need(CHAIN, SHAPES, 8, 1536, 1024)
+    (words,) = [one.words for one in remedies(need, 1e9) if "texts" in one.words]
+    assert words == "texts of 1025 tokens instead of 1536"
 
 
 def test_greedy_plans_hold_no_laws() -> None:

@@ -32,7 +32,7 @@ from specplan.cost_models.memory.plan_memory import largest_batch, plan_memory, 
 from specplan.cost_models.models.forward import forward_cost
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.rounds.demands import OpDemand, round_demands
-from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import (
     RoundPrice,
     Unpriced,
@@ -126,16 +126,16 @@ def measured(without: tuple[str, ...] = ()) -> MeasuredDevice:
 def price(
     plan: Plan, device: MeasuredDevice, context: float = 0.0, lag: Mapping[str, float] | None = None
 ) -> RoundPrice:
-    found = price_at(plan, plan.rounds[0], Clock(device, SHAPES, 1, context), lag)
+    found = price_at(plan, plan.rounds[0], RoundPricer(device, SHAPES, 1, context), lag)
     assert isinstance(found, RoundPrice), found
     return found
 
 
 def price_at(
-    plan: Plan, item: Round, clock: Clock, lag: Mapping[str, float] | None = None
+    plan: Plan, item: Round, pricer: RoundPricer, lag: Mapping[str, float] | None = None
 ) -> RoundPrice | Unpriced:
     demands = read_round(plan, item)
-    return demands if isinstance(demands, Unpriced) else price_round(demands, clock, lag or {})
+    return demands if isinstance(demands, Unpriced) else price_round(demands, pricer, lag or {})
 
 
 def test_a_chain_is_the_sum_of_its_ops() -> None:
@@ -168,7 +168,7 @@ def test_resources_of_a_round_are_those_of_its_forwards() -> None:
     plan = greedy_chain(1)
     demands = round_demands(plan, plan.rounds[0])
     both = forward_cost(SHAPES["target"], 1, 2, 100) + forward_cost(DRAFT, 1, 1, 100)
-    assert round_cost(demands, Clock(measured(), SHAPES, 1, 100), {"dkv": 0.0}) == both
+    assert round_cost(demands, RoundPricer(measured(), SHAPES, 1, 100), {"dkv": 0.0}) == both
 
 
 def test_plain_plan_is_one_step_per_token() -> None:
@@ -271,7 +271,7 @@ def test_every_plan_of_the_language_is_priced_or_refused(path: Path) -> None:
     plan = parse_plan(path.read_text())
     shapes = {model.name: SHAPES["target"] for model in plan.models}
     for item in plan.rounds:
-        found = price_at(plan, item, Clock(load_device("h200"), shapes, 1, 512.0))
+        found = price_at(plan, item, RoundPricer(load_device("h200"), shapes, 1, 512.0))
         if isinstance(found, Unpriced):
             assert found.reason
             assert path.stem in {"skipped_layers", "prompt_chunks"}, found
@@ -289,13 +289,13 @@ def test_lanes_take_what_the_device_does_not_hide(overlap: float) -> None:
     """One after another on a device whose sheet says nothing; the longest alone where both fit."""
     plan, device = read("parallel_draft_verify"), load_device("h200")
     assert isinstance(device, AnalyticDevice) and device.lane_overlap == 0.0
-    clock = Clock(replace(device, lane_overlap=overlap), SHAPES, 1, 512.0)
-    found = price_at(plan, plan.rounds[0], clock)
+    pricer = RoundPricer(replace(device, lane_overlap=overlap), SHAPES, 1, 512.0)
+    found = price_at(plan, plan.rounds[0], pricer)
     assert isinstance(found, RoundPrice)
     lanes = {"a": 0.0, "b": 0.0}
     for step in round_demands(plan, plan.rounds[0]).steps:
         if step.lane is not None:
-            one = clock.op(step) if isinstance(step, OpDemand) else clock.forward(step, 1.0)
+            one = pricer.op(step) if isinstance(step, OpDemand) else pricer.forward(step, 1.0)
             lanes[step.lane] += one.median
     hidden = sum(part.seconds.median for part in found.breakdown) - found.seconds.median
     assert min(lanes.values()) > 0.0
@@ -308,7 +308,7 @@ def test_lanes_take_what_the_device_does_not_hide(overlap: float) -> None:
 def test_longer_chains_take_longer(length: int, batch: int, context: int) -> None:
     device = load_device("a100-sxm-80gb")
     prices = [
-        price_at(plan, plan.rounds[0], Clock(device, SHAPES, batch, context))
+        price_at(plan, plan.rounds[0], RoundPricer(device, SHAPES, batch, context))
         for plan in (greedy_chain(length), greedy_chain(length + 1))
     ]
     assert all(isinstance(found, RoundPrice) for found in prices)

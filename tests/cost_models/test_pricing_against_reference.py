@@ -18,7 +18,7 @@ from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.cost_models.memory.plan_memory import plan_memory
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.rounds.demands import round_demands
-from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import RoundPrice, price_round
 from specplan.ir.text.parser import parse_plan
 from specplan.runtime.models.causal import CausalModel, load_model
@@ -100,7 +100,7 @@ def test_priced_ops_are_the_ops_that_run(
     session = EagerBackend().compile(plan, used).start([request, request])
     session.prefill()
     demands = round_demands(plan, plan.rounds[0])
-    price = price_round(demands, Clock(load_device("cpu-generic"), shapes, 2, 20), {})
+    price = price_round(demands, RoundPricer(load_device("cpu-generic"), shapes, 2, 20), {})
     assert isinstance(price, RoundPrice)
     times: Counter[tuple[str, str | None]] = Counter()
     widths: Counter[tuple[str, str | None]] = Counter()

@@ -14,7 +14,7 @@ from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.estimate import Estimate, Pricer
-from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import RoundPrice, price_round, round_seconds
 from specplan.cost_models.rounds.stopping import shares_of_batch
 from specplan.ir.errors import UsageError
@@ -52,8 +52,8 @@ def drafting_of(plan: Plan, profile: AcceptanceProfile = PROFILE) -> Drafting:
 def seconds(plan: Plan, batch: int) -> float:
     """Of a round in which all trips run."""
     drafting = drafting_of(plan, AcceptanceProfile(KEY, RoundsRun(LENGTHS)))
-    clock = Clock(load_device("h200"), SHAPES, batch, 100)
-    found = round_seconds(drafting.demands, clock, {})
+    pricer = RoundPricer(load_device("h200"), SHAPES, batch, 100)
+    found = round_seconds(drafting.demands, pricer, {})
     assert not isinstance(found, str)
     return float(found.median)  # type: ignore[union-attr]
 
@@ -67,8 +67,8 @@ def test_a_round_takes_what_its_longest_request_takes(batch: int) -> None:
     expected = sum(w * seconds(stopping(n), batch) for n, w in enumerate(weights, start=1))
     drafting = drafting_of(plan)
     assert shares_of_batch(drafting.demands, batch) == pytest.approx([0.0, *weights])
-    clock = Clock(load_device("h200"), SHAPES, batch, 100)
-    price = price_round(drafting.demands, clock, drafting.lag(batch))
+    pricer = RoundPricer(load_device("h200"), SHAPES, batch, 100)
+    price = price_round(drafting.demands, pricer, drafting.lag(batch))
     assert isinstance(price, RoundPrice)
     assert price.seconds.median == pytest.approx(expected)
     assert sum(float(part.seconds.median) for part in price.breakdown) == pytest.approx(expected)
@@ -90,8 +90,8 @@ def test_many_loads_are_priced_as_each_of_them() -> None:
         assert isinstance(alone, Estimate)
         assert cell.seconds_per_round.median == pytest.approx(alone.seconds_per_round.median)
         assert "loops" not in " ".join(cell.assumptions)
-    clock = Clock(device, SHAPES, batches[:, None], 56)
-    speed = price_speed(plan, plan.rounds[0], clock, PROFILE.evidence)
+    pricer = RoundPricer(device, SHAPES, batches[:, None], 56)
+    speed = price_speed(plan, plan.rounds[0], pricer, PROFILE.evidence)
     assert isinstance(speed, Speed)
     first = float(np.ravel(speed.seconds_per_round.median)[0])
     assert first == pytest.approx(every.cells()[0].seconds_per_round.median)
@@ -99,8 +99,8 @@ def test_many_loads_are_priced_as_each_of_them() -> None:
 
 def test_what_no_profile_tells_runs_all_its_trips() -> None:
     plan, untold = stopping(4), AcceptanceProfile(KEY, RoundsRun(LENGTHS))
-    clock = Clock(load_device("h200"), SHAPES, 1, 100)
-    price = price_round(drafting_of(plan, untold).demands, clock, {})
+    pricer = RoundPricer(load_device("h200"), SHAPES, 1, 100)
+    price = price_round(drafting_of(plan, untold).demands, pricer, {})
     assert isinstance(price, RoundPrice)
     assert "loops that may stop early run all their trips" in price.assumptions
     assert sum(part.times for part in price.breakdown if part.model == "draft") == 4

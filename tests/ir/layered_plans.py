@@ -63,33 +63,33 @@ _PIPELINE = _round("b", PIPELINE, "x", tree="%c")
 BROKEN = {
     "a hole below layers that run": (
         "residency",
-        "round a leaves layer 1 out of @part, below layers that it runs",
+        "round a does not run layer 1 on @part, and no pass fills a gap between layers",
         _plan(_round("a", _KEPT + _ends(1), "part", "x"), _ON_PART),
     ),
     "a round that keeps no states to go on from": (
         "residency",
-        "round a leaves layer 2 out of @part and keeps no @x to make up for it",
+        "round a does not run layer 2 on @part; let it keep=@x, from which this pass can catch up",
         _plan(_round("a", WHOLE.format(keep="") + LOWER.format(stop=2, keep=""), "part"), _EXITS),
     ),
     "a track that one round keeps where text is missing, and the other never": (
         "features",
-        "round a runs layer 2 and keeps no @x",
+        "round a runs layer 2 without keep=@x",
         _plan(_round("a", WHOLE.format(keep="")), _PIPELINE),
     ),
     "a track of scratch alone": (
         "features",
-        "no forward before it keeps the root's state in @x",
+        "no earlier forward keeps the root's state in @x; give one keep=",
         _plan(_round("a", INSIDE.format(when="", way=" write=scratch", end=""), "x")),
     ),
     "a track that is kept now and then": (
         "features",
-        "@x is kept under a flag that asks for no lag: where it does not hold, the root has no"
-        " state there",
+        "@x lacks the root's state where the flag around keep= is false; compute the flag from"
+        " `measure ... lag(layers=)`",
         _plan(_round("a", INSIDE.format(when=_FLAG, way="", end="  }\n"), "x")),
     ),
     "a track of earlier rounds alone": (
         "features",
-        "no forward before it keeps the root's state in @x",
+        "no earlier forward keeps the root's state in @x; give one keep=",
         _plan(
             _round("a", WHOLE.format(keep=" keep=@x"), "x"),
             _round("b", "  %s = forward target %t layers=[2:2] features=@x\n" + _KEPT, "x"),

@@ -40,7 +40,7 @@ def test_the_first_broken_rule_is_raised_with_its_place() -> None:
     with pytest.raises(UsageError) as caught:
         check_plan(parse_plan(case.text))
     assert caught.value.where.startswith("plan draft_chain, round decode, `%q = forward draft %f")
-    assert "[starvation] @dkv may lack 2 tokens" in caught.value.what
+    assert "[starvation] after a round @dkv may lack 2 tokens" in caught.value.what
     assert "plan_language.md" in caught.value.remedy and caught.value.exit_code == 2
     assert check_plan(plan_of("draft_chain")) is plan_of("draft_chain")
 

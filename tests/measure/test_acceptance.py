@@ -21,9 +21,11 @@ from specplan.cost_models.acceptance.evidence.base import Drafting, read_draftin
 from specplan.cost_models.acceptance.profile import AcceptanceProfile  # noqa: E402
 from specplan.cost_models.devices.device import load_device  # noqa: E402
 from specplan.measure.acceptance import profile as acceptance_module  # noqa: E402
-from specplan.measure.acceptance import recorder as growing  # noqa: E402
-from specplan.measure.acceptance.precision import relative_half_width  # noqa: E402
-from specplan.measure.acceptance.profile import measure_acceptance  # noqa: E402
+from specplan.measure.acceptance import recorder  # noqa: E402
+from specplan.measure.acceptance.profile import (  # noqa: E402
+    measure_acceptance,
+    relative_half_width,
+)
 from specplan.measure.acceptance.teacher import greedy_ranks, sampled_ranks  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
 from specplan.planner import Family, discover_methods, gather_facts, load_problem  # noqa: E402
@@ -114,11 +116,11 @@ def test_no_more_prompts_than_the_precision_needs(
 ) -> None:
     """With groups of two prompts: a coarse wish stops early, a finer one goes on from there."""
     monkeypatch.setattr(acceptance_module, "LEAST_PROMPTS", 2)
-    monkeypatch.setattr(growing, "path_of", _elsewhere(growing.path_of))
+    monkeypatch.setattr(recorder, "path_of", _elsewhere(recorder.path_of))
     coarse = _profiles(bench, precision=10.0)
     assert {len(_rows(profile)) for profile in coarse.values()} == {2}
     assert all(profile.provenance["prompts_left"] == 6 for profile in coarse.values())
-    hopeless = _profiles(bench, precision=1e-6, wanted=[Model("draft")], hopeful=lambda _: ())
+    hopeless = _profiles(bench, precision=1e-6, wanted=[Model("draft")], promising=lambda _: ())
     assert len(_rows(hopeless[Model("draft")])) == 2
     fine = _profiles(bench, precision=1e-6)
     assert (

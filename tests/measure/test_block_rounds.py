@@ -15,7 +15,7 @@ from specplan.cost_models.acceptance.evidence.rounds import RoundsRun  # noqa: E
 from specplan.cost_models.devices.device import load_device  # noqa: E402
 from specplan.cost_models.rounds.demands import OpDemand, round_demands  # noqa: E402
 from specplan.measure.acceptance.continuations import request_of  # noqa: E402
-from specplan.measure.device.probes import rehearsal_probes  # noqa: E402
+from specplan.measure.device.probes import profiling_probes  # noqa: E402
 from specplan.measure.drafters import measure_drafters  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
 from specplan.planner import gather_facts, load_problem, profiling_plan, search  # noqa: E402
@@ -30,7 +30,7 @@ def test_their_rounds_are_run_and_priced(tmp_path: Path) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {"methods": ["draft_model"]}))
     bench, device = Workbench(load_problem(path)), load_device("cpu-generic")
     facts = gather_facts(bench.problem, device=device)
-    probes = [probe.plan for probe in rehearsal_probes(facts)]
+    probes = [probe.plan for probe in profiling_probes(facts)]
     steps = [step for plan in probes for step in round_demands(plan, plan.rounds[0]).steps]
     assert "accept:block" in {step.name for step in steps if isinstance(step, OpDemand)}
     found = measure_drafters(bench, facts, device)

@@ -17,7 +17,8 @@ from specplan.cost_models.devices.measured.device import MeasuredDevice  # noqa:
 from specplan.cost_models.devices.measured.table import MeasuredTable  # noqa: E402
 from specplan.gathering import find, open_bench  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError, UsageError  # noqa: E402
-from specplan.measure.device import compiled, visits  # noqa: E402
+from specplan.measure.device import compiled  # noqa: E402
+from specplan.measure.device import time_probe as times  # noqa: E402
 from specplan.measure.device.profile import measure_device  # noqa: E402
 from specplan.planner import PLAIN, Problem, gather_facts, load_problem  # noqa: E402
 from specplan.planner.search.backends import unlike  # noqa: E402
@@ -32,10 +33,10 @@ BY = "onnxruntime"
 
 @pytest.fixture(scope="module")
 def fake() -> Iterator[Fake]:
-    """Rounds run as graphs, eagerly, where a compiler would take its time; visits are short."""
+    """Rounds run as graphs, eagerly, where a compiler would take its time; probes are short."""
     backend = Fake()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(visits, "EMITTED", 6)
+        patch.setattr(times, "EMITTED", 6)
         patch.setattr(compiled, "round_backend", lambda _: backend)
         yield backend
 

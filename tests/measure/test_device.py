@@ -20,7 +20,7 @@ from specplan.cost_models.devices.measured.rows import ForwardRow  # noqa: E402
 from specplan.cost_models.devices.measured.spread import UNKNOWN_DRIFT  # noqa: E402
 from specplan.cost_models.devices.measured.table import MeasuredTable  # noqa: E402
 from specplan.measure.device import profile as device_module  # noqa: E402
-from specplan.measure.device import visits  # noqa: E402
+from specplan.measure.device import time_probe as times  # noqa: E402
 from specplan.measure.device.cliffs import find_cliffs  # noqa: E402
 from specplan.measure.device.probes import EXIT_CHAINS  # noqa: E402
 from specplan.measure.device.profile import (  # noqa: E402
@@ -30,7 +30,7 @@ from specplan.measure.device.profile import (  # noqa: E402
     cells,
     measure_device,
 )
-from specplan.measure.device.visits import Visit  # noqa: E402
+from specplan.measure.device.time_probe import ProbeTimes  # noqa: E402
 from specplan.measure.workbench import Workbench  # noqa: E402
 from specplan.planner import ProblemFacts, gather_facts, load_problem  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
@@ -39,9 +39,9 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def short_visits() -> Iterator[None]:
+def short_probes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(visits, "EMITTED", 6)
+        patch.setattr(times, "EMITTED", 6)
         yield
 
 
@@ -109,7 +109,7 @@ def test_every_width_is_measured_and_priced(
 
     device.table.refined = MOST_REFINED
     device.table.save(stored[0])
-    monkeypatch.setattr(device_module, "visit", never)
+    monkeypatch.setattr(device_module, "time_probe", never)
     assert measure_device(bench, facts, passes=1).table.rows == device.table.rows
 
 
@@ -128,7 +128,7 @@ def test_few_cached_tokens_are_timed_below_all_other_contexts(tmp_path: Path) ->
 def test_passes_are_apart_and_can_be_added(
     small: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(visits, "EMITTED", 11)  # two passes run every width more than 20 times
+    monkeypatch.setattr(times, "EMITTED", 11)  # two passes run every width more than 20 times
     facts = facts_of(small)
     once = measure_device(small, facts, passes=1).table
     twice = measure_device(small, facts, passes=2, contexts=[50]).table
@@ -147,10 +147,10 @@ def test_a_stopped_run_keeps_finished_cells(
 ) -> None:
     facts = facts_of(batches)
     visited: list[tuple[int, int]] = []
-    real = device_module.visit
+    real = device_module.time_probe
 
-    def watching(stop_at: int) -> Callable[..., Visit]:
-        def watched(one: Any, executable: Any, batch: int, context: int, seed: int) -> Visit:
+    def watching(stop_at: int) -> Callable[..., ProbeTimes]:
+        def watched(one: Any, executable: Any, batch: int, context: int, seed: int) -> ProbeTimes:
             if (batch, context) not in visited:
                 visited.append((batch, context))
             if len(visited) == stop_at:
@@ -159,14 +159,14 @@ def test_a_stopped_run_keeps_finished_cells(
 
         return watched
 
-    monkeypatch.setattr(device_module, "visit", watching(3))
+    monkeypatch.setattr(device_module, "time_probe", watching(3))
     with pytest.raises(KeyboardInterrupt):
         measure_device(batches, facts, passes=1)
     first_cells = visited[:2]
     assert first_cells == cells(facts)[:2]
     visited.clear()
     monkeypatch.setattr(device_module, "MOST_REFINED", 0)
-    monkeypatch.setattr(device_module, "visit", watching(99))
+    monkeypatch.setattr(device_module, "time_probe", watching(99))
     table = measure_device(batches, facts, passes=1).table
     assert not set(first_cells) & set(visited), "what is measured is not measured again"
     assert set(first_cells) | set(visited) == set(cells(facts))
@@ -179,18 +179,18 @@ def test_cliffs_are_looked_at_more_closely(
 ) -> None:
     """Every pass of the target over more than 20 rows is made to seem 1000 times as long."""
     facts = facts_of(small)
-    real = device_module.visit
+    real = device_module.time_probe
 
-    def stepping(one: Any, executable: Any, batch: int, context: int, seed: int) -> Visit:
+    def stepping(one: Any, executable: Any, batch: int, context: int, seed: int) -> ProbeTimes:
         seen = real(one, executable, batch, context, seed)
         slow = {
             key: [seconds * 1000 for seconds in values]
             for key, values in seen.samples.items()
             if key[:2] == ("forward", "target") and batch * key[2] > 20
         }
-        return Visit(seen.samples | slow, seen.seconds_per_round)
+        return ProbeTimes(seen.samples | slow, seen.seconds_per_round)
 
-    monkeypatch.setattr(device_module, "visit", stepping)
+    monkeypatch.setattr(device_module, "time_probe", stepping)
     table = measure_device(small, facts, passes=1).table
     assert 0 < table.refined <= MOST_REFINED
     digest = facts.target.digest

@@ -21,9 +21,9 @@ from specplan.backends.bundle import (  # noqa: E402
     write_bundle,
     write_executables,
 )
-from specplan.backends.executables import FOLDER, Executables, Shape  # noqa: E402
 from specplan.backends.inductor.backend import InductorBackend  # noqa: E402
 from specplan.backends.machine import this_machine  # noqa: E402
+from specplan.backends.manifest import FOLDER, Executables, Shape  # noqa: E402
 from specplan.backends.registry import round_backend, round_backends  # noqa: E402
 from specplan.backends.static.buckets import Bucket  # noqa: E402
 from specplan.bundles.compiling import buckets_of, compile_bundle, made_for  # noqa: E402
@@ -116,7 +116,7 @@ def test_a_bundle_for_another_machine_is_refused_before_it_is_loaded(
     (work / "kept").mkdir(parents=True)
     lowering = Lowering(bundle, work)
     held = lowering.executables([])
-    written = write_executables(bundle, held, lowering.kept())
+    written = write_executables(bundle, held, lowering.fastest())
     manifest = json.loads((written.folder / "manifest.json").read_text())
     manifest["executables"]["machine"]["architecture"] = "pdp11"
     shape = {"batch": 1, "text": 48, "backend": "eager", "seconds": {"eager": 1.0}}

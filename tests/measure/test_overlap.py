@@ -18,9 +18,9 @@ from specplan.ir.ops import Repeat  # noqa: E402
 from specplan.ir.plan import Plan, walk  # noqa: E402
 from specplan.measure.device import overlap  # noqa: E402
 from specplan.measure.device.overlap import lane_overlap, runs_at_once  # noqa: E402
-from specplan.measure.device.probes import rehearsal_probes  # noqa: E402
+from specplan.measure.device.probes import profiling_probes  # noqa: E402
 from specplan.measure.device.profile import machine_of  # noqa: E402
-from specplan.measure.device.visits import rows_of, visit  # noqa: E402
+from specplan.measure.device.time_probe import rows_of, time_probe  # noqa: E402
 from specplan.measure.workbench import Workbench  # noqa: E402
 from specplan.planner import ProblemFacts, gather_facts, load_problem  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
@@ -38,7 +38,7 @@ def lanes_beside(folder: Path) -> tuple[Workbench, ProblemFacts, Plan]:
     )
     bench = Workbench(load_problem(path))
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
-    plan = next(probe.plan for probe in rehearsal_probes(facts))
+    plan = next(probe.plan for probe in profiling_probes(facts))
     return bench, facts, plan
 
 
@@ -57,7 +57,7 @@ def test_the_overlap_is_a_part_and_is_kept(tmp_path: Path, monkeypatch: pytest.M
     bench, facts, plan = lanes_beside(tmp_path)
     assert runs_at_once(bench, plan) == (CORES > 1)
     table, cell = MeasuredTable("here", machine_of(bench)), (1, 40)
-    for row in rows_of(bench, visit(bench, bench.compile(plan), *cell, seed=0).samples, *cell):
+    for row in rows_of(bench, time_probe(bench, bench.compile(plan), *cell, seed=0).samples, *cell):
         table.join(row)
     monkeypatch.setattr(overlap, "TURNS", 1)
     assert 0.0 <= lane_overlap(bench, facts, plan, table, cell) <= 1.0
@@ -77,7 +77,7 @@ def test_the_overlap_is_a_part_and_is_kept(tmp_path: Path, monkeypatch: pytest.M
 def test_the_shorter_lane_is_the_sum_of_its_passes(tmp_path: Path) -> None:
     """Passes of 1 ms, one and those of a loop, beside one of 10 ms; all else takes no time."""
     bench, facts, plan = lanes_beside(tmp_path)
-    seen = visit(bench, bench.compile(plan), 1, 40, seed=0).samples
+    seen = time_probe(bench, bench.compile(plan), 1, 40, seed=0).samples
     seconds = {"draft": 1e-3, "target": 10e-3}
     given = {
         key: [seconds.get(key[1] or "", 0.0) if key[0] == "forward" else 0.0] * 4 for key in seen

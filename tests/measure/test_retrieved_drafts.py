@@ -11,8 +11,7 @@ pytest.importorskip("transformers")
 
 from specplan.backends.eager.backend import EagerBackend
 from specplan.ir.blocks import NO_SKIPS
-from specplan.measure.acceptance.own_drafts import TeacherText
-from specplan.measure.acceptance.retrieved_drafts import RetrievingText
+from specplan.measure.acceptance.own_drafts import RetrievingText, TeacherText
 from specplan.runtime.requests import Request
 from tests.backends.pairs import load_pair, plain, run, save_pair
 from tests.backends.test_retrieved_chunks import chain

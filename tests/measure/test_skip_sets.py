@@ -24,7 +24,7 @@ from specplan.measure import skip_sets as module  # noqa: E402
 from specplan.measure.acceptance.own_drafts import TeacherText  # noqa: E402
 from specplan.measure.acceptance.profile import measure_acceptance  # noqa: E402
 from specplan.measure.acceptance.teacher import text_logits  # noqa: E402
-from specplan.measure.device import visits  # noqa: E402
+from specplan.measure.device import time_probe as times  # noqa: E402
 from specplan.measure.drafters import measure_drafters  # noqa: E402
 from specplan.measure.skip_sets import search_blocks  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
@@ -235,7 +235,7 @@ def test_nothing_is_searched_for_unasked(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_optimising_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole way: device, acceptance, sets, and their candidates beside all others."""
-    monkeypatch.setattr(visits, "EMITTED", 6)
+    monkeypatch.setattr(times, "EMITTED", 6)
     path = write_skipping(tmp_path)
     result = api.optimize(path)
     tried = [c for c in result.search.candidates if c.method == "layer_skip"]

@@ -165,12 +165,23 @@ case(
 )
 case("no memory", "limits.memory", "greater than 0", put("limits.memory", 0))
 case("negative tpot", "limits.tpot", "greater than 0", put("limits.tpot", -0.1))
+case("milliseconds", "limits.tpot", "Did you mean 20ms?", put("limits.tpot", 20))
+case("milliseconds, as text", "limits.ttft", "Did you mean 500ms?", put("limits.ttft", "500"))
+case("an unknown unit", "limits.memory", "units: B, kB, MB", put("limits.memory", "80 GBit"))
 case("ttft in words", "limits.ttft", "a number", put("limits.ttft", "fast"))
 case("no time", "limits.request_latency", "greater than 0", put("limits.request_latency", 0.0))
 case("negative seed", "seed", "at least 0", put("seed", -1))
 
 # Lengths and files of the workload
-case("trace and lengths", "workload.prompt_tokens", "both given", put("workload.trace", "t.jsonl"))
+case(
+    "trace and lengths",
+    "workload.prompt_tokens",
+    "both given",
+    both(
+        write("t.jsonl", '{"prompt_tokens": 8, "output_tokens": 8}\n'),
+        put("workload.trace", "t.jsonl"),
+    ),
+)
 case("no lengths", "workload.prompt_tokens", "not known", drop("workload.prompt_tokens"))
 case("half the lengths", "workload.output_tokens", "not known", drop("workload.output_tokens"))
 
@@ -248,7 +259,10 @@ case(
     both(put("models.drafts", []), put("acceptance", {})),
 )
 case("unknown device", "device", "Known: ", put("device", "quantum"))
-case("nearly a device", "device", 'Did you mean "h200"?', put("device", "h20"))
+case("another device", "device", "Known: a10, ", put("device", "h20"))
+case("a form of a device", "device", '"8xh100-pcie" or "8xh100-sxm"?', put("device", "8xH100"))
+case("a stack", "device", '"h100-sxm@vllm"?', put("device", "h100-smx@vllm"))
+case("a misspelt word", "device", 'Did you mean "measured"?', put("device", "mesured"))
 case("no device file", "device", "no device file", put("device", "profiles/here.json"))
 case("unknown backend", "backend", 'Did you mean "eager"?', put("backend", "eagre"))
 case("one of several", "backends.1", 'Did you mean "vllm"?', put("backends", ["eager", "vlm"]))

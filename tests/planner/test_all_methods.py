@@ -131,7 +131,7 @@ def test_its_options_are_json(method: Method[Any], facts: ProblemFacts) -> None:
 
 def test_its_status_is_what_its_plans_are(method: Method[Any], facts: ProblemFacts) -> None:
     """Priced and emitted by the tests above; runnable where the reference backend takes them."""
-    assert method.priced and method.emitted
+    assert method.status[:2] == ("priced", "emitted")
     for family in method.choices(facts):
         assert isinstance(family, Family)
         for options in family.settings:
@@ -211,4 +211,6 @@ def test_methods_as_data(method: Method[Any]) -> None:
     told = method_as_dict(method, {(method.engine_drafter, method.shape): ["one"]})
     assert told["engines"] == ["one"]
     assert json.loads(json.dumps(told)) == told
+    assert len(told["papers"]) == told["paper"].count("arXiv")
+    assert not told["differs"] or told["differs"].endswith(".")
     assert {word for word in ("priced", "emitted", "runnable") if told[word]} == set(method.status)

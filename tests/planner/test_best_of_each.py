@@ -12,7 +12,8 @@ import pytest
 from specplan.cost_models.estimate import Estimate
 from specplan.planner.search.comparing import choose, score
 from specplan.planner.search.limits import with_price
-from specplan.planner.search.search import pricer_of, search
+from specplan.planner.search.search import search
+from specplan.planner.search.settings import pricer_of
 from tests.planner.example_facts import example_facts, workload
 
 
@@ -23,7 +24,10 @@ def test_the_best_of_a_load_is_what_is_chosen_for_it_alone(
 ) -> None:
     """The same candidates priced at each load by itself: one rule for limits, gains and ties."""
     batches, limits = [8, 12], {}
-    of = partial(example_facts, tmp_path, methods=["draft_model"], objective=objective)
+    device = "h200@magicdec"  # so dear a verification that some tie goes to the simpler plan
+    of = partial(
+        example_facts, tmp_path, device=device, methods=["draft_model"], objective=objective
+    )
     if refuse_plain:
         plain = search(of(workload=workload(batch_sizes=batches))).plain
         limits = {"tpot": 0.9 * plain.estimates[0].seconds_per_token.median}

@@ -16,7 +16,8 @@ from specplan.planner.explain.data import explain
 from specplan.planner.explain.words import explain_words
 from specplan.planner.problem.loading import problem_from_dict
 from specplan.planner.search.backends import backends_data, best_backend
-from specplan.planner.search.search import PLAIN, SearchResult, search
+from specplan.planner.search.search import SearchResult, search
+from specplan.planner.search.settings import PLAIN
 from specplan.progress import silent
 from tests.planner.example_facts import example_facts, example_problem, profiles
 

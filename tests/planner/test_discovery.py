@@ -11,7 +11,7 @@ import pytest
 from specplan.backends.registry import backend_names
 from specplan.ir.errors import UsageError
 from specplan.planner.method import discover_methods
-from specplan.planner.problem.backend_checks import known_backends
+from specplan.planner.problem.setting_checks import known_backends
 
 METHOD = """
 from specplan.planner.methods.autoregressive import Autoregressive

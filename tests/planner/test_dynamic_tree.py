@@ -158,7 +158,7 @@ def test_a_problem_may_name_the_profile_of_a_beam(tmp_path: Path) -> None:
     AcceptanceProfile(key, made_up_pools(beam=4)).save(tmp_path / "beam.json")
     given = {"beam(draft, 4)": "beam.json"}
     problem = problem_from_dict(example_problem(acceptance=given), tmp_path)
-    assert list(problem.ready_profiles) == [Beam("draft", 4)]
+    assert list(problem.stated_acceptance) == [Beam("draft", 4)]
     with pytest.raises(UsageError, match="names no drafter"):
         problem_from_dict(example_problem(acceptance={"draft^": "beam.json"}), tmp_path)
 

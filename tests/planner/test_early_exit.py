@@ -10,7 +10,7 @@ from specplan.cost_models.acceptance.drafters import TEXT, Beam, FirstLayers, In
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.cost_models.models.forward import forward_cost
 from specplan.cost_models.rounds.demands import round_demands
-from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import round_cost
 from specplan.ir.errors import UsageError
 from specplan.ir.text.printer import print_plan
@@ -82,7 +82,7 @@ def test_a_round_reads_the_lower_layers_once_per_token_and_the_upper_ones_once(
     shape, exit_layer, length = facts.target, 8, 6
     plan = METHOD.plan(facts, EarlyExitOptions(exit_layer, length))
     demands = round_demands(plan, plan.rounds[0])
-    found = round_cost(demands, Clock(facts.device, facts.shapes, 1, 40), {})
+    found = round_cost(demands, RoundPricer(facts.device, facts.shapes, 1, 40), {})
     whole = forward_cost(shape, 1, 1, 0, 0).weight_bytes
     head = forward_cost(shape, 1, 1, 0, 1).weight_bytes - whole
     layers = (length + 1) * exit_layer + (32 - exit_layer)

@@ -116,16 +116,6 @@ def test_what_has_no_rival_is_told_without_one(tmp_path: Path) -> None:
     assert "Second best" not in "\n".join(explain_words(data))
 
 
-def test_buffers_that_are_used_again_take_less(tmp_path: Path) -> None:
-    data, text = explained(tmp_path)
-    (entry,) = data["memory"]
-    assert entry["arena_bytes"]["high"] < entry["without_reuse_bytes"]["mean"]
-    assert entry["batch"] == data["chosen"]["by_batch"][-1]["batch"]
-    assert "Buffers of round decode at batch 4 and texts of" in text
-    del data["memory"]  # reports of older bundles have none
-    assert "Buffers of" not in "\n".join(explain_words(data))
-
-
 def test_time_adds_up(tmp_path: Path) -> None:
     data, text = explained(tmp_path)
     for entry, figures in zip(data["time"]["chosen"], data["chosen"]["by_batch"], strict=True):
@@ -188,10 +178,18 @@ def test_plain_decoding_within_the_error(tmp_path: Path) -> None:
 
 
 def test_nothing_but_plain_decoding(tmp_path: Path) -> None:
-    data, text = explained(tmp_path, given={})
+    alone = {"target": {"path": "target"}}
+    data, text = explained(tmp_path, given={}, models=alone)
     assert data["verdict"] == "plain_only" and data["best_drafting"] is None
     assert data["acceptance"] == []
     assert "nothing else that runs has a price" in text
+
+
+def test_no_decision_without_any_acceptance(tmp_path: Path) -> None:
+    data, text = explained(tmp_path, given={})
+    assert data["verdict"] == "undecided" and data["best_drafting"] is None
+    assert text.startswith("No decision: no acceptance is known for draft")
+    assert "Chosen" not in text and "acceptance: {draft: 0.75}" in text
     refused = [entry for entry in data["refused"] if "workload.prompts" in entry["reason"]]
     methods = {entry["method"] for entry in refused}
     assert methods == {
@@ -236,7 +234,8 @@ def test_a_measured_profile_is_told_with_its_positions(tmp_path: Path) -> None:
 
 
 def test_words_are_one_line_each_and_hold_no_raw_floats(tmp_path: Path) -> None:
-    for changes in ({}, {"given": {}}, {"temperature": 0.8}, {"device": "cpu-generic"}):
+    alone = {"given": {}, "models": {"target": {"path": "target"}}}
+    for changes in ({}, alone, {"temperature": 0.8}, {"device": "cpu-generic"}):
         _, text = explained(tmp_path, **changes)
         lines = text.split("\n")
         assert all(line.endswith(".") for line in lines), lines
@@ -267,6 +266,8 @@ def test_every_estimate_has_its_interval(tmp_path: Path) -> None:
         ".acceptance[].by_depth[].trials", ".break_even[].points[].low",
         ".break_even[].points[].high", ".break_even[].points[].surely[][]",
         ".break_even[].points[].perhaps[][]",
+        ".what_if[].acceptance", ".what_if[].pays_from",
+        ".what_if[].gain",  # beside its gain_interval
     }  # fmt: skip
     for changes in ({}, {"given": rates([0.001], trials=100000)}, {"given": {}}):
         data, text = explained(tmp_path, **changes)

@@ -14,7 +14,7 @@ from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptancePro
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.cost_models.models.forward import forward_cost
 from specplan.cost_models.rounds.demands import ForwardDemand, round_demands
-from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import round_cost
 from specplan.ir.blocks import Skips
 from specplan.ir.errors import UsageError
@@ -81,7 +81,7 @@ def test_a_round_reads_what_is_kept_once_per_token_and_everything_once(tmp_path:
     facts = example_facts(tmp_path)
     plan = METHOD.plan(facts, LayerSkipOptions(SKIPS.words, 6))
     demands = round_demands(plan, plan.rounds[0])
-    found = round_cost(demands, Clock(facts.device, facts.shapes, 1, 40), {})
+    found = round_cost(demands, RoundPricer(facts.device, facts.shapes, 1, 40), {})
     attention, mlp = 4 * 4096**2, 3 * 4096 * 11008
     head = 32000 * 4096
     draft, whole = 30 * attention + 31 * mlp, 32 * (attention + mlp)
@@ -177,7 +177,7 @@ def test_names_of_the_version_before_are_read(tmp_path: Path) -> None:
     part = SkipBlocks("target", Skips.of([1], [1]))
     AcceptanceProfile.from_alpha(0.9, drafter=part).save(path)
     problem = problem_from_dict(example_problem(acceptance={"target-a1m1": str(path)}), tmp_path)
-    assert list(problem.acceptance) == [str(part)] and list(problem.ready_profiles) == [part]
+    assert list(problem.acceptance) == [str(part)] and list(problem.stated_acceptance) == [part]
     with pytest.raises(UsageError, match="belongs to no plan") as caught:
         problem_from_dict(example_problem(acceptance={"target+jacobi8": str(path)}), tmp_path)
     assert "specplan profile acceptance" in caught.value.remedy

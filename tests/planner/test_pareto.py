@@ -6,7 +6,7 @@ import pytest
 
 from specplan.planner.explain.data import explain
 from specplan.planner.explain.words import explain_words
-from specplan.planner.search.pareto import pareto_front
+from specplan.planner.search.comparing import pareto_front
 from specplan.planner.search.search import SearchResult, search
 from tests.planner.example_facts import example_facts
 

@@ -9,11 +9,21 @@ import jsonschema
 import pytest
 import yaml
 
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.models.number_formats import number_format
 from specplan.ir.errors import SpecplanError, UsageError
+from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.problem.loading import load_problem, problem_from_dict
 from specplan.planner.problem.schema import Problem, problem_json_schema
+from tests.cost_models.gguf_files import (
+    dense_mlp,
+    ends,
+    grouped_layer,
+    llama_metadata,
+    write_gguf,
+)
 from tests.planner.broken_problems import CASES, Broken
-from tests.planner.checkpoints import good_problem, write_checkpoint, write_good
+from tests.planner.checkpoints import CONFIG, good_problem, write_checkpoint, write_good
 
 
 def write_yaml(folder: Path, value: Any) -> Path:
@@ -61,6 +71,47 @@ def test_config_alone_is_enough_for_a_named_device(tmp_path: Path) -> None:
     value = good_problem() | {"device": "h200"}
     del value["workload"]["prompts"], value["workload"]["task"]
     assert load_problem(write_yaml(tmp_path, value)).device == "h200"
+
+
+def planned_only(folder: Path, **target: str) -> ProblemFacts:
+    """Facts of a problem that is planned for a device with the formats of its target changed."""
+    write_good(folder)
+    value = good_problem() | {"device": "h200"}
+    value["models"] = {"target": {"path": "target"} | target}
+    value["methods"], value["acceptance"] = ["autoregressive"], {}
+    del value["workload"]["prompts"], value["workload"]["task"]
+    return gather_facts(load_problem(write_yaml(folder, value)))
+
+
+def test_number_formats_that_nobody_has_stored_are_planned_for(tmp_path: Path) -> None:
+    stored = planned_only(tmp_path / "stored").target
+    four = planned_only(tmp_path / "four", weight_format="int4", kv_format="fp8").target
+    assert four.formats.mlp == number_format("int4-g128") and four.kv_format.name == "fp8"
+    assert four.weight_bytes < stored.weight_bytes
+    assert four.kv_bytes_per_token < stored.kv_bytes_per_token
+    with pytest.raises(UsageError, match=r"models.target.weight_format.*int3"):
+        planned_only(tmp_path / "three", weight_format="int3")
+
+
+def test_a_gguf_file_is_planned_for(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    tensors = ends(CONFIG, "F16", None) | grouped_layer(
+        CONFIG, 0, 4, {"attn": "F16", "attn_v": "F16"}
+    )
+    write_gguf(path, llama_metadata(CONFIG, "llama"), tensors | dense_mlp(8, 12, 0, "F16", "F16"))
+    assert planned_only(tmp_path, path=str(path)).target == ModelShape.from_gguf(
+        path, name="target"
+    )
+    with pytest.raises(UsageError, match="states the format of every tensor"):
+        planned_only(tmp_path, path=str(path), weight_format="int8")
+
+
+def test_what_is_planned_for_only_is_not_measured(tmp_path: Path) -> None:
+    write_good(tmp_path)
+    value = good_problem()
+    value["models"]["target"]["weight_format"] = "int8"
+    with pytest.raises(UsageError, match=r"models.target.path: .*planning only"):
+        load_problem(write_yaml(tmp_path, value))
 
 
 @pytest.mark.parametrize("text", ["2e9", "2.0e9", "2000000000", "2_000_000_000", "+2.0E+9"])
@@ -160,12 +211,55 @@ def test_messages_name_the_line(tmp_path: Path) -> None:
     assert caught.value.where == f"{path}:{line}: workload.top_p"
 
 
-def test_further_problems_are_counted(tmp_path: Path) -> None:
+def test_all_errors_of_a_file_come_at_once_in_its_order(tmp_path: Path) -> None:
     write_good(tmp_path)
-    value = good_problem() | {"seed": -1, "sed": 2, "objective": "x"}
+    value = good_problem() | {"seed": -1, "sed": 2, "objective": "x", "device": "h100"}
+    value["workload"]["batch_size"] = value["workload"].pop("batch_sizes")
+    value["methods"] = ["autoregressive", "draft_modle"]
+    path = write_yaml(tmp_path, value)
     with pytest.raises(UsageError) as caught:
+        load_problem(path)
+    assert str(caught.value).startswith(f"{path}: 6 errors\n  {path}:")
+    lines = [line.strip() for line in str(caught.value).split("\n")[1:]]
+    keys = [line.removeprefix(f"{path}:").split(":")[1].strip() for line in lines]
+    assert sorted(keys) == sorted(
+        ["seed", "sed", "objective", "device", "workload.batch_size", "methods.1"]
+    )
+    numbers = [int(line.removeprefix(f"{path}:").split(":")[0]) for line in lines]
+    assert numbers == sorted(numbers)
+    assert [str(error) for error in caught.value.errors] == lines
+    by_key = dict(zip(keys, lines, strict=True))
+    assert 'Did you mean "batch_sizes"?' in by_key["workload.batch_size"]
+    assert '"h100-pcie" or "h100-sxm"?' in by_key["device"]
+    assert 'Did you mean "draft_model"?' in by_key["methods.1"]
+
+
+def test_errors_of_models_and_words_come_together(tmp_path: Path) -> None:
+    write_good(tmp_path)
+    value = good_problem() | {"backend": "eagre"}
+    value["models"]["target"]["path"] = "targt"
+    value["models"]["drafts"][0]["path"] = "drft"
+    with pytest.raises(UsageError, match="3 errors") as caught:
         load_problem(write_yaml(tmp_path, value))
-    assert "(2 further problems in this file.)" in caught.value.remedy
+    assert len(caught.value.errors) == 3
+
+
+@pytest.mark.parametrize(
+    ("word", "key"),
+    [
+        ("target", "models.target.path"),
+        ("batch", "workload.batch_sizes"),
+        ("prompt", "workload.prompt_tokens"),
+        ("tpot", "limits.tpot"),
+        ("temperature", "workload.temperature"),
+    ],
+)
+def test_a_key_at_the_wrong_place_is_shown_the_right_one(
+    word: str, key: str, tmp_path: Path
+) -> None:
+    write_good(tmp_path)
+    with pytest.raises(UsageError, match=f'{word}: unknown key. Did you mean "{key}"'):
+        load_problem(write_yaml(tmp_path, good_problem() | {word: 1}))
 
 
 def test_a_problem_made_in_python_is_checked_too(tmp_path: Path) -> None:
@@ -173,3 +267,64 @@ def test_a_problem_made_in_python_is_checked_too(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         problem_from_dict(good_problem() | {"backend": "reference2"}, tmp_path)
     assert caught.value.where == "backend"
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "number"),
+    [
+        ("tpot", "20ms", 0.02),
+        ("tpot", "0.5 s", 0.5),
+        ("tpot", "2s", 2.0),
+        ("tpot", 0.02, 0.02),
+        ("tpot", "0.02", 0.02),
+        ("ttft", "500MS", 0.5),
+        ("ttft", "800us", 0.0008),
+        ("ttft", "2min", 120.0),
+        ("request_latency", 90, 90.0),
+        ("memory", "80GB", 80e9),
+        ("memory", "80 GiB", 80 * 1024**3),
+        ("memory", "1.5TB", 1.5e12),
+        ("memory", "80gb", 80e9),
+        ("memory", "2e9", 2e9),
+    ],
+)
+def test_quantities_may_have_units(key: str, text: object, number: float, tmp_path: Path) -> None:
+    write_good(tmp_path)
+    value = good_problem() | {"limits": {key: text}}
+    jsonschema.validate(value, problem_json_schema(), jsonschema.Draft202012Validator)
+    problem = load_problem(write_yaml(tmp_path, value))
+    assert getattr(problem.limits, key) == pytest.approx(number, rel=1e-12)
+    assert Problem.model_validate_json(problem.model_dump_json()) == problem
+
+
+def test_paths_may_have_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_good(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    value = good_problem()
+    value["models"]["target"]["path"] = "$HOME/target"
+    value["models"]["drafts"][0]["path"] = "~/draft"
+    value["acceptance"] = {"draft": "${HOME}/draft-acceptance.json"}
+    (tmp_path / "elsewhere").mkdir()
+    value["workload"]["prompts"] = "~/prompts.jsonl"
+    problem = load_problem(write_yaml(tmp_path / "elsewhere", value))
+    assert problem.models.target.path == (tmp_path / "target").resolve()
+    assert problem.models.drafts[0].path == (tmp_path / "draft").resolve()
+
+
+def test_a_model_may_be_an_id_in_the_local_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    write_good(tmp_path)
+    value = good_problem()
+    value["models"]["target"]["path"] = "owner/model"
+    with pytest.raises(UsageError, match="nor a model of that id in the Hugging Face cache"):
+        load_problem(write_yaml(tmp_path, value))
+    repository = tmp_path / "hub" / "models--owner--model"
+    snapshot = repository / "snapshots" / ("0" * 40)
+    snapshot.parent.mkdir(parents=True)
+    (tmp_path / "target").rename(snapshot)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0" * 40)
+    assert load_problem(write_yaml(tmp_path, value)).models.target.path == snapshot.resolve()

@@ -13,7 +13,7 @@ from specplan.ir.schedule import select_round
 from specplan.ir.text.parser import parse_plan
 from specplan.ir.text.printer import print_plan
 from specplan.planner.search.comparing import TIE
-from specplan.planner.search.schedule import (
+from specplan.planner.search.composing import (
     MOST_ROUNDS,
     Grid,
     best_rounds,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from specplan.backends.eager.capabilities import CAPABILITIES
-from specplan.backends.static.holds import STATIC as COMPILED
+from specplan.backends.static.graph_capabilities import STATIC as COMPILED
 from specplan.cost_models.acceptance.drafters import SmallCache
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.devices.roofline import AnalyticDevice
@@ -17,7 +17,7 @@ from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.cost_models.models.forward import forward_cost
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.rounds.demands import ForwardDemand, OpDemand, round_demands
-from specplan.cost_models.rounds.pricer import Clock
+from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import round_cost
 from specplan.ir.capabilities import refusals
 from specplan.ir.errors import UsageError
@@ -121,7 +121,7 @@ def test_drafting_reads_the_budget_and_verifying_everything(tmp_path: Path, cont
     demands = round_demands(plan, plan.rounds[0])
     forwards = [step for step in demands.steps if isinstance(step, ForwardDemand)]
     assert [step.budget for step in forwards] == [512.0, 512.0, None]
-    found = round_cost(demands, Clock(facts.device, facts.shapes, 1, context), {})
+    found = round_cost(demands, RoundPricer(facts.device, facts.shapes, 1, context), {})
     drafts = [
         forward_cost(facts.target, 1, 1, min(context, 512) + step.drafted_before, 1)
         for step in forwards[:2]
@@ -186,7 +186,7 @@ def test_a_refresh_is_priced_by_what_it_moves(tmp_path: Path) -> None:
         step = round_demands(plan, plan.rounds[0]).steps[-1]
         assert isinstance(step, OpDemand)
         assert step.name == ("refresh:retrieved" if retrieved else "refresh:sink_recent")
-        seconds = Clock(device, facts.shapes, 3, context).op(step)
+        seconds = RoundPricer(device, facts.shapes, 3, context).op(step)
         assert seconds.median == pytest.approx(3 * tokens * token / bandwidth)
 
 

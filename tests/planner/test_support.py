@@ -11,7 +11,7 @@ import pytest
 
 from specplan import optimize
 from specplan.backends.eager.capabilities import CAPABILITIES as EAGER
-from specplan.backends.static.holds import STATIC
+from specplan.backends.static.graph_capabilities import STATIC
 from specplan.cost_models.acceptance.drafters import Model, file_name
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceProfile

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from specplan.runtime.sources.source import Found, Wanted
+from specplan.runtime.sources.source import SourceDrafts, Wanted
 
 Path = tuple[int, ...]
 
@@ -37,7 +37,7 @@ def stated_paths(
     return found
 
 
-def found_paths(found: Found) -> list[list[Path]]:
+def found_paths(found: SourceDrafts) -> list[list[Path]]:
     """The paths of the nodes that were found for each text, slot by slot."""
     trees: list[list[Path]] = []
     for tokens, parents, live in zip(

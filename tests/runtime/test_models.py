@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.runtime.models.attention import additive_mask, grouped_attention
 from specplan.runtime.models.causal import CausalModel, assert_attention, load_model
+from specplan.runtime.models.families import check_supported
 from specplan.runtime.models.kv_cache import KVCache
-from specplan.runtime.models.supported import check_supported
 from tests.runtime.tiny_models import CONFIGS, VOCABULARY
 
 Folder = Callable[..., Path]

@@ -74,7 +74,7 @@ def _watch(strings: list[str], pieces: list[str]) -> tuple[str, bool]:
     text = ""
     for piece in pieces:
         text += watch.feed(piece)
-        if watch.found:
+        if watch.stopped:
             return text, True
     return text + watch.flush(), False
 
@@ -83,7 +83,7 @@ def test_stop_strings_hold_back_partial_matches() -> None:
     watch = StopStrings(["</s>"])
     assert watch.feed("a</") == "a"
     assert watch.feed("b</s") == "</b"
-    assert watch.feed("> and more") == "" and watch.found
+    assert watch.feed("> and more") == "" and watch.stopped
     assert watch.feed("even more") == ""
 
 

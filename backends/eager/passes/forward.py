@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.passes.columns import Columns
-from specplan.backends.eager.passes.described import Stretch
+from specplan.backends.eager.passes.columns import Columns, PassRunner
 from specplan.backends.eager.passes.levels import Slots, slots_of
 from specplan.backends.eager.passes.levels import columns_of as node_columns
 from specplan.backends.eager.passes.logits import rows_of_pass
 from specplan.backends.eager.passes.one_pass import run_pass
-from specplan.backends.eager.runner import Runner
+from specplan.backends.eager.passes.pass_spec import PassSpec
 from specplan.backends.eager.state.caches import Cache
-from specplan.backends.eager.state.known_slots import Fresh, Placement
 from specplan.backends.eager.state.slots import NodeSlots
+from specplan.backends.eager.state.static_slots import Fresh, Placement
 from specplan.backends.ops import forward as columns
 from specplan.backends.ops.tensors.values import Logits, Nodes
 from specplan.ir.errors import MissingCapabilityError
@@ -45,7 +44,7 @@ class Ran:
 
 def run_forward(
     session: EagerSession,
-    stretch: Stretch,
+    spec: PassSpec,
     operands: Sequence[Nodes],
     place: Placement | Fresh | None = None,
 ) -> Ran:
@@ -53,60 +52,60 @@ def run_forward(
 
     Args:
         session: the batch, its caches and tracks.
-        stretch: which layers run, from what, and what is kept.
+        spec: which layers run, from what, and what is kept.
         operands: nodes, of one tree each; the root of all is the same.
         place: their slots, where they are known.
     """
     batch, active = session.batch, session.active
-    cache = batch.caches.get(stretch.cache or "")
+    cache = batch.caches.get(spec.cache or "")
     if cache is not None:
         if cache.base != batch.lengths:
             cache.begin(batch.lengths)
-        settle(session, cache, stretch)
-    lags = [0] * batch.size if cache is None else _lags(session, cache, stretch)
-    texts = max(lags) if stretch.feeds else min(max(lags), max(stretch.pending, 1))
-    call = columns_of(session, stretch, cache, operands, texts)
+        settle(session, cache, spec)
+    lags = [0] * batch.size if cache is None else _lags(session, cache, spec)
+    texts = max(lags) if spec.feeds else min(max(lags), max(spec.pending, 1))
+    call = columns_of(session, spec, cache, operands, texts)
     if max(lags) > texts:  # what they are to attend to is not there yet
         waits = torch.tensor(lags, device=batch.device)[:, None] > texts
         call, place = replace(call, live=call.live & ~waits), None
-    passed = run_pass(session, stretch, cache, call, place)
-    reached = _read(batch.lengths, stretch, call, passed.live)
+    passed = run_pass(session, spec, cache, call, place)
+    reached = _read(batch.lengths, spec, call, passed.live)
     if max(lags) > texts:
         reached = [now if lag <= texts else 0 for now, lag in zip(reached, lags, strict=True)]
         passed = replace(passed, sure=False)
-    if cache is not None and texts and not stretch.scratch:
-        _advance(reached, cache, stretch, active)
+    if cache is not None and texts and not spec.scratch:
+        _advance(reached, cache, spec, active)
     elif cache is not None and call.texts:
-        _advance_scratch(reached, cache, stretch)
-    rows = rows_of_pass(session, stretch, call, passed, operands)
+        _advance_scratch(reached, cache, spec)
+    rows = rows_of_pass(session, spec, call, passed, operands)
     return Ran(rows, call.tokens.shape[1], passed.context)
 
 
-def settle(session: EagerSession, cache: Cache, stretch: Stretch) -> None:
+def settle(session: EagerSession, cache: Cache, spec: PassSpec) -> None:
     """Run text until no more of it is missing than a pass may catch up."""
-    most = _most(cache, stretch)
-    if max(_lags(session, cache, stretch)) > most and not stretch.feeds:
-        early = stretch.scratch and not cache.of and stretch.features is None
-        own = session.prepared.whole[stretch.cache or ""] if early else stretch
+    most = _most(cache, spec)
+    if max(_lags(session, cache, spec)) > most and not spec.feeds:
+        early = spec.scratch and not cache.of and spec.features is None
+        own = session.analysis.whole[spec.cache or ""] if early else spec
         catch_up(session, cache, own, most)
 
 
-def reads_more(session: EagerSession, cache: Cache, stretch: Stretch) -> bool:
+def reads_more(session: EagerSession, cache: Cache, spec: PassSpec) -> bool:
     """Whether a pass has to read more text than it may catch up, all of it at once."""
-    return stretch.feeds and max(_lags(session, cache, stretch)) > _most(cache, stretch)
+    return spec.feeds and max(_lags(session, cache, spec)) > _most(cache, spec)
 
 
-def _most(cache: Cache, stretch: Stretch) -> int:
+def _most(cache: Cache, spec: PassSpec) -> int:
     """Text tokens that a pass may catch up."""
-    most = max(stretch.pending, 1)
-    return most if cache.kept is None else min(most, cache.kept.chunk + 1)
+    most = max(spec.pending, 1)
+    return most if cache.retention is None else min(most, cache.retention.chunk + 1)
 
 
-def _lags(session: EagerSession, cache: Cache, stretch: Stretch) -> list[int]:
+def _lags(session: EagerSession, cache: Cache, spec: PassSpec) -> list[int]:
     """Text tokens that some layer lacks, of each request; 0 of those that do not take part."""
-    lengths = cache.scratch if stretch.scratch else cache.lengths
+    lengths = cache.scratch if spec.scratch else cache.lengths
     lags = [0] * session.batch.size
-    for span in stretch.segments:
+    for span in spec.segments:
         for row, (now, done) in enumerate(zip(session.batch.lengths, lengths[span], strict=True)):
             if now - done > lags[row] and (session.active is None or session.active[row]):
                 lags[row] = now - done
@@ -114,10 +113,10 @@ def _lags(session: EagerSession, cache: Cache, stretch: Stretch) -> list[int]:
 
 
 def _advance(
-    lengths: Sequence[int], cache: Cache, stretch: Stretch, active: Sequence[bool] | None
+    lengths: Sequence[int], cache: Cache, spec: PassSpec, active: Sequence[bool] | None
 ) -> None:
     """Note that layers have taken in so much text."""
-    for span in stretch.segments:
+    for span in spec.segments:
         known = cache.lengths[span]
         cache.lengths[span] = [
             max(now, known[row]) if active is None or active[row] else known[row]
@@ -126,9 +125,9 @@ def _advance(
         cache.scratch[span] = cache.lengths[span]
 
 
-def _read(lengths: Sequence[int], stretch: Stretch, call: Columns, live: Tensor) -> Sequence[int]:
+def _read(lengths: Sequence[int], spec: PassSpec, call: Columns, live: Tensor) -> Sequence[int]:
     """How far a pass that was to read all text has come: up to the first state that is missing."""
-    if stretch.features is None or stretch.inside or not call.texts:
+    if spec.features is None or spec.inside or not call.texts:
         return lengths
     lacking = call.live[:, : call.texts] & ~live[:, : call.texts]
     ends = torch.tensor(lengths, device=live.device)[:, None]
@@ -136,22 +135,22 @@ def _read(lengths: Sequence[int], stretch: Stretch, call: Columns, live: Tensor)
     return reached
 
 
-def _advance_scratch(lengths: Sequence[int], cache: Cache, stretch: Stretch) -> None:
+def _advance_scratch(lengths: Sequence[int], cache: Cache, spec: PassSpec) -> None:
     """Note that scratch has taken in all text that was pending."""
-    for span in stretch.segments if stretch.scratch else ():
+    for span in spec.segments if spec.scratch else ():
         cache.scratch[span] = list(map(max, lengths, cache.scratch[span]))
 
 
-def catch_up(session: EagerSession, cache: Cache, stretch: Stretch, pending: int) -> None:
+def catch_up(session: EagerSession, cache: Cache, spec: PassSpec, pending: int) -> None:
     """Run text through layers until at most `pending` tokens of it are left.
 
     This is prefill, and the way back for a drafter that a schedule had switched off.
     """
     batch = session.batch
-    chunk = session.most_chunk if cache.kept is None else cache.kept.chunk
+    chunk = session.most_chunk if cache.retention is None else cache.retention.chunk
     active = session.active or [True] * batch.size
     while True:
-        done = [min(cache.lengths[s][row] for s in stretch.segments) for row in range(batch.size)]
+        done = [min(cache.lengths[s][row] for s in spec.segments) for row in range(batch.size)]
         goals = [
             now - pending if active[row] else done[row] for row, now in enumerate(batch.lengths)
         ]
@@ -167,11 +166,11 @@ def catch_up(session: EagerSession, cache: Cache, stretch: Stretch, pending: int
         ends = [min(start + width, goal) for start, goal in zip(done, goals, strict=True)]
         used = max(map(operator.sub, ends, cache.forgotten))
         call = Columns(tokens, positions, live, width, (), used)
-        there = run_pass(session, stretch, cache, call).live
-        reached = _read(ends, stretch, call, there)
+        there = run_pass(session, spec, cache, call).live
+        reached = _read(ends, spec, call, there)
         if reached is not ends and all(map(operator.le, reached, done)):
             return  # what the next tokens are to read is not there yet
-        _advance(reached, cache, stretch, active)
+        _advance(reached, cache, spec, active)
         cache.scratch = dict(cache.lengths)
         cache.forget()
 
@@ -185,8 +184,8 @@ def inner_of(nodes: Nodes) -> Nodes:
 
 
 def columns_of(
-    session: Runner,
-    stretch: Stretch,
+    session: PassRunner,
+    spec: PassSpec,
     cache: NodeSlots | None,
     operands: Sequence[Nodes],
     texts: int,
@@ -195,20 +194,20 @@ def columns_of(
 
     Args:
         session: the texts.
-        stretch: what will run.
+        spec: what will run.
         cache: what it writes.
         operands: nodes, of one tree each.
         texts: columns of text that may be pending, which ends with the root.
     """
     batch, ends = session.batch, session.batch.ends
     with_root = any(nodes.root for nodes in operands)
-    rooted = with_root and not texts and _may_hold_root(stretch, cache, operands)
+    rooted = with_root and not texts and _may_hold_root(spec, cache, operands)
     if with_root and not rooted:
         texts = max(texts, 1)
-    inner, slots = tuple(map(inner_of, operands)), _slots(session, stretch, operands)
+    inner, slots = tuple(map(inner_of, operands)), _slots(session, spec, operands)
     ahead = None
     if slots:
-        ahead = Slots(node_columns(operands, inner, texts), stretch.most_levels - 1)
+        ahead = Slots(node_columns(operands, inner, texts), spec.most_levels - 1)
         inner = (*inner, *slots)
     tokens, positions, live = [], [], []
     if texts == 1 and with_root:
@@ -219,8 +218,8 @@ def columns_of(
     elif texts:
         written = ends + torch.arange(-texts, 0, device=ends.device)
         first = batch.last
-        if cache is not None and stretch.segments:
-            resident = cache.resident(stretch.segments, stretch.scratch)
+        if cache is not None and spec.segments:
+            resident = cache.resident(spec.segments, spec.scratch)
             first = resident.minimum(first) if with_root else resident
         tokens.append(batch.text.gather(1, written.clamp(min=0)))
         positions.append(written)
@@ -239,13 +238,13 @@ def columns_of(
     return Columns(_joined(tokens), _joined(positions), joined, texts, inner, used, ahead, rooted)
 
 
-def _may_hold_root(stretch: Stretch, cache: NodeSlots | None, operands: Sequence[Nodes]) -> bool:
+def _may_hold_root(spec: PassSpec, cache: NodeSlots | None, operands: Sequence[Nodes]) -> bool:
     """Whether the root can run as one of the nodes, where data says which these are.
 
     It writes over what it wrote as text, which has to be the same.
     """
-    plain = stretch.features is None and not stretch.keeps and stretch.most_levels == 1
-    again = cache is not None and not stretch.scratch and not stretch.block
+    plain = spec.features is None and not spec.keeps and spec.most_levels == 1
+    again = cache is not None and not spec.scratch and not spec.block
     return plain and again and len(operands) == 1 and isinstance(operands[0].at, Tensor)
 
 
@@ -253,12 +252,12 @@ def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
-def _slots(session: Runner, stretch: Stretch, operands: Sequence[Nodes]) -> tuple[Nodes, ...]:
+def _slots(session: PassRunner, spec: PassSpec, operands: Sequence[Nodes]) -> tuple[Nodes, ...]:
     """Slots below the nodes of a pass, where its model looks ahead by them."""
-    if stretch.most_levels == 1 or not stretch.pieces:
+    if spec.most_levels == 1 or not spec.pieces:
         return ()
-    if not session.models[stretch.model].by_slots:
+    if not session.models[spec.model].by_slots:
         return ()
     if len(operands) > 1:
         raise MissingCapabilityError("slots stand below the nodes of one tree", where="eager")
-    return (slots_of(operands[0], stretch.most_levels - 1),)
+    return (slots_of(operands[0], spec.most_levels - 1),)

@@ -1,7 +1,7 @@
 """Looking ahead: slots below nodes, which run through the layers and which nothing else sees.
 
 A slot is a node whose token nobody knows. Its key is made of a number that is no token, so that it
-is never emitted, and its states are found again by the node that it stands below.
+is never emitted, and its states are looked up by the node that it stands below.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Slots:
 
     def aligned(self, fields: Tensor, level: int) -> Tensor:
         """The same in the columns of their nodes, 0 elsewhere: `[B, T - slots, ...]`."""
-        found = torch.zeros_like(fields[:, : fields.shape[1] - self.width])
-        return found.scatter(1, self.wide(fields), self.of(fields, level))
+        aligned = torch.zeros_like(fields[:, : fields.shape[1] - self.width])
+        return aligned.scatter(1, self.wide(fields), self.of(fields, level))
 
     def wide(self, fields: Tensor) -> Tensor:
         """The columns of the nodes, as an index into tensors `[B, T, ...]`."""
@@ -73,7 +73,7 @@ def columns_of(operands: Sequence[Nodes], inner: Sequence[Nodes], texts: int) ->
         inner: the same without the root, as they stand behind the text.
         texts: columns of text.
     """
-    found, start = [], texts
+    columns, start = [], texts
     for nodes, drafted in zip(operands, inner, strict=True):
         place = torch.arange(start, start + drafted.width, device=nodes.columns.device)
         place = place.expand(len(nodes.columns), -1)
@@ -81,6 +81,6 @@ def columns_of(operands: Sequence[Nodes], inner: Sequence[Nodes], texts: int) ->
             place = torch.cat([torch.full_like(nodes.columns[:, :1], texts - 1), place], 1)
         elif nodes.root:
             place = place.where(nodes.columns > 0, texts - 1)
-        found.append(place)
+        columns.append(place)
         start += drafted.width
-    return torch.cat(found, 1)
+    return torch.cat(columns, 1)

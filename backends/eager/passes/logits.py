@@ -1,4 +1,4 @@
-"""Rows of the nodes of a pass: what its model says of each, level by level."""
+"""Logits of the nodes of a pass: what its model says of each, level by level."""
 
 from __future__ import annotations
 
@@ -8,67 +8,66 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.passes.columns import Columns, Passed
-from specplan.backends.eager.passes.described import Stretch
-from specplan.backends.eager.runner import Runner
+from specplan.backends.eager.passes.columns import Columns, Passed, PassRunner
+from specplan.backends.eager.passes.pass_spec import PassSpec
 from specplan.backends.ops.tensors.values import Logits, Nodes, part
 
 
 def rows_of_pass(
-    session: Runner,
-    stretch: Stretch,
+    session: PassRunner,
+    spec: PassSpec,
     call: Columns,
     passed: Passed,
     operands: Sequence[Nodes],
 ) -> list[Logits]:
-    """Rows of the nodes of each operand, of everything that the model is to give."""
-    if not stretch.gives:
+    """Logits of the nodes of each operand, of everything that the model is to give."""
+    if not spec.gives:
         return []
     with_root = any(nodes.root for nodes in operands) and not call.rooted
     first = call.texts - 1 if with_root else call.texts
-    outputs = [_said(session, stretch, passed, name, first) for name in stretch.gives]
-    found, start = [], call.texts - first
+    outputs = [_outputs(session, spec, passed, name, first) for name in spec.gives]
+    logits, start = [], call.texts - first
     for nodes, inner in zip(operands, call.inner, strict=False):
         stop = start + inner.width
-        for said in outputs:
-            own, *deeper = (_rows_of(nodes, *each, start, stop, with_root) for each in said)
-            deeper = [_counted(rows, stretch, level) for level, rows in enumerate(deeper, 1)]
-            found.append(replace(own, sure=passed.sure, deeper=tuple(deeper)))
+        for output in outputs:
+            own, *deeper = (_rows_of(nodes, *each, start, stop, with_root) for each in output)
+            deeper = [_counted(rows, spec, level) for level, rows in enumerate(deeper, 1)]
+            logits.append(replace(own, sure=passed.sure, deeper=tuple(deeper)))
         start = stop
-    return found
+    return logits
 
 
-def _said(
-    session: Runner, stretch: Stretch, passed: Passed, name: str, first: int
+def _outputs(
+    session: PassRunner, spec: PassSpec, passed: Passed, name: str, first: int
 ) -> list[tuple[Tensor, Tensor]]:
     """One kind of rows of the columns from `first` on, and which there are, level by level."""
-    model, steps = session.models[stretch.model], passed.steps
+    model, steps = session.models[spec.model], passed.steps
     hidden, live = part(passed.hidden, first), part(passed.live, first)
     steps = None if steps is None else part(steps, first)
-    said = [(model.rows(hidden, name, steps), live)]
-    if stretch.most_levels == 1 or name != "logits":
-        return said
+    output = [(model.rows(hidden, name, steps), live)]
+    if spec.most_levels == 1 or name != "logits":
+        return output
     for states, there in passed.ahead:
-        said.append((model.rows(states[:, first:], name, steps), there[:, first:]))
+        output.append((model.rows(states[:, first:], name, steps), there[:, first:]))
     if not passed.ahead:
-        heads = range(1, stretch.most_levels)
-        said += [(model.rows(hidden, name, steps, level), live) for level in heads]
-    return said
+        heads = range(1, spec.most_levels)
+        output += [(model.rows(hidden, name, steps, level), live) for level in heads]
+    return output
 
 
-def _counted(rows: Logits, stretch: Stretch, level: int) -> Logits:
-    """Rows of a level, of those nodes that look so far ahead."""
+def _counted(rows: Logits, spec: PassSpec, level: int) -> Logits:
+    """Logits of a level, of those nodes that look so far ahead."""
     rows = replace(rows, sure=False)
-    if isinstance(stretch.levels, int):
+    if isinstance(spec.levels, int):
         return rows
-    far = torch.tensor([count > level for count in stretch.levels], device=rows.live.device)
+    far = torch.tensor([count > level for count in spec.levels], device=rows.live.device)
     return replace(rows, live=rows.live & far)
 
 
 def _rows_of(
     nodes: Nodes, values: Tensor, live: Tensor, start: int, stop: int, with_root: bool
 ) -> Logits:
-    """Rows of one operand, whose drafted nodes stand from `start` on; the root is in column 0."""
+    """Logits of one operand, whose drafted nodes stand from `start` on; the root is in column 0."""
     if isinstance(nodes.at, range):
         if not nodes.root:
             return Logits(nodes.keys, part(values, start, stop), part(live, start, stop), nodes)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.passes.columns import Columns, Passed
-from specplan.backends.eager.passes.described import Stretch
-from specplan.backends.eager.runner import Runner
-from specplan.backends.eager.state.hidden_states import enter_slots, entered, keep, left_by_slots
-from specplan.backends.eager.state.known_slots import Fresh, Placement
+from specplan.backends.eager.passes.columns import Columns, Passed, PassRunner
+from specplan.backends.eager.passes.hidden_states import enter_slots, entered, keep, left_by_slots
+from specplan.backends.eager.passes.pass_spec import PassSpec
 from specplan.backends.eager.state.slots import NodeSlots
+from specplan.backends.eager.state.static_slots import Fresh, Placement
 from specplan.backends.ops import forward as columns
 from specplan.backends.ops.tensors.values import part
 from specplan.runtime.masks import marked
@@ -20,17 +19,17 @@ from specplan.runtime.models.modules import Module
 
 
 def run_pass(
-    session: Runner,
-    stretch: Stretch,
+    session: PassRunner,
+    spec: PassSpec,
     cache: NodeSlots | None,
     call: Columns,
     place: Placement | Fresh | None = None,
 ) -> Passed:
     """Run the columns through the layers."""
-    model = session.models[stretch.model]
-    hidden, live, steps = entered(session, stretch, model, call)
-    if not stretch.pieces:
-        return _head_only(session, stretch, call, hidden, live, steps)
+    model = session.models[spec.model]
+    hidden, live, steps = entered(session, spec, model, call)
+    if not spec.pieces:
+        return _head_only(session, spec, call, hidden, live, steps)
     texts, used = call.texts, call.used
     if cache is None:  # a pass that leaves nothing behind
         store = model.new_cache(session.batch.size, call.tokens.shape[1])
@@ -42,22 +41,20 @@ def run_pass(
         ends, text_slots = session.batch.ends, part(call.positions, 0, texts)
         if isinstance(shift, Tensor):
             ends, text_slots = ends - shift, text_slots - shift
-    slots, offsets, seen, live = _slots(
-        session, stretch, cache, call, place, ends, text_slots, live
-    )
-    cache.enter(stretch, slots)
+    slots, offsets, seen, live = _slots(session, spec, cache, call, place, ends, text_slots, live)
+    cache.enter(spec, slots)
     sure = live is call.live and session.taking_part() is None
     used += cache.taken
     mask = cache.mask(slots, texts, ends, offsets, seen, used)
-    if stretch.block:
+    if spec.block:
         assert isinstance(mask, Tensor), "kernels know no tokens that all see each other"
         columns_seen = slots.clamp(max=mask.shape[2] - 1)
         mask = mask | marked(columns_seen, live, mask.shape[2])[:, None, :]
     latest = None
-    if cache.store.queries is not None and texts and not stretch.scratch:
+    if cache.store.queries is not None and texts and not spec.scratch:
         latest = _latest(live[:, :texts])
     arguments = (call.tokens, call.positions, slots, mask, cache.store)
-    hidden = _layers(session, stretch, model, arguments, hidden, live, steps, call, latest)
+    hidden = _layers(session, spec, model, arguments, hidden, live, steps, call, latest)
     if call.slots is None:
         return Passed(hidden, live, steps, context=used, sure=sure)
     ahead = tuple(
@@ -70,31 +67,31 @@ def run_pass(
 
 
 def _head_only(
-    session: Runner,
-    stretch: Stretch,
+    session: PassRunner,
+    spec: PassSpec,
     call: Columns,
     hidden: Tensor | None,
     live: Tensor,
     steps: Tensor | None,
 ) -> Passed:
     """States as they entered, or those of slots that an earlier pass has left."""
-    track = None if stretch.features is None else session.batch.tracks[stretch.features]
+    track = None if spec.features is None else session.batch.tracks[spec.features]
     if track is None or not track.deeper:
         assert hidden is not None, "what runs no layer reads hidden states"
-        if stretch.keeps:
-            keep(session, stretch, call, {-1: hidden}, live, steps)
+        if spec.keeps:
+            keep(session, spec, call, {-1: hidden}, live, steps)
         return Passed(hidden, live, steps)
     first, *more = (
-        left_by_slots(session, stretch, call, track, stretch.shift + level)
-        for level in range(stretch.most_levels)
+        left_by_slots(session, spec, call, track, spec.shift + level)
+        for level in range(spec.most_levels)
     )
     ahead = tuple((states, there & live) for states, there in more)
     return Passed(first[0], live & first[1], steps, ahead)
 
 
 def _slots(
-    session: Runner,
-    stretch: Stretch,
+    session: PassRunner,
+    spec: PassSpec,
     cache: NodeSlots,
     call: Columns,
     place: Placement | Fresh | None,
@@ -108,9 +105,9 @@ def _slots(
     if call.tokens.shape[1] > texts:
         given = None
         if isinstance(place, Placement):
-            given = _known(session, stretch, cache, call, place)
+            given = _known(session, spec, cache, call, place)
         if given is None or not isinstance(place, Placement):
-            offsets, seen, there = _placed(stretch, cache, call, part(live, texts), place)
+            offsets, seen, there = _placed(spec, cache, call, part(live, texts), place)
             if there is not None:
                 live = torch.cat([live[:, :texts], there], 1) if texts else there
             drafted = (ends + offsets).where(part(live, texts), trash)
@@ -129,7 +126,7 @@ def _latest(live: Tensor) -> Tensor:
 
 
 def _known(
-    session: Runner, stretch: Stretch, cache: NodeSlots, call: Columns, place: Placement
+    session: PassRunner, spec: PassSpec, cache: NodeSlots, call: Columns, place: Placement
 ) -> tuple[Tensor, Tensor | None] | None:
     """Slots of nodes and what they see of nodes, where both are constants in this pass."""
     width = call.tokens.shape[1] - call.texts
@@ -137,16 +134,16 @@ def _known(
         return None
     if session.taking_part() is not None:
         return None
-    found = session.constants.get((id(place), width))
-    if found is None:
+    constant = session.constants.get((id(place), width))
+    if constant is None:
         offsets = torch.tensor(place.offsets[:width], device=call.tokens.device)
         seen = None
         if not place.causal:
             taken = range(max(place.before, place.before + width - place.old))
             rows = [[slot in mine for slot in taken] for mine in place.seen[:width]]
             seen = torch.tensor(rows, device=offsets.device)[None]
-        found = session.constants[id(place), width] = (offsets, seen)
-    return found
+        constant = session.constants[id(place), width] = (offsets, seen)
+    return constant
 
 
 def _run(cache: NodeSlots, call: Columns, place: Placement, live: Tensor) -> None:
@@ -159,7 +156,7 @@ def _run(cache: NodeSlots, call: Columns, place: Placement, live: Tensor) -> Non
 
 
 def _placed(
-    stretch: Stretch,
+    spec: PassSpec,
     cache: NodeSlots,
     call: Columns,
     live: Tensor,
@@ -171,25 +168,25 @@ def _placed(
     """
     inner, rooted = call.inner, call.rooted
     fresh = isinstance(place, Fresh) and len(inner) == 1 and inner[0].tree.layered
-    reaching = not (stretch.block or (fresh and isinstance(place, Fresh) and place.reached))
+    reaching = not (spec.block or (fresh and isinstance(place, Fresh) and place.reached))
     cache.compare()
     ran = cache.there
     if cache.way is None:
-        ran = cache.ran_by(stretch.segments, stretch.scratch)
-    found = columns.forward(
+        ran = cache.ran_by(spec.segments, spec.scratch)
+    slots = columns.forward(
         inner, live, cache.keys, cache.there, ran, reaching=reaching, fresh=fresh, rooted=rooted
     )
     before = cache.taken
-    cache.keys = found.keys
-    cache.there = torch.cat([cache.there, found.first], 1) if before else found.first
-    drafted = found.live & (found.offsets >= 0) if rooted else found.live
-    cache.note(stretch.segments, stretch.scratch, found.offsets, drafted)
-    return found.offsets, found.seen, found.live if reaching else None
+    cache.keys = slots.keys
+    cache.there = torch.cat([cache.there, slots.first], 1) if before else slots.first
+    drafted = slots.live & (slots.offsets >= 0) if rooted else slots.live
+    cache.note(spec.segments, spec.scratch, slots.offsets, drafted)
+    return slots.offsets, slots.seen, slots.live if reaching else None
 
 
 def _layers(
-    session: Runner,
-    stretch: Stretch,
+    session: PassRunner,
+    spec: PassSpec,
     model: Module,
     arguments: tuple[Tensor, Tensor, Tensor, Tensor | PrefixMask, KVCache],
     hidden: Tensor | None,
@@ -199,29 +196,29 @@ def _layers(
     latest: Tensor | None,
 ) -> Tensor:
     """Hidden states after all layers; on the way the tracks get what they keep."""
-    if stretch.keys_only:
+    if spec.keys_only:
         assert hidden is not None
-        for start, stop in stretch.pieces:
+        for start, stop in spec.pieces:
             for layer in range(start, stop):
                 given = hidden.clone()
-                model.hidden(*arguments, (layer, layer + 1), given, stretch.skips, latest)
+                model.hidden(*arguments, (layer, layer + 1), given, spec.skips, latest)
         return hidden
-    wanted = {layer for _, layers in stretch.keeps for layer in layers}
+    wanted = {layer for _, layers in spec.keeps for layer in layers}
     passed: dict[int, Tensor] = {}
-    pieces = stretch.pieces
+    pieces = spec.pieces
     enters = max(model.slots_enter, pieces[0][0]) if call.slots is not None else -1
     for start, stop in pieces:
         if start in wanted and hidden is not None:
             passed[start] = hidden.clone()
         if call.slots is not None and start <= enters < stop:
-            hidden = model.hidden(*arguments, (start, enters), hidden, stretch.skips, latest)
-            enter_slots(session, stretch, model, call, call.slots, hidden)
+            hidden = model.hidden(*arguments, (start, enters), hidden, spec.skips, latest)
+            enter_slots(session, spec, model, call, call.slots, hidden)
             start = enters
-        hidden = model.hidden(*arguments, (start, stop), hidden, stretch.skips, latest)
+        hidden = model.hidden(*arguments, (start, stop), hidden, spec.skips, latest)
         if stop in wanted and (start, stop) != pieces[-1]:
             passed[stop] = hidden.clone()
     assert hidden is not None
     passed[-1] = passed[pieces[-1][1]] = hidden
-    if stretch.keeps:
-        keep(session, stretch, call, passed, live, steps)
+    if spec.keeps:
+        keep(session, spec, call, passed, live, steps)
     return hidden

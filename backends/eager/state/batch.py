@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.prepared import Prepared
-from specplan.backends.eager.state.caches import Cache, Kept
+from specplan.backends.eager.plan_analysis import PlanAnalysis
+from specplan.backends.eager.state.caches import Cache, Retention
 from specplan.backends.eager.state.tracks import Track
 from specplan.backends.ops.root import first_tree
 from specplan.backends.ops.tensors.keys import FIRST_KEY, NO_KEY, key_after
@@ -21,7 +21,7 @@ from specplan.ir.types.value_types import TreeType
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
-from specplan.runtime.sources.use import SourceUse
+from specplan.runtime.sources.registry import BatchSource
 
 MOST_CHUNK = 512
 """Text that is run in one pass at most."""
@@ -35,7 +35,7 @@ class Batch:
         lengths: tokens of text per row, prompt included.
         text: int64 `[B, S + 1]`, padded with 0; the last column is never part of a text.
         keys: of the text up to every token, int64 `[B, S + 1]`.
-        done: rows that want no more tokens.
+        done: requests that want no more tokens.
         starts: tokens of text per row when the round began.
         caches: by the name of the cache state.
         tracks: by the name of the track state.
@@ -47,7 +47,7 @@ class Batch:
         self,
         requests: Sequence[Request],
         models: Mapping[str, Module],
-        sources: Mapping[str, SourceUse],
+        sources: Mapping[str, BatchSource],
         speculative: int,
         capacity: int | None,
     ) -> None:
@@ -82,7 +82,7 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """Rows."""
+        """Requests."""
         return len(self.requests)
 
     @property
@@ -124,11 +124,11 @@ class Batch:
         """The same as `written`, with the round's root before them."""
         positions, keys, there = self.written()
         root = torch.tensor(self.starts, device=self.device)[:, None] - 1
-        said = torch.ones_like(root, dtype=torch.bool)
+        always = torch.ones_like(root, dtype=torch.bool)
         return (
             torch.cat([root, positions], 1),
             torch.cat([self.keys.gather(1, root), keys], 1),
-            torch.cat([said, there], 1),
+            torch.cat([always, there], 1),
         )
 
     def emitted(self, row: int) -> bool:
@@ -151,19 +151,19 @@ class Batch:
         """
         if self.done[row]:
             return []
-        kept: list[int] = []
+        appended: list[int] = []
         for token in tokens[: self.limits[row] - self.lengths[row]]:
-            kept.append(token)
+            appended.append(token)
             if token in self.stops[row]:
                 self.done[row] = True
                 break
         start = self.lengths[row]
-        if kept:
-            self._write(row, start, kept)
-        self.lengths[row] = start + len(kept)
+        if appended:
+            self._write(row, start, appended)
+        self.lengths[row] = start + len(appended)
         self.done[row] = self.done[row] or self.lengths[row] >= self.limits[row]
         self._ends = self._last = self._root = self._written = None
-        return kept
+        return appended
 
     def forget_keys(self) -> None:
         """Tell text apart by its places: graphs leave no keys of what they append."""
@@ -190,29 +190,29 @@ class Batch:
         self._both[:, row, start : start + len(keys)] = both
 
     def add_states(
-        self, prepared: Prepared, models: Mapping[str, Module], scores: torch.dtype | None
+        self, analysis: PlanAnalysis, models: Mapping[str, Module], scores: torch.dtype | None
     ) -> None:
         """Make room for what the plan keeps.
 
         Args:
-            prepared: the plan, and how it runs its caches.
+            analysis: the plan, and how it runs its caches.
             models: by their roles.
             scores: see `root`.
         """
-        states = prepared.plan.states
+        states = analysis.plan.states
         caches = [state for state in states if isinstance(state, CacheState)]
         asked = {state.view for state in caches if state.retrieves}
         for cache in sorted(caches, key=lambda state: state.view is not None):
             model, name = models[cache.model], cache.name
-            passes = [one for one in prepared.stretches.values() if one.cache == name]
-            kept = kept_by(cache, max((one.pending for one in passes), default=1))
+            passes = [one for one in analysis.pass_specs.values() if one.cache == name]
+            retention = retention_of(cache, max((one.pending for one in passes), default=1))
             room = self.slots
-            if kept is not None:
-                room = min(room, kept.budget + kept.chunk + self.speculative)
+            if retention is not None:
+                room = min(room, retention.budget + retention.chunk + self.speculative)
             store = model.new_cache(self.size, room, name in asked)
-            of, way = self.caches.get(cache.view or ""), prepared.plain.get(name)
-            segments, turns = prepared.segments[name], name in prepared.turning
-            self.caches[name] = Cache(model, store, segments, kept, of, way, turns)
+            of, way = self.caches.get(cache.view or ""), analysis.plain.get(name)
+            segments, turns = analysis.segments[name], name in analysis.turning
+            self.caches[name] = Cache(model, store, segments, retention, of, way, turns)
         for state in states:
             if isinstance(state, TrackState):
                 self.tracks[state.name] = self._track(state, models[state.model])
@@ -232,7 +232,7 @@ class Batch:
     def _value(self, state: ValueState, scores: torch.dtype | None) -> Tree | Tensor:
         """What a value state holds before the first round: a number, or constant tokens.
 
-        A tree that is told no token holds no node yet.
+        A tree without an initial token has no node yet.
         """
         kind = loaded_type(state, state.name)
         if not isinstance(kind, TreeType):
@@ -256,7 +256,7 @@ class Batch:
         )  # fmt: skip
 
 
-def kept_by(state: CacheState, pending: int) -> Kept | None:
+def retention_of(state: CacheState, pending: int) -> Retention | None:
     """What a cache keeps of the text; None for all of it.
 
     Args:
@@ -270,7 +270,7 @@ def kept_by(state: CacheState, pending: int) -> Kept | None:
     view = max(pending, 1)
     if state.retrieves:
         chunk = chunk_of(state)
-        return Kept(state.budget, chunk, view, retrieved=chunk)
+        return Retention(state.budget, chunk, view, retrieved=chunk)
     sink = int(declared.arguments(state.policy)["sink"])
     chunk = view if state.view is not None else min(MOST_CHUNK, state.budget)
-    return Kept(state.budget, min(sink, state.budget), chunk)
+    return Retention(state.budget, min(sink, state.budget), chunk)

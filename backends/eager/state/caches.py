@@ -13,8 +13,8 @@ from itertools import takewhile
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.state.known_slots import Resident
 from specplan.backends.eager.state.slots import Layers, NodeSlots
+from specplan.backends.eager.state.static_slots import Resident
 from specplan.backends.ops.tensors.keys import NO_KEY, places_of
 from specplan.backends.ops.tensors.values import Nodes, Path
 from specplan.runtime.models.kv_cache import KVCache
@@ -23,7 +23,7 @@ from specplan.runtime.models.retrieval import retrieve
 
 
 @dataclass(frozen=True)
-class Kept:
+class Retention:
     """Which text a small cache keeps: its first tokens and the latest ones, or what is asked for.
 
     Attributes:
@@ -50,7 +50,7 @@ class Cache(NodeSlots):
         model: the model.
         lengths: by segment, text tokens of each request that it has taken in.
         scratch: the same with what passes of this round wrote that is no part of the text's.
-        kept: of a small cache; None for one that keeps all text.
+        retention: of a small cache; None for one that keeps all text.
         forgotten: per request, text tokens that it has forgotten, those behind the first ones.
         of: the cache whose text it is a copy of; None for one of its own.
         base: tokens of each text behind which drafted nodes stand.
@@ -61,14 +61,14 @@ class Cache(NodeSlots):
         model: Module,
         store: KVCache,
         segments: tuple[Layers, ...],
-        kept: Kept | None = None,
+        retention: Retention | None = None,
         of: Cache | None = None,
         way: bool | None = None,
         turns: bool = False,
     ) -> None:
         super().__init__(store, segments, way, turns)
         self.model = model
-        self.kept, self.of = kept, of
+        self.retention, self.of = retention, of
         self.lengths = {span: [0] * store.batch for span in segments}
         self.forgotten = [0] * store.batch
         self.alive = False
@@ -126,10 +126,10 @@ class Cache(NodeSlots):
         """
         here: dict[Layers, list[Sequence[int]]] = {}
         for span in self.segments if self.taken else ():
-            slots, held = self.prefix(keys, emitted, span)
-            counts = held.sum(1).tolist()
-            found = [range(count) for count in counts] if slots is None else slots.tolist()
-            here[span] = [line[:count] for line, count in zip(found, counts, strict=True)]
+            slots, present = self.prefix(keys, emitted, span)
+            counts = present.sum(1).tolist()
+            lines = [range(count) for count in counts] if slots is None else slots.tolist()
+            here[span] = [line[:count] for line, count in zip(lines, counts, strict=True)]
         self._keep(here, lengths, alive)
 
     def commit_placed(self, path: Path, lengths: Sequence[int], resident: Resident) -> None:
@@ -140,15 +140,15 @@ class Cache(NodeSlots):
             lengths: of the texts now.
             resident: slots of the judged tree.
         """
-        found: list[Sequence[int]] = []
+        lines: list[Sequence[int]] = []
         for row, (line, count) in enumerate(
             zip(path.nodes.tolist(), path.accepted.tolist(), strict=True)
         ):
             emitted = lengths[row] - self.base[row]
             slots = (resident.slots[node] for node in line[: min(count, emitted)])
             # a loop that ended early has left some nodes out
-            found.append([*takewhile(lambda slot: 0 <= slot < self.taken, slots)])
-        self._keep(dict.fromkeys(self.segments, found), lengths, None)
+            lines.append([*takewhile(lambda slot: 0 <= slot < self.taken, slots)])
+        self._keep(dict.fromkeys(self.segments, lines), lengths, None)
 
     def _keep(
         self,
@@ -160,9 +160,9 @@ class Cache(NodeSlots):
         self.turn(scratch=False)
         sources, targets = [], []
         most: list[Sequence[int]] = [range(0) for _ in lengths]
-        for span, found in here.items():
+        for span, lines in here.items():
             length = self.lengths[span]
-            for row, slots in enumerate(found):
+            for row, slots in enumerate(lines):
                 if length[row] >= self.base[row]:
                     most[row] = max(most[row], slots, key=len)
                     length[row] += len(slots)
@@ -195,25 +195,25 @@ class Cache(NodeSlots):
         ran = self.ran_by(self.segments, False)
         places, there = places_of(alive.keys, self.keys, ran)
         there = there & alive.live
-        slots, held = places.tolist(), there.tolist()
+        slots, present = places.tolist(), there.tolist()
         for row, length in enumerate(lengths):
             old, new = self.base[row] - self.forgotten[row], length - self.forgotten[row]
             for place, slot in enumerate(slots[row]):
-                if held[row][place]:
+                if present[row][place]:
                     sources[row].append(old + slot)
                     targets[row].append(new + place)
         return alive.keys.where(there, NO_KEY), there
 
     def forget(self) -> None:
         """Keep no more text than the budget allows."""
-        if self.kept is None:
+        if self.retention is None:
             return
-        sink, sources, targets = self.kept.sink, [], []
+        sink, sources, targets = self.retention.sink, [], []
         for row, length in enumerate(self.whole):
-            held = length - self.forgotten[row]
-            more = max(held - self.kept.budget, 0)
+            size = length - self.forgotten[row]
+            more = max(size - self.retention.budget, 0)
             self.forgotten[row] += more
-            stays = range(sink + more, held) if more else range(0)
+            stays = range(sink + more, size) if more else range(0)
             sources.append([*stays])
             targets.append([slot - more for slot in stays])
         if any(sources):
@@ -222,26 +222,31 @@ class Cache(NodeSlots):
 
     def refresh(self) -> None:
         """Copy anew what the other cache holds of the text, as much as the budget allows."""
-        assert self.of is not None and self.kept is not None
+        assert self.of is not None and self.retention is not None
         self.of.turn(scratch=False)
         whole, sources, targets = self.of.whole, [], []
         for span in self.segments:
             self.lengths[span] = list(whole)
         self.begin(whole)
-        if self.kept.retrieved:
-            kept, store = self.kept, self.store
-            self.forgotten = retrieve(store, self.of.store, whole, kept.budget, kept.retrieved)
+        retention, store = self.retention, self.store
+        if retention.retrieved:
+            self.forgotten = retrieve(
+                store, self.of.store, whole, retention.budget, retention.retrieved
+            )
             return
         for row, length in enumerate(whole):
-            gone = max(length - self.kept.budget, 0)
+            gone = max(length - retention.budget, 0)
             self.forgotten[row] = gone
-            slots = [*range(min(self.kept.sink, length)), *range(self.kept.sink + gone, length)]
+            slots = [
+                *range(min(retention.sink, length)),
+                *range(retention.sink + gone, length),
+            ]
             sources.append(slots)
             targets.append([*range(len(slots))])
-        device = self.store.positions.device
+        device = store.positions.device
         source, _ = padded(sources, targets, self.of.store.trash, device)
-        _, target = padded(sources, targets, self.store.trash, device)
-        self.store.copy(self.of.store, source, target)
+        _, target = padded(sources, targets, store.trash, device)
+        store.copy(self.of.store, source, target)
 
 
 def padded(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,17 +16,23 @@ from specplan.runtime.models.attention import PrefixMask
 from specplan.runtime.models.kv_cache import KVCache
 
 if TYPE_CHECKING:
-    from specplan.backends.eager.passes.described import Stretch
+    from specplan.backends.eager.passes.pass_spec import PassSpec
 
 Layers = tuple[int, int]
+"""A half-open span of layers."""
+
+
+def overlaps(span: Layers, layers: Any) -> bool:
+    """Whether a span and an entry `start:stop` of a plan have layers in common."""
+    return bool(span[0] < layers.stop and span[1] > layers.start)
 
 
 class Aside(NamedTuple):
-    """What slots held when scratch wrote them."""
+    """What slots contained before scratch wrote them."""
 
     slots: Tensor
     layers: list[int]
-    held: list[Tensor]
+    content: list[Tensor]
 
 
 class NodeSlots:
@@ -59,22 +65,22 @@ class NodeSlots:
         self.scratched, self.aside = False, list[Aside]()
         self._forget()
 
-    def enter(self, stretch: Stretch, slots: Tensor) -> None:
+    def enter(self, spec: PassSpec, slots: Tensor) -> None:
         """A pass is about to write slots `[B, W]`.
 
         What passes for good wrote is there for the next one, whatever scratch writes in between.
         """
         if self.turns and self.way is None:
-            self.turn(stretch.scratch)
-            if stretch.scratch:
-                layers = [layer for span in stretch.segments for layer in range(*span)]
+            self.turn(spec.scratch)
+            if spec.scratch:
+                layers = [layer for span in spec.segments for layer in range(*span)]
                 self.aside.append(Aside(slots, layers, self.store.swap(slots, layers, ())))
 
     def turn(self, scratch: bool) -> None:
         """Let slots hold what scratch wrote, or what passes for good did."""
         if scratch != self.scratched:
             for one in self.aside if scratch else reversed(self.aside):
-                one.held[:] = self.store.swap(one.slots, one.layers, one.held)
+                one.content[:] = self.store.swap(one.slots, one.layers, one.content)
         self.scratched = scratch
 
     def clear(self) -> None:
@@ -145,13 +151,13 @@ class NodeSlots:
 
     def ran_by(self, segments: Sequence[Layers], scratch: bool) -> Tensor:
         """Slots whose nodes layers can attend to, bool `[B, M]`; scratch passes see all."""
-        found: Tensor | None = None
+        common: Tensor | None = None
         for span in segments:
             mine = self.ran_in(span, False)
             if scratch:
                 mine = mine | self.ran_in(span, True)
-            found = mine if found is None else found & mine
-        return self.there if found is None else found
+            common = mine if common is None else common & mine
+        return self.there if common is None else common
 
     def ran_in(self, span: Layers, scratch: bool) -> Tensor:
         """Slots whose nodes a span has run so, bool `[B, M]`."""

@@ -76,7 +76,7 @@ class Track:
         """
         place = positions.clamp(0, self.trash)
         known = self.known.gather(1, place) & (positions >= 0)
-        found = self.text.gather(1, _wide(place, self.text))
+        read = self.text.gather(1, _wide(place, self.text))
         steps = self.steps.gather(1, place)
         for way in (False, True) if scratch else (False,):
             drafted = self.drafted.get(way)
@@ -84,10 +84,10 @@ class Track:
                 continue
             slot, here = places_of(keys, drafted.keys, drafted.live)
             states = drafted.states.gather(1, _wide(slot, drafted.states))
-            found = torch.where(here[:, :, None], states, found)
+            read = torch.where(here[:, :, None], states, read)
             steps = torch.where(here, drafted.steps.gather(1, slot), steps)
             known = known | here
-        return found, steps, known
+        return read, steps, known
 
     def write_text(self, positions: Tensor, live: Tensor, states: Tensor, steps: Tensor) -> None:
         """Record states of text for good."""
@@ -111,12 +111,12 @@ class Track:
         """Make the prefix of what was emitted that is here permanent; arguments as of `Cache`."""
         drafted = self.drafted.get(False)
         if drafted is not None and drafted.keys.shape[1]:
-            slots, held = commit(keys, emitted, drafted.keys, drafted.live)
+            slots, there = commit(keys, emitted, drafted.keys, drafted.live)
             moved = drafted.states.gather(1, _wide(slots, drafted.states))
-            self.write_text(positions, held, moved, drafted.steps.gather(1, slots))
+            self.write_text(positions, there, moved, drafted.steps.gather(1, slots))
         self._forget()
 
-    def commit_deeper(self, positions: Tensor, keys: Tensor, said: Tensor) -> None:
+    def commit_deeper(self, positions: Tensor, keys: Tensor, emitted: Tensor) -> None:
         """Make all states of slots below these paths permanent, whatever is missing between."""
         for track in self.deeper:
             drafted = track.drafted.get(False)
@@ -124,7 +124,7 @@ class Track:
                 place, there = places_of(keys, drafted.keys, drafted.live)
                 moved = drafted.states.gather(1, _wide(place, drafted.states))
                 steps = drafted.steps.gather(1, place)
-                track.write_text(positions, there & said, moved, steps)
+                track.write_text(positions, there & emitted, moved, steps)
             track.begin_round()
 
 

@@ -24,8 +24,8 @@ def child_keys(parents: Tensor, tokens: Tensor) -> Tensor:
 
 def key_after(key: int, token: int) -> int:
     """`child_keys` of one node, on the host."""
-    found = (key * _FACTOR + token) % _WORD
-    return found - _WORD if found >= _WORD // 2 else found
+    key_sum = (key * _FACTOR + token) % _WORD
+    return key_sum - _WORD if key_sum >= _WORD // 2 else key_sum
 
 
 def keys_along(above: Tensor, tokens: Tensor) -> Tensor:

@@ -164,9 +164,9 @@ def with_own_probs(tree: Tree) -> Tree:
     probs = tree.all_probs
     if probs is None:
         return tree
-    rows = tree.probs_row[:, 1:]
-    own = probs.gather(1, rows.clamp(min=0)[:, :, None].expand(-1, -1, probs.shape[2]))
-    places = torch.arange(tree.size, device=rows.device).where(rows >= 0, -1)
+    drawn_from = tree.probs_row[:, 1:]
+    own = probs.gather(1, drawn_from.clamp(min=0)[:, :, None].expand(-1, -1, probs.shape[2]))
+    places = torch.arange(tree.size, device=drawn_from.device).where(drawn_from >= 0, -1)
     return replace(tree, probs=(own,), probs_row=torch.cat([tree.probs_row[:, :1], places], 1))
 
 
@@ -193,8 +193,8 @@ def first_columns(mask: Tensor, width: int, order: Tensor | None = None) -> tupl
     places = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
     rank = places if order is None else order
     past = rank.new_full((), torch.iinfo(torch.int64).max)
-    found = rank.where(mask, past).sort(dim=1, stable=True).indices[:, :width]
-    return found, mask.gather(1, found)
+    columns = rank.where(mask, past).sort(dim=1, stable=True).indices[:, :width]
+    return columns, mask.gather(1, columns)
 
 
 def counts_of(children: int | Sequence[int], width: int) -> tuple[int, ...]:

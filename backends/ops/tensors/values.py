@@ -190,8 +190,8 @@ class Nodes:
         if isinstance(self.at, Tensor):
             return self.at
         like = self.tree.tokens
-        found = torch.arange(self.at.start, self.at.stop, device=like.device)
-        return found.expand(like.shape[0], -1)
+        columns = torch.arange(self.at.start, self.at.stop, device=like.device)
+        return columns.expand(like.shape[0], -1)
 
     @cached_property
     def keys(self) -> Tensor:
@@ -230,8 +230,8 @@ class Logits:
         if wanted.same(self.nodes):
             return self.values, wanted.live if self.sure else self.live
         place, there = places_of(wanted.keys, self.keys, self.live)
-        found = self.values.gather(1, place[:, :, None].expand(-1, -1, self.values.shape[2]))
-        return found, there
+        vectors = self.values.gather(1, place[:, :, None].expand(-1, -1, self.values.shape[2]))
+        return vectors, there
 
     def ahead(self, wanted: Nodes) -> tuple[Tensor, Tensor]:
         """The same of nodes by their own row, or by that of the nearest node above which has one.
@@ -239,17 +239,17 @@ class Logits:
         That row is the one of the level that says what lies so deep below it; there is none where
         it does not look as far ahead.
         """
-        found, there = self.of(wanted)
+        vectors, there = self.of(wanted)
         column, settled = wanted.columns, there
-        for rows in self.deeper:
+        for level in self.deeper:
             column = wanted.tree.parents.gather(1, column)
             above = Nodes(wanted.tree, column)
-            values, known = rows.of(above)
+            values, known = level.of(above)
             settles = ~settled
-            found = torch.where((settles & known)[:, :, None], values, found)
+            vectors = torch.where((settles & known)[:, :, None], values, vectors)
             there = there | (settles & known)
             settled = settled | self.of(above)[1]
-        return found, there
+        return vectors, there
 
 
 @dataclass(frozen=True, eq=False)

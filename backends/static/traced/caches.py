@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.passes.described import Stretch
-from specplan.backends.eager.state.known_slots import Resident
+from specplan.backends.eager.passes.pass_spec import PassSpec
 from specplan.backends.eager.state.slots import Layers, NodeSlots
+from specplan.backends.eager.state.static_slots import Resident
 from specplan.backends.ops.forward import attention_mask
 from specplan.backends.ops.tensors.values import Path
-from specplan.backends.static.rewrites.fusing import kernel_mask
+from specplan.backends.static.fusing import kernel_mask
 from specplan.runtime.models.attention import PrefixMask
 from specplan.runtime.models.kv_cache import KVCache
 
@@ -64,9 +64,9 @@ class RoundCache(NodeSlots):
         """Texts have grown by so many tokens at most."""
         self.lacking = {where: bound + tokens for where, bound in self.lacking.items()}
 
-    def texts(self, stretch: Stretch) -> int:
+    def texts(self, spec: PassSpec) -> int:
         """Columns of text that a pass needs, for tokens that its layers may lack."""
-        return max((self.lacking[span, stretch.scratch] for span in stretch.segments), default=0)
+        return max((self.lacking[span, spec.scratch] for span in spec.segments), default=0)
 
     def resident(self, segments: Sequence[Layers], scratch: bool) -> Tensor:
         """See `NodeSlots.resident`."""
@@ -97,69 +97,69 @@ class RoundCache(NodeSlots):
         seen_there = attention_mask(columns, texts, start, seen, window)
         return kernel_mask((ends - texts)[:, 0], seen_there)
 
-    def advance(self, stretch: Stretch, lengths: Tensor, only: Tensor | None) -> None:
+    def advance(self, spec: PassSpec, lengths: Tensor, only: Tensor | None) -> None:
         """Note that a pass took in text.
 
         Args:
-            stretch: what ran.
+            spec: what ran.
             lengths: of the texts, int64 `[B]`.
             only: the requests that took part, bool `[B]`; None for all.
         """
-        for span in stretch.segments:
+        for span in spec.segments:
             known, tried = self.lengths[span], self.scratch[span]
-            if stretch.scratch:
+            if spec.scratch:
                 self.scratch[span] = lengths if only is None else lengths.where(only, tried)
             else:
                 taken = lengths if only is None else lengths.where(only, known)
                 self.lengths[span] = self.scratch[span] = taken
             if only is None:
-                self.lacking[span, stretch.scratch] = 0
-                if not stretch.scratch:
+                self.lacking[span, spec.scratch] = 0
+                if not spec.scratch:
                     self.lacking[span, True] = 0
 
-    def commit_placed(self, path: Path, kept: Tensor, resident: Resident) -> None:
+    def commit_placed(self, path: Path, count: Tensor, resident: Resident) -> None:
         """Make emitted nodes of a path permanent, whose slots are known before the round runs.
 
         Args:
             path: what was accepted.
-            kept: how many nodes of it were emitted, int64 `[B]`.
+            count: how many nodes of it were emitted, int64 `[B]`.
             resident: slots of the judged tree.
         """
         if resident.in_place:
-            kept = kept.clamp(max=resident.count)
+            count = count.clamp(max=resident.count)
         else:
-            place = torch.arange(path.nodes.shape[1], device=kept.device)
-            held, slots = place < kept[:, None], path.nodes - 1
+            place = torch.arange(path.nodes.shape[1], device=count.device)
+            live, slots = place < count[:, None], path.nodes - 1
             if not resident.numbered:
-                table = torch.tensor(resident.slots, device=kept.device)
-                slots = table.expand(len(kept), -1).gather(1, path.nodes)
-                held = held & (slots >= 0)
-                kept = held.sum(1)
+                table = torch.tensor(resident.slots, device=count.device)
+                slots = table.expand(len(count), -1).gather(1, path.nodes)
+                live = live & (slots >= 0)
+                count = live.sum(1)
             start = self.base[:, None]
-            self.store.move(start + slots, start + place, held)
+            self.store.move(start + slots, start + place, live)
         for span, known in self.lengths.items():
-            mine = kept if known is self.base else kept.where(known >= self.base, 0)
+            mine = count if known is self.base else count.where(known >= self.base, 0)
             self.lengths[span] = known + mine
         self._begin(self.base)
 
-    def commit(self, path: Path, kept: Tensor) -> None:
+    def commit(self, path: Path, count: Tensor) -> None:
         """Make the prefix of emitted nodes that is here permanent, and drop the rest.
 
         Args:
             path: what was accepted.
-            kept: how many nodes of it were emitted, int64 `[B]`.
+            count: how many nodes of it were emitted, int64 `[B]`.
         """
         keys = path.keys
         place = torch.arange(keys.shape[1], device=keys.device)
-        emitted = place < kept[:, None]
+        emitted = place < count[:, None]
         slots, moved = torch.zeros_like(keys), torch.zeros_like(emitted)
         for span in self.segments:
-            mine, held = self.prefix(keys, emitted, span)
-            held = held & (self.lengths[span] >= self.base)[:, None]
-            self.lengths[span] = self.lengths[span] + held.sum(1)
+            mine, here = self.prefix(keys, emitted, span)
+            here = here & (self.lengths[span] >= self.base)[:, None]
+            self.lengths[span] = self.lengths[span] + here.sum(1)
             if mine is not None:
                 one = len(self.segments) == 1
-                slots, moved = (mine, held) if one else (mine.where(held, slots), moved | held)
+                slots, moved = (mine, here) if one else (mine.where(here, slots), moved | here)
         if not self.in_order:
             start = self.base[:, None]
             self.store.move(start + slots, start + place, moved)

@@ -68,8 +68,8 @@ class Formula:
             text: of the grammar.
             names: float64 `[B]` each.
         """
-        found = self._value(parse_formula(text), names)
-        return _true(found) if is_condition(text) else found.double()
+        value = self._value(parse_formula(text), names)
+        return _true(value) if is_condition(text) else value.double()
 
     def _value(self, node: ast.expr, names: Mapping[str, Tensor]) -> Tensor:
         match node:
@@ -106,20 +106,20 @@ class Formula:
     ) -> Tensor:
         values = [self._number(side, names) for side in sides]
         pairs = zip(ops, values, values[1:], strict=False)
-        found = [_COMPARE[type(op)](a, b) for op, a, b in pairs]
-        return torch.stack(found).all(0) if len(found) > 1 else found[0]
+        truths = [_COMPARE[type(op)](a, b) for op, a, b in pairs]
+        return torch.stack(truths).all(0) if len(truths) > 1 else truths[0]
 
     def _joined(self, nodes: list[ast.expr], names: Mapping[str, Tensor], *, every: bool) -> Tensor:
         """`and` or `or`: what stands after the one that decides is not looked at."""
         outer = self._reached
-        found = _true(self._value(nodes[0], names))
+        truth = _true(self._value(nodes[0], names))
         for node in nodes[1:]:
-            open_still = found if every else ~found
-            self._reached = open_still if outer is None else outer & open_still
+            undecided = truth if every else ~truth
+            self._reached = undecided if outer is None else outer & undecided
             following = _true(self._value(node, names))
-            found = found & following if every else found | following
+            truth = truth & following if every else truth | following
         self._reached = outer
-        return found
+        return truth
 
     def _fails(self, where: Tensor) -> None:
         if self._reached is not None:

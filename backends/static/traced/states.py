@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.prepared import Prepared
+from specplan.backends.eager.plan_analysis import PlanAnalysis
 from specplan.backends.eager.state.batch import Batch
 from specplan.backends.ops.tensors.trees import first_columns, selected
 from specplan.backends.ops.tensors.values import Tree
@@ -35,17 +35,17 @@ def value_parts(state: ValueState, scored: bool) -> tuple[str, ...]:
     return ("tokens", "live", *shape, *probs, *scores)
 
 
-def first_values(batch: Batch, prepared: Prepared, target: Module) -> dict[str, Parts]:
+def first_values(batch: Batch, analysis: PlanAnalysis, target: Module) -> dict[str, Parts]:
     """What a new batch's value states hold, by name."""
     shape = (batch.size, target.vocab_size)
     probs = torch.zeros(shape, dtype=target.logits_dtype, device=batch.device)
-    found = {}
-    for state in prepared.plan.states:
+    values = {}
+    for state in analysis.plan.states:
         if isinstance(state, ValueState):
-            names = value_parts(state, prepared.scored)
+            names = value_parts(state, analysis.scored)
             parts = parts_of(batch.values[state.name], names, probs)
-            found[str(state.name)] = tuple(part.to(batch.device) for part in parts)
-    return found
+            values[str(state.name)] = tuple(part.to(batch.device) for part in parts)
+    return values
 
 
 def parts_of(value: Tree | Tensor, names: Sequence[str], like: Tensor) -> Parts:

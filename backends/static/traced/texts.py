@@ -27,7 +27,7 @@ class Texts:
         tracks: hidden states, by name.
         lengths: tokens of each text, int64 `[B]`.
         done: requests that want no more tokens, bool `[B]`.
-        told: tokens `[B, W]` and how many of them were appended, `[B]`.
+        appended: tokens `[B, W]`, and how many of them were appended, `[B]`.
         written: positions `[B, W]` of what was emitted, keys, and which of them there are.
     """
 
@@ -40,7 +40,7 @@ class Texts:
         self.lengths, self.done = given.lengths, given.done
         self._starts, self._limits, self._stops = given.lengths, given.limits, given.stops
         nothing = self.text[:, :0]
-        self.told = nothing, torch.zeros_like(self.lengths)
+        self.appended = nothing, torch.zeros_like(self.lengths)
         self.written = nothing, nothing, nothing.bool()
         self._emitted: list[tuple[Tensor, Tensor]] = []
         self._root: Tree | None = None
@@ -64,10 +64,10 @@ class Texts:
     def keys(self) -> Tensor:
         """Of the texts up to every token, int64 `[B, S + 1]`."""
         places = torch.arange(self.text.shape[1], device=self.text.device)
-        found = (places - self._starts[:, None] + 1) * _STEP + FIRST_KEY
+        keys_of_text = (places - self._starts[:, None] + 1) * _STEP + FIRST_KEY
         for columns, keys in self._emitted:
-            found = found.scatter(1, columns, keys)
-        return found
+            keys_of_text = keys_of_text.scatter(1, columns, keys)
+        return keys_of_text
 
     def root(self, scores: torch.dtype | None) -> Tree:
         """The tree without drafted nodes, of the texts as they are now."""
@@ -98,5 +98,5 @@ class Texts:
         self._emitted.append((columns, keys))
         self.lengths = self.lengths + count
         self.done = self.done | stopped | (self.lengths >= self._limits)
-        self.told = path.tokens, count
+        self.appended = path.tokens, count
         self.written, self._root = (positions, keys, emitted), None

@@ -43,6 +43,11 @@ class Evidence(ABC):
         """What is wrong with its numbers; None when nothing is."""
 
     @property
+    def knows_second_choices(self) -> bool:
+        """Whether it says anything of children beyond the first."""
+        return self.ranked
+
+    @property
     def traces(self) -> Sequence[Sequence[Any]]:
         """What was measured, per prompt and position; empty where the evidence is no trace."""
         return ()

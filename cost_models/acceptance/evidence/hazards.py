@@ -43,6 +43,11 @@ class Hazards(Evidence):
         """Multiplies hazards along paths."""
         return HazardModel(self.rows, self.trials, self.measured_depth)
 
+    @property
+    def knows_second_choices(self) -> bool:
+        """See `Evidence.knows_second_choices`."""
+        return any(len(row) > 1 for row in self.rows)
+
     def problem(self) -> str | None:
         """See `Evidence.problem`."""
         if not any(len(row) for row in self.rows):

@@ -54,6 +54,11 @@ class BetaMixture(Evidence):
         """The mean over members."""
         return MixtureModel(self)
 
+    @property
+    def knows_second_choices(self) -> bool:
+        """See `Evidence.knows_second_choices`."""
+        return bool(self.others)
+
     @classmethod
     def of(
         cls, a: float, b: float, *, others: Sequence[float] = (), decay: float = 1.0

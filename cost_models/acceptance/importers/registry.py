@@ -10,8 +10,8 @@ from pathlib import Path
 
 from specplan.cost_models.acceptance import importers as folder
 from specplan.cost_models.acceptance.importers.base import Importer, ImportRequest
-from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.foreign_file import Source
+from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
+from specplan.cost_models.foreign_file import Source, is_address
 from specplan.ir.errors import UsageError
 from specplan.ir.files import sha256_bytes
 
@@ -54,18 +54,36 @@ def read_profile(
     rounds = f"{facts['rounds']:,.0f} rounds" if facts.get("rounds") else "rounds not counted"
     if facts.get("rounds_assumed"):
         rounds += " assumed"
-    words = f"was imported from {source.path.name} ({importer.name}, {rounds})"
+    name = source.where if is_address(source.where) else source.path.name
+    words = f"was imported from {name} ({importer.name}, {rounds})"
     return replace(
         profile,
         provenance={
             **facts,
             "kind": "import",
             "format": importer.name,
-            "file": source.path.name,
+            "file": name,
             "sha256": sha256_bytes(source.data),
             "words": words,
         },
     )
+
+
+def read_evidence(path: Path | str, key: AcceptanceKey) -> AcceptanceProfile:
+    """The profile in a file, or what a log of another program gives.
+
+    Args:
+        path: an acceptance profile, or a file that one of the importers recognises.
+        key: what the profile of a log is about.
+
+    Raises:
+        UsageError: the file is missing or broken, or is neither.
+    """
+    source = Source(path)
+    ours = any(isinstance(one, dict) and "schema_version" in one for one in source.documents)
+    if ours or not any(one.recognises(source) for one in discover_importers().values()):
+        return AcceptanceProfile.load(path)
+    return read_profile(path, ImportRequest(key))
 
 
 def _named(format: str) -> Importer:

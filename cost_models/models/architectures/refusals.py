@@ -26,7 +26,7 @@ _RECURRENT_WORDS = (
     "hybrid",
     "lfm2",
 )
-"""Parts of `model_type` or of a layer's type that mean state instead of a cache."""
+"""Parts of a model type, layer type or class that mean recurrent state instead of a cache."""
 
 _STATE_KEYS = (
     "ssm_state_size",
@@ -76,15 +76,20 @@ def overlooked(inner: Config, found: Decoder) -> str:
 def _structure(config: Config) -> str:
     if config.flag("is_encoder_decoder") or config.flag("add_cross_attention"):
         return "an encoder-decoder"
-    kinds = [config.family, *map(str, config.get("layer_types", []))]
-    recurrent = [kind for kind in kinds if any(word in kind.lower() for word in _RECURRENT_WORDS)]
-    recurrent += [key for key in _STATE_KEYS if config.get(key)]
-    if recurrent:
-        return f"recurrent state: {recurrent[0]}"
+    if recurrent := recurrent_state(config):
+        return f"recurrent state: {recurrent}"
     sparse = [key for key in _SPARSE_KEYS if config.get(key)]
     if sparse:
         return f"sparse attention: {sparse[0]}"
     return ""
+
+
+def recurrent_state(config: Config) -> str:
+    """The model type, layer type, class or key that means recurrent state; empty for none."""
+    named = [config.family, *config.get("layer_types", []), *config.get("architectures", [])]
+    kinds = [str(name) for name in (*named, *config.get("layers_block_type", []))]
+    words = [kind for kind in kinds if any(word in kind.lower() for word in _RECURRENT_WORDS)]
+    return next(iter([*words, *(key for key in _STATE_KEYS if config.get(key))]), "")
 
 
 def _experts(config: Config) -> bool:

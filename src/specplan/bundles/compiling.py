@@ -18,7 +18,7 @@ from specplan.passes.bucket import COMPILE_SECONDS, BatchLoad, Buckets, bucket
 from specplan.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from specplan.backends.kernels.fitting import Heads
+    from specplan.backends.kernels.fused_parts import Heads
     from specplan.backends.tensorrt.sources import RoundSource
 
 
@@ -57,7 +57,7 @@ def compile_bundle(
     if not found.backends:
         raise MissingCapabilityError("; ".join(found.notes), where=str(held.folder))
     shapes = [Bucket(batch, text) for batch, text in buckets_of(held).shapes]
-    written = write_executables(held, found.executables(shapes), found.kept())
+    written = write_executables(held, found.executables(shapes), found.fastest())
     shutil.rmtree(home, ignore_errors=True)
     return written
 
@@ -91,8 +91,8 @@ def build_cubins(
         MissingCapabilityError: triton is not installed, or the plan has no kernels.
         UsageError: an architecture is unknown, or the bundle or a checkpoint has changed.
     """
-    from specplan.backends.kernels.cubins import build_kernels
-    from specplan.backends.kernels.needs import variants_for
+    from specplan.backends.kernels.build import build_kernels
+    from specplan.backends.kernels.plan_kernels import variants_for
     from specplan.backends.kernels.variants import ARCHITECTURES
 
     held = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
@@ -125,7 +125,7 @@ def _heads(bundle: Bundle) -> dict[str, Heads]:
         MissingCapabilityError: they make none; names the op.
     """
     from specplan.backends.machine import bundle_heads
-    from specplan.backends.static.holds import UNCOMPILED
+    from specplan.backends.static.graph_capabilities import UNCOMPILED
 
     refused = UNCOMPILED.refusals(bundle.plan)
     if refused:
@@ -160,7 +160,7 @@ def lower_for_tensorrt(
     missing = round_backend("onnxruntime").available()
     if missing is not None:
         raise MissingCapabilityError(missing, where="TensorRT sources")
-    from specplan.backends.opening import load_models
+    from specplan.backends.bundle_executable import load_models
     from specplan.backends.static.buckets import Bucket
     from specplan.backends.tensorrt.sources import INDEX, build_engines, write_sources
     from specplan.measure.bench.lowering import workload_requests

@@ -129,8 +129,8 @@ class Decoder(TextDecoder):
 
     def __init__(self, bundle: Bundle | Path | str, device: str = "cpu") -> None:
         require_torch()
+        from specplan.backends.bundle_executable import load_models, open_executable
         from specplan.backends.machine import check_machine
-        from specplan.backends.opening import load_models, open_executable
         from specplan.runtime.tokenizer import load_tokenizer
 
         self.bundle = open_bundle(bundle)
@@ -160,7 +160,7 @@ class PlanDecoder(TextDecoder):
         self, plan: Plan, checkpoints: Mapping[str, Path | str], backend: str = INTERPRETER
     ) -> None:
         require_torch()
-        from specplan.backends.opening import compile_plan
+        from specplan.backends.bundle_executable import compile_plan
         from specplan.ir.rules.verify import check_plan
         from specplan.runtime.tokenizer import load_tokenizer
 

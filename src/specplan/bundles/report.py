@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def reading_report(source: Bundle | Path) -> Iterator[None]:
+def reading_report(source: Bundle | Path | None) -> Iterator[None]:
     """Whatever ends badly in here ends in an error that names the report.
 
     Its sums hold, so that nobody but its reader finds out that it is not what was written.
 
     Args:
-        source: a bundle or its folder; of a problem file, whose report is made anew, nothing is
-            said.
+        source: a bundle or its folder; for a problem file or None, whose report is made anew,
+            errors pass as they are.
 
     Raises:
         UsageError: the report lacks something, or holds it in another form.
     """
-    folder = source if isinstance(source, Path) else source.folder
+    folder = source if source is None or isinstance(source, Path) else source.folder
     try:
         yield
     except (SpecplanError, OSError):
         raise
     except Exception as error:
-        if not folder.is_dir():
+        if folder is None or not folder.is_dir():
             raise
         raise UsageError(
             f"the bundle's report cannot be read: {type(error).__name__}: {str(error)[:200]}",

@@ -1,1 +1,1 @@
-"""`specplan check`: what became worse between two versions, bundles or profiles."""
+"""`specplan check`: regressions between two versions, bundles or profiles."""

@@ -1,4 +1,4 @@
-"""Is less of a draft accepted than before? A stored profile against a newer one."""
+"""Acceptance that fell: a stored profile against a newer one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from specplan.problems import as_problem
 from specplan.progress import Progress, silent
 
 FELL = 0.02
-"""Part by which tokens per round may fall."""
+"""Largest relative drop of tokens per round."""
 DEPTH = 4
-"""Drafted tokens of the chain that is compared."""
+"""Draft tokens of the compared chain."""
 
 
 def check_acceptance(
@@ -32,33 +32,33 @@ def check_acceptance(
     Args:
         base: the older one.
         head: the newer one.
-        fell: part by which tokens per round may fall.
-        depth: drafted tokens of the chain that is compared.
+        fell: largest relative drop of tokens per round.
+        depth: draft tokens of the compared chain.
 
     Raises:
-        NothingToCompareError: they are of other tasks, sampling or drafters.
+        NothingToCompareError: they differ in task, sampling or drafter.
     """
     start = perf_counter()
     _check_comparable(base, head)
-    found = drift(base, head, depth)
+    drifted = drift(base, head, depth)
     status: Status = "ok"
-    if found.fell(fell):
+    if drifted.fell(fell):
         status = "regressed"
-    elif found.rose(fell):
+    elif drifted.rose(fell):
         status = "noted"
-    tokens = found.head_tokens
+    tokens = drifted.head_tokens
     finding = Finding(
         name=f"acceptance of {base.key.drafter}",
         status=status,
-        summary=_summary(found, status, depth),
-        details=_table(found),
+        summary=_summary(drifted, status, depth),
+        details=_table(drifted),
         metrics=(
             Metric(
                 "rounds per token", 1.0 / tokens.mean, "rounds", 1.0 / tokens.high, 1.0 / tokens.low
             ),
         ),
         seconds=perf_counter() - start,
-        data=asdict(found),
+        data=asdict(drifted),
     )
     return Findings("acceptance", (finding,))
 
@@ -66,13 +66,13 @@ def check_acceptance(
 def measured_now(
     problem: Path, base: AcceptanceProfile, limit: int | None, progress: Progress = silent
 ) -> AcceptanceProfile:
-    """The acceptance of the base's drafter, measured anew whatever was stored before.
+    """The acceptance of the base's drafter, measured again whatever was stored before.
 
     Args:
         problem: a problem file.
-        base: whose drafter is measured.
-        limit: use only so many prompts.
-        progress: told of every prompt.
+        base: a profile of the drafter to measure.
+        limit: most prompts to use.
+        progress: called for every prompt.
 
     Raises:
         NothingToCompareError: the problem does not measure that drafter.
@@ -81,24 +81,24 @@ def measured_now(
 
     checked = as_problem(problem)
     given = {
-        str(drafter): path
-        for drafter, path in checked.ready_profiles.items()
+        str(drafter): stated
+        for drafter, stated in checked.stated_acceptance.items()
         if drafter != base.key.drafter
     }
     with tempfile.TemporaryDirectory() as folder:
         fresh = checked.model_copy(update={"profiles": Path(folder), "acceptance": given})
-        found = api.profile_acceptance(fresh, limit=limit, precision=0.0, progress=progress)
-    if base.key.drafter not in found:
+        profiles = api.profile_acceptance(fresh, limit=limit, precision=0.0, progress=progress)
+    if base.key.drafter not in profiles:
         raise NothingToCompareError(
             f"the problem does not measure {base.key.drafter}",
             where=str(problem),
-            remedy=f"It measures: {', '.join(map(str, found)) or 'nothing'}.",
+            remedy=f"It measures: {', '.join(map(str, profiles)) or 'nothing'}.",
         )
-    return found[base.key.drafter]
+    return profiles[base.key.drafter]
 
 
 def _check_comparable(base: AcceptanceProfile, head: AcceptanceProfile) -> None:
-    """The checkpoints may differ: that is what drifts; what is asked of them may not."""
+    """The checkpoints may differ, since their drift is compared; the task and sampling may not."""
     named = ("drafter", "task", "temperature", "top_k", "top_p", "how")
     differences = [
         f"{name}: {getattr(base.key, name)!r} against {getattr(head.key, name)!r}"
@@ -113,32 +113,32 @@ def _check_comparable(base: AcceptanceProfile, head: AcceptanceProfile) -> None:
         )
 
 
-def _summary(found: Drift, status: Status, depth: int) -> str:
+def _summary(drifted: Drift, status: Status, depth: int) -> str:
     verdict = {"regressed": "less is accepted", "noted": "more is accepted"}.get(
-        status, "no drift worth telling"
+        status, "no significant drift"
     )
-    base, head, ratio = found.base_tokens, found.head_tokens, found.ratio
+    base, head, ratio = drifted.base_tokens, drifted.head_tokens, drifted.ratio
     return (
         f"{verdict}: {base.mean:.3f} -> {head.mean:.3f} tokens per round of a chain of {depth} "
         f"({ratio.mean - 1:+.1%}, {ratio.low - 1:+.1%} to {ratio.high - 1:+.1%}, 95 %"
-        f"{', the same prompts' if found.paired else ''})"
+        f"{', the same prompts' if drifted.paired else ''})"
     )
 
 
-def _table(found: Drift) -> str:
+def _table(drifted: Drift) -> str:
     """Hazards by depth with counts, one line each."""
-    lines = [f"depth {level.depth}: {_depth(level)}" for level in found.depths]
-    if found.p_value is not None:
+    lines = [f"depth {level.depth}: {_depth(level)}" for level in drifted.depths]
+    if drifted.p_value is not None:
         lines.append(
-            f"all depths alike: p = {found.p_value:.2g} (likelihood ratio, trials as independent)"
+            f"all depths alike: p = {drifted.p_value:.2g} (likelihood ratio, trials as independent)"
         )
     return "\n".join(lines)
 
 
 def _depth(level: DepthDrift) -> str:
     sides = zip((level.base, level.head), (level.base_counts, level.head_counts), strict=True)
-    told = " -> ".join(
+    change = " -> ".join(
         f"{hazard.mean:.3f}" + (f" ({counts[0]:.0f} of {counts[1]:.0f})" if counts[1] else "")
         for hazard, counts in sides
     )
-    return told + ("" if level.p_value is None else f", p = {level.p_value:.2g}")
+    return change + ("" if level.p_value is None else f", p = {level.p_value:.2g}")

@@ -1,14 +1,14 @@
-"""A stored baseline: how a bundle's plan stood against plain decoding on some machine, some day.
+"""A stored baseline: the time of a bundle's plan over that of plain decoding.
 
-Seconds of another day compare poorly: clocks, neighbours and drivers change them by more than what
-is to be caught. What lasts is the ratio of the plan's time to that of plain decoding of the same
-models in the same run; it is measured now as it was then.
+Seconds of another day are no baseline: clocks, neighbours and drivers change them by more than the
+slow-down to detect. The ratio of the plan's time to that of plain decoding of the same models in
+the same run lasts; it is measured again in the same way.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 2
 KIND = "speed_baseline"
 GROUPS, RUNS = 12, 3
-"""Groups of prompts of a baseline unless told otherwise, and runs of each at least."""
+"""Default number of groups of prompts of a baseline, and least runs of each."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Baseline:
     Attributes:
         log_ratios: log of seconds per token of the plan over those of plain decoding, by group.
         half_width: of the 90 % interval of their middle, as a log ratio.
-        pairs: measured.
+        pairs: number of pairs measured.
         target: digest of the target's checkpoint.
         prompts: names of the prompts, in the order of the groups.
         batch: prompts per group.
@@ -86,7 +86,7 @@ class Baseline:
 
     @property
     def expected_load(self) -> Load:
-        """What every run did."""
+        """The load of every run."""
         return Load(self.batch, self.output_tokens, None, len(self.prompts))
 
 
@@ -98,14 +98,14 @@ def measure_baseline(
     seed: int = 0,
     progress: Progress = silent,
 ) -> Baseline:
-    """Run a bundle's plan and plain decoding in turn, every group some times.
+    """Run a bundle's plan and plain decoding in turns, every group several times.
 
     Args:
         bundle: a bundle or its folder.
-        load: of every run; `GROUPS` groups unless it says how many prompts.
-        seconds: to use at least, loading not included.
+        load: of every run; `GROUPS` groups if it has no limit of prompts.
+        seconds: least time to measure, loading not included.
         seed: of the order.
-        progress: told of the seconds used.
+        progress: called with the seconds used.
 
     Raises:
         UsageError: the bundle or a checkpoint has changed, or has no prompts.
@@ -114,10 +114,9 @@ def measure_baseline(
     from specplan.measure.bench.interleave import pairs
     from specplan.measure.machine import hardware_name, versions
 
-    found = opened(bundle)
-    limited = load if load.limit else Load(load.batch, load.output_tokens, load.prompts,
-                                           GROUPS * load.batch)  # fmt: skip
-    plain, plan, bench = both_runs(found, limited)
+    checked = opened(bundle)
+    limited = load if load.limit else replace(load, limit=GROUPS * load.batch)
+    plain, plan, bench = both_runs(checked, limited)
     groups = count_groups(bench.problem, limited)
     source, start = pairs(plain, plan, groups, seed), perf_counter()
     next(source)  # not counted: the first run allocates and warms caches
@@ -134,7 +133,7 @@ def measure_baseline(
         pairs=count,
         hardware=hardware_name(bench.models["target"].device),
         versions=versions(),
-        **about(found, bench, limited),
+        **about(checked, bench, limited),
     )
 
 
@@ -148,7 +147,7 @@ def both_runs(bundle: Bundle, load: Load) -> tuple[Run, Run, Workbench]:
 
     if chosen_name(bundle) == PLAIN:
         raise NothingToCompareError(
-            "the plan of this bundle is plain decoding, so that nothing is beside it",
+            "the plan of this bundle is plain decoding, so there is nothing to compare it with",
             where=str(bundle.folder),
             remedy="Compare with another bundle (--base) or version (--base-python).",
         )
@@ -158,7 +157,7 @@ def both_runs(bundle: Bundle, load: Load) -> tuple[Run, Run, Workbench]:
 
 
 def about(bundle: Bundle, bench: Workbench, load: Load) -> dict[str, Any]:
-    """What a baseline is about, by the names of its attributes."""
+    """The attributes of a baseline that two comparable ones share."""
     from specplan.measure.workbench import BENCH, chosen_prompts
 
     prompts = count_groups(bench.problem, load) * load.batch
@@ -172,17 +171,17 @@ def about(bundle: Bundle, bench: Workbench, load: Load) -> dict[str, Any]:
 
 
 def check_comparable(stored: Baseline, now: dict[str, Any], shift: float, where: Path) -> None:
-    """Refuse a baseline of something else, or one that is not known well enough.
+    """Refuse a baseline of something else, or one with too wide an interval.
 
     Raises:
-        NothingToCompareError: names the first difference, or how long to measure.
+        NothingToCompareError: names the first difference, or the time to measure for.
     """
     for name, value in now.items():
         if getattr(stored, name) != value:
             raise NothingToCompareError(
                 f"the baseline was measured with {name} {getattr(stored, name)!r}, not {value!r}",
                 where=str(where),
-                remedy="Measure it anew with `specplan check baseline`.",
+                remedy="Measure it again with `specplan check baseline`.",
             )
     if stored.half_width > shift / 4.0:
         longer = (4.0 * stored.half_width / shift) ** 2
@@ -199,7 +198,7 @@ def _half_width(ratios: dict[int, list[float]], middles: tuple[float, ...]) -> f
 
     The standard error of a median of n normal numbers is 1.2533 times that of their mean.
     """
-    apart = [abs(x - middles[group]) for group, values in ratios.items() for x in values]
-    free = max(len(apart) - len(middles), 1)
-    spread = 1.4826 * float(np.median([x for x in apart if x > 0.0] or [0.0]))
+    deviations = [abs(x - middles[group]) for group, values in ratios.items() for x in values]
+    free = max(len(deviations) - len(middles), 1)
+    spread = 1.4826 * float(np.median([x for x in deviations if x > 0.0] or [0.0]))
     return HALF_WIDTH_90 * 1.2533 * spread / float(np.sqrt(free))

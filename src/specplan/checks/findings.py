@@ -1,4 +1,4 @@
-"""What a check found, the same shape for every kind of check."""
+"""Findings of a check, the same shape for every kind of check."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 Status: TypeAlias = Literal["ok", "noted", "undecided", "regressed"]
-"""Nothing to tell; worth telling, and fine; not known; worse than allowed."""
+"""Unchanged; changed and fine; undecided; worse than allowed."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Metric:
     """A number whose history is worth keeping; smaller is better.
 
     Attributes:
-        name: what it is.
+        name: of the number.
         value: finite.
         unit: its unit.
         low: lower bound of its interval, None for none.
@@ -31,15 +31,15 @@ class Metric:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was checked.
+    """The result of one check.
 
     Attributes:
-        name: what, stable from run to run.
-        status: how it stands.
+        name: of the checked item, stable from run to run.
+        status: of the item.
         summary: one sentence.
         details: more lines, such as a diff; may be empty.
         metrics: numbers behind it.
-        seconds: that it took.
+        seconds: time of the check.
         data: everything, ready for JSON.
     """
 
@@ -54,7 +54,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Findings:
-    """All that one run of `specplan check` found.
+    """All findings of one run of `specplan check`.
 
     Attributes:
         kind: `plans`, `speed` or `acceptance`.
@@ -66,17 +66,17 @@ class Findings:
 
     @property
     def regressed(self) -> tuple[Finding, ...]:
-        """Those that are worse than allowed."""
+        """Findings that are worse than allowed."""
         return tuple(item for item in self.items if item.status == "regressed")
 
     @property
     def verdict(self) -> str:
-        """All in one sentence."""
+        """A summary in one sentence."""
         counts = {status: 0 for status in ("regressed", "undecided", "noted", "ok")}
         for item in self.items:
             counts[item.status] += 1
-        told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-        return f"specplan check {self.kind}: {told}"
+        summary = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+        return f"specplan check {self.kind}: {summary}"
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""

@@ -32,7 +32,7 @@ def markdown(findings: Findings) -> str:
 
 
 def workflow_commands(findings: Findings) -> str:
-    """One GitHub workflow command per finding that is worth one; empty when all is well."""
+    """One GitHub workflow command per finding that is not ok; empty when all are."""
     lines = []
     for item in findings.items:
         if item.status in LEVELS:
@@ -103,8 +103,8 @@ def _case(kind: str, item: Finding) -> ElementTree.Element:
         )
     elif item.status == "undecided":
         ElementTree.SubElement(case, "skipped", message=_xml(item.summary))
-    told = "\n".join(filter(None, (item.summary, item.details)))
-    ElementTree.SubElement(case, "system-out").text = _xml(told)
+    text = "\n".join(filter(None, (item.summary, item.details)))
+    ElementTree.SubElement(case, "system-out").text = _xml(text)
     return case
 
 
@@ -127,5 +127,5 @@ def _property(text: str) -> str:
 
 
 def _xml(text: str) -> str:
-    """Without the characters that XML 1.0 has no place for."""
+    """Text without the characters that XML 1.0 excludes."""
     return _NO_XML.sub("?", text)

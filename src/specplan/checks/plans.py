@@ -1,7 +1,7 @@
-"""Recorded problems planned again: what a change of specplan changes in plans and prices.
+"""Recorded problems planned again: how a change of specplan changes plans and estimates.
 
 A record is a folder with `problem.yaml`, the files that it names and `answer.json`, the plan and
-the prices that were right when it was recorded (`recording.py`).
+the estimates at the time of the record (`recording.py`).
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from specplan.progress import Progress, silent
 PROBLEM, ANSWER = "problem.yaml", "answer.json"
 SCHEMA_VERSION = 1
 MOVED = 1e-3
-"""Part by which a price may move before it is told."""
+"""Relative change of an estimate above which it is reported."""
 
 
 def records(folder: Path) -> list[Path]:
-    """The records in a folder, or the folder itself where it is one.
+    """The records in a folder, or the folder itself if it is one.
 
     Raises:
         NothingToCompareError: there is none.
     """
-    found = sorted(path.parent for path in [*folder.glob(PROBLEM), *folder.glob(f"*/{PROBLEM}")])
-    if not found:
+    folders = sorted(path.parent for path in [*folder.glob(PROBLEM), *folder.glob(f"*/{PROBLEM}")])
+    if not folders:
         raise NothingToCompareError(
             "there is no recorded problem",
             where=str(folder),
             remedy="Record one with `specplan check record PROBLEM.yaml --out DIR/NAME`.",
         )
-    return found
+    return folders
 
 
 def check_plans(
@@ -53,54 +53,54 @@ def check_plans(
     changes_allowed: bool = False,
     progress: Progress = silent,
 ) -> Findings:
-    """Plan all recorded problems anew, and compare.
+    """Plan all recorded problems again, and compare.
 
     Args:
         folder: with records.
-        base_python: of an environment with another version of specplan, which plans them too and
-            is compared with; None to compare with the recorded answers.
-        moved: part by which a price may move.
-        changes_allowed: a changed plan or price is told and is no regression.
-        progress: told of every record.
+        base_python: Python of an environment with another version of specplan to compare with;
+            None to compare with the recorded answers.
+        moved: largest relative change of an estimate.
+        changes_allowed: changed plans and estimates are reported, and are no regression.
+        progress: called for every record.
 
     Raises:
         NothingToCompareError: there is no record.
         UsageError: the other environment cannot be asked, or an answer is broken.
     """
-    found, items = records(folder), []
+    folders, items = records(folder), []
     with nullcontext() if base_python is None else Side(base_python) as side:
-        for index, record in enumerate(found):
-            progress("planning recorded problems", index, len(found))
+        for index, record in enumerate(folders):
+            progress("planning recorded problems", index, len(folders))
             start = perf_counter()
             finding = _check(record, side, moved, changes_allowed)
             items.append(replace(finding, seconds=perf_counter() - start))
-    progress("planning recorded problems", len(found), len(found))
+    progress("planning recorded problems", len(folders), len(folders))
     return Findings("plans", tuple(items))
 
 
 def update(folder: Path, progress: Progress = silent) -> list[Path]:
-    """Plan all recorded problems and record these answers as the right ones.
+    """Plan all recorded problems and record the answers as correct.
 
     Raises:
         NothingToCompareError: there is no record.
         SpecplanError: a problem cannot be planned.
     """
-    found = records(folder)
-    for index, record in enumerate(found):
-        progress("planning recorded problems", index, len(found))
+    folders = records(folder)
+    for index, record in enumerate(folders):
+        progress("planning recorded problems", index, len(folders))
         write_answer(record, answer_of(str(record / PROBLEM)))
-    progress("planning recorded problems", len(found), len(found))
-    return found
+    progress("planning recorded problems", len(folders), len(folders))
+    return folders
 
 
 def write_answer(record: Path, answer: Answer) -> None:
-    """Store what is right for a record, the plan line by line, to be read."""
+    """Store the correct answer of a record, the plan line by line for readers."""
     lines = answer | {"plan": answer["plan"].splitlines()}
     write_json_atomic(record / ANSWER, {"schema_version": SCHEMA_VERSION, "answer": lines})
 
 
 def read_answer(record: Path) -> Answer | None:
-    """What was right when a record was made; None where nothing was stored.
+    """The recorded answer; None if there is none.
 
     Raises:
         UsageError: the file is broken or of another version.
@@ -108,18 +108,18 @@ def read_answer(record: Path) -> Answer | None:
     path = record / ANSWER
     if not path.is_file():
         return None
-    remedy = "Record it anew with `specplan check plans DIR --update`."
+    remedy = "Record it again with `specplan check plans DIR --update`."
     answer: Answer = read_document(path, "recorded answer", SCHEMA_VERSION, remedy)["answer"]
     return answer | {"plan": "".join(f"{line}\n" for line in answer["plan"])}
 
 
 def difference(base: Answer, head: Answer, moved: float = MOVED) -> str:
-    """What differs between two answers, to be read; empty when nothing worth telling does.
+    """The differences between two answers as text; empty if there are none above the tolerance.
 
     Args:
         base: an answer of `worker.answer_of`.
         head: another.
-        moved: part by which a price may move.
+        moved: largest relative change of an estimate.
     """
     plan = unified_diff(
         base["plan"].splitlines(), head["plan"].splitlines(), "base", "head", lineterm=""
@@ -129,7 +129,7 @@ def difference(base: Answer, head: Answer, moved: float = MOVED) -> str:
 
 
 def _settings(base: Mapping[str, Any], head: Mapping[str, Any]) -> Iterator[str]:
-    """Best settings that are others now, as lines of a diff: `-` and `+`, a new kind `+` alone."""
+    """Changed best settings as lines of a diff: `-` and `+`, a new method `+` alone."""
     for name in dict.fromkeys([*base, *head]):
         words = [side[name]["words"] if name in side else None for side in (base, head)]
         if words[0] != words[1]:
@@ -141,10 +141,10 @@ def _settings(base: Mapping[str, Any], head: Mapping[str, Any]) -> Iterator[str]
 
 
 def _prices(base: Mapping[str, Any], head: Mapping[str, Any], moved: float) -> Iterator[str]:
-    """Prices that moved, one line each: old, new, and by how much."""
+    """Estimates that changed, one line each: old, new, and the relative change."""
     for name in (name for name in base if name in head):
         if name != "chosen" and all(side[name] == side["chosen"] for side in (base, head)):
-            continue  # told already
+            continue  # reported under "chosen"
         for load, old in base[name]["loads"].items():
             new = head[name]["loads"].get(load)
             if new is None:
@@ -159,7 +159,7 @@ def _prices(base: Mapping[str, Any], head: Mapping[str, Any], moved: float) -> I
 
 
 def _check(record: Path, side: Side | None, moved: float, changes_allowed: bool) -> Finding:
-    """One record; what cannot be planned is told, and is worse where it could be before."""
+    """Check one record; a problem that can no longer be planned is a regression."""
     problem, name = str((record / PROBLEM).resolve()), record.name
     try:
         head = answer_of(problem)
@@ -176,31 +176,31 @@ def _check(record: Path, side: Side | None, moved: float, changes_allowed: bool)
     if base is None:
         return Finding(name, "noted", "no answer is recorded yet", metrics=metrics)
     base = base | {"plan": _as_printed_now(base["plan"])}
-    told = difference(base, head, moved)
+    changes = difference(base, head, moved)
     data = {"base": base, "head": head}
-    if not told:
+    if not changes:
         words = f"same plan, prices within {moved:.2%}: {head['prices']['chosen']['words']}"
         return Finding(name, "ok", words, metrics=metrics, data=data)
-    harmless = changes_allowed or all(map(_is_addition, told.splitlines()))
+    harmless = changes_allowed or all(map(_is_addition, changes.splitlines()))
     status: Status = "noted" if harmless else "regressed"
-    return Finding(name, status, _summary(base, head, told), told, metrics, data=data)
+    return Finding(name, status, _summary(base, head, changes), changes, metrics, data=data)
 
 
 def _as_printed_now(text: str) -> str:
-    """Plan text as this version prints it: an earlier one may call attributes by other names."""
+    """Plan text as this version prints it: earlier ones may have other names for attributes."""
     try:
         return print_plan(parse_plan(text))
-    except UsageError:  # it says what is gone: another plan
+    except UsageError:  # it uses a removed feature: another plan
         return text
 
 
 def _is_addition(line: str) -> bool:
-    """Whether a line of a difference tells of the best setting of a kind that is new."""
+    """Whether a line of a difference is the best setting of a new method."""
     return line.startswith("+best of ")
 
 
-def _summary(base: Answer, head: Answer, told: str) -> str:
-    moved = sum(line.startswith("!") for line in told.splitlines())
+def _summary(base: Answer, head: Answer, changes: str) -> str:
+    moved = sum(line.startswith("!") for line in changes.splitlines())
     parts = ["another plan"] if base["plan"] != head["plan"] else []
     parts += [f"{moved} prices moved"] if moved else []
     old, new = (answer["prices"]["chosen"]["words"] for answer in (base, head))

@@ -1,8 +1,7 @@
-"""A problem with the facts that planning needs and nothing else, in one small folder.
+"""A small folder with a problem and everything that planning it needs.
 
-Weights, tokenizers, prompts and corpora stay behind: the models' config.json, the acceptance
-profiles and the device are what plans are made of. A measured device and measured acceptance are
-stored as they were measured.
+That is the models' config.json, the acceptance profiles and the device, measured ones included, but
+no weights, tokenizers, prompts and corpora.
 """
 
 from __future__ import annotations
@@ -16,51 +15,52 @@ import yaml
 from specplan.checks.plans import ANSWER, PROBLEM, difference, write_answer
 from specplan.checks.worker import Answer, answer_of, described
 from specplan.cost_models.acceptance.drafters import file_name
+from specplan.cost_models.models.model_shape import is_gguf
 from specplan.ir.errors import UsageError
 from specplan.ir.files import check_destination, read_text, staged, write_atomic
 from specplan.planner.facts import ProblemFacts, gather_facts
-from specplan.planner.problem.folder_checks import DATASTORE_FILE
 from specplan.planner.problem.loading import problem_from_dict
-from specplan.planner.problem.schema import device_is_path
+from specplan.planner.problem.paths import device_is_path
+from specplan.planner.problem.setting_checks import DATASTORE_FILE
 from specplan.problems import ProblemLike, as_problem
 from specplan.progress import Progress, silent
 
-_COMMENT = "# Recorded by `specplan check record`; answer.json holds what it was planned as.\n"
+_COMMENT = "# Recorded by `specplan check record`; answer.json has the plan and its estimates.\n"
 
 
 def record(problem: ProblemLike, out: Path, progress: Progress = silent) -> Answer:
-    """Write a record of a problem; what it leaves to be measured is measured or read as ever.
+    """Write a record of a problem; missing measurements are made or read as usual.
 
     Args:
         problem: a problem, the path of a problem file, or its content as a mapping.
-        out: the folder to write, in place of an earlier record.
-        progress: told of everything that takes long.
+        out: the folder to write; an earlier record is replaced.
+        progress: called for every long step.
 
     Returns:
         The answer that was recorded.
 
     Raises:
-        UsageError: the problem is broken, `out` holds something else, or without the weights
-            the problem is planned for otherwise.
+        UsageError: the problem is broken, `out` has other content, or the answer without the
+            weights is another one.
     """
     from specplan.gathering import find
     from specplan.result import Result
 
     checked = as_problem(problem)
     check_destination(out, ANSWER, "record")
-    found = find(checked, progress)
-    facts = found.facts
+    search = find(checked, progress)
+    facts = search.facts
     with staged(out.resolve()) as folder:
         data = _store(facts, folder)
         write_atomic(folder / PROBLEM, _COMMENT + yaml.safe_dump(data, sort_keys=False))
         answer = answer_of(str(folder / PROBLEM))
-        _check_same(Result(found), answer, out)
+        _check_same(Result(search), answer, out)
         write_answer(folder, answer)
     return answer
 
 
 def _store(facts: ProblemFacts, folder: Path) -> dict[str, Any]:
-    """Write what the problem needs below `folder`, and return the problem that names it."""
+    """Write the files of the problem below `folder`; returns the problem that names them."""
     problem = facts.problem
     data = problem.model_dump(mode="json", exclude_defaults=True)
     data["schema_version"] = problem.schema_version
@@ -68,6 +68,12 @@ def _store(facts: ProblemFacts, folder: Path) -> dict[str, Any]:
     drafts = zip(problem.models.drafts, data["models"].get("drafts", ()), strict=True)
     named += [(draft.name, draft, entry) for draft, entry in drafts]
     for name, model, entry in named:
+        if is_gguf(model.path):
+            raise UsageError(
+                "a GGUF file is not recorded",
+                where=str(model.path),
+                remedy="Name a folder with the model's config.json, and a weight_format.",
+            )
         (folder / name).mkdir()
         shutil.copyfile(model.path / "config.json", folder / name / "config.json")
         entry["path"] = name
@@ -94,7 +100,7 @@ def _store(facts: ProblemFacts, folder: Path) -> dict[str, Any]:
 
 
 def _store_device(facts: ProblemFacts, folder: Path) -> str:
-    """The device as the recorded problem names it, its file beside it."""
+    """Store the device next to the problem; returns its name in the recorded problem."""
     from specplan.cost_models.devices.measured.compiled import CompiledDevice
     from specplan.cost_models.devices.measured.device import MeasuredDevice
 
@@ -109,7 +115,7 @@ def _store_device(facts: ProblemFacts, folder: Path) -> str:
 
 
 def _rename_models(path: Path, digests: dict[str, str]) -> None:
-    """Without its weights a model goes by another digest: write that one."""
+    """Replace the digests of models by those that they have without their weights."""
     text = read_text(path)
     changed = text
     for old, new in digests.items():
@@ -119,11 +125,11 @@ def _rename_models(path: Path, digests: dict[str, str]) -> None:
 
 
 def _check_same(planned: Any, answer: Answer, out: Path) -> None:
-    """Refuse a record that is planned for otherwise than the problem itself."""
-    told = difference(described(planned), answer)
-    if told:
+    """Refuse a record whose answer differs from that of the problem itself."""
+    changes = difference(described(planned), answer)
+    if changes:
         raise UsageError(
-            f"without weights the problem is planned for otherwise:\n{told}\n",
+            f"without weights the problem is planned differently:\n{changes}\n",
             where=str(out),
             remedy="State every model's dtype in the problem, or record another problem.",
         )

@@ -1,4 +1,4 @@
-"""What is raced: bundles that run groups of prompts, here or in another environment."""
+"""Runs of bundles over groups of prompts, in this process or another environment."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from specplan.runtime.executable import Executable
 
 OUTPUT_TOKENS = 32
-"""Emitted per prompt and run at most: short runs make close pairs, and many of them."""
+"""Most tokens per prompt and run: short runs make many close pairs."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What every run does.
+    """The work of every run.
 
     Attributes:
-        batch: prompts that run together.
-        output_tokens: emitted per prompt; None for those of the problem, 32 at most.
+        batch: prompts per run.
+        output_tokens: tokens per prompt; None for those of the problem, at most 32.
         prompts: JSON Lines of prompts; None for those of the head's problem.
-        limit: use only so many prompts.
+        limit: most prompts to use.
     """
 
     batch: int = 1
@@ -52,25 +52,25 @@ ONE = Load()
 
 
 def opened(bundle: Bundle | Path | str) -> Bundle:
-    """A bundle whose checkpoints are those that it was made for.
+    """Open a bundle, and check that its models have not changed.
 
     Raises:
-        UsageError: it is no bundle, or something has changed, or its problem is damaged.
+        UsageError: it is no bundle, a model has changed, or its problem is damaged.
     """
-    found = open_bundle(bundle)
-    found.check_models()
-    return found
+    checked = open_bundle(bundle)
+    checked.check_models()
+    return checked
 
 
 def run_bundle(bench: Workbench, bundle: Bundle, load: Load) -> Run:
-    """Runs of a bundle in this process, as it is served: by its compiled rounds where it has some.
+    """Runs of a bundle in this process, by its compiled rounds if it has some.
 
     Raises:
         NothingToCompareError: there are fewer prompts than a batch has.
         MissingCapabilityError: its compiled rounds do not run on this machine.
     """
+    from specplan.backends.bundle_executable import open_executable
     from specplan.backends.machine import check_machine
-    from specplan.backends.opening import open_executable
 
     check_machine(bundle)
     return run_here(bench, open_executable(bundle, bench.models), load)
@@ -98,12 +98,12 @@ def run_here(bench: Workbench, executable: Executable, load: Load) -> Run:
 
 
 def run_there(side: Side, bundle: Path, head: Problem, load: Load) -> Run:
-    """Runs of a bundle in another environment, which opens it now.
+    """Runs of a bundle in another environment, which opens it at once.
 
     Args:
         side: the environment.
         bundle: a folder that its version of specplan can read.
-        head: whose prompts, outputs and seed count.
+        head: the problem with the prompts, output tokens and seed.
         load: of every run.
 
     Raises:
@@ -126,7 +126,7 @@ def run_there(side: Side, bundle: Path, head: Problem, load: Load) -> Run:
 
 
 def count_groups(problem: Problem, load: Load) -> int:
-    """How many groups of prompts there are.
+    """The number of groups of prompts.
 
     Raises:
         NothingToCompareError: there are fewer prompts than a batch has.

@@ -1,4 +1,4 @@
-"""Another environment with specplan in it, asked over its standard streams."""
+"""Another environment with specplan, used over its standard streams."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class Side:
             ) from error
 
     def ask(self, do: str, **about: Any) -> Any:
-        """Ask for something and wait for the answer; see `worker.py`.
+        """Send a request and wait for the answer; see `worker.py`.
 
         Raises:
-            AskedError: it answered with an error; `exit_code` is that one's.
+            AskedError: it answered with an error, whose `exit_code` this one has.
             UsageError: the process has ended.
         """
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -74,7 +74,7 @@ class Side:
             raise UsageError(
                 "this Python has ended without an answer",
                 where=str(self.python),
-                remedy="What it wrote on stderr stands above; it needs Python 3.11 or newer.",
+                remedy="See its stderr above; it needs Python 3.11 or newer.",
             )
         reply = json.loads(line)
         if "error" in reply:

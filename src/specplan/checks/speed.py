@@ -1,4 +1,4 @@
-"""Is a bundle slower than it was? Base and head in turn, until a sequential test knows."""
+"""Is a bundle slower than before? Base and head run in turns until a sequential test decides."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from specplan.measure.bench.sequential import Judgement, Rule
 from specplan.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from specplan.measure.bench.interleave import Race, Run
+    from specplan.measure.bench.interleave import RaceResult, Run
 
 SECONDS = 150.0
-"""For the warm-up and all pairs of a decision; with the models loaded it is within 3 minutes."""
+"""Time for the warm-up and all pairs; a decision takes under 3 minutes with loading."""
 
 
 @dataclass(frozen=True)
 class SpeedTest:
-    """What is asked, and what it may take.
+    """A speed test and its budget.
 
     Attributes:
-        rule: what slow-down is to be caught, and how surely.
+        rule: the slow-down to detect, and the error rate.
         load: of every run.
-        seconds: for the decision, loading not included.
+        seconds: time budget, loading not included.
         seed: of the order.
-        strict: what stays undecided is a regression.
+        strict: an undecided test is a regression.
     """
 
     rule: Rule = field(default_factory=Rule)
@@ -45,8 +45,8 @@ class SpeedTest:
 
     def race(
         self, base: Run, head: Run, groups: int, expected: tuple[float, ...], progress: Progress
-    ) -> Race:
-        """Run the two until the test knows."""
+    ) -> RaceResult:
+        """Run the two until the test decides."""
         from specplan.measure.bench.interleave import race
 
         return race(
@@ -75,10 +75,10 @@ def check_speed(
     Args:
         head: the bundle that may have become slower, or its folder.
         base: the bundle to compare with; None with `base_python` for the same one.
-        base_python: of an environment with another version of specplan, which runs the base.
-        baseline: a file by `measure_baseline`, instead of a base; its load is run.
-        test: what is asked.
-        progress: told of the seconds used.
+        base_python: Python of an environment with another version of specplan to run the base.
+        baseline: a file of `measure_baseline` instead of a base; its load is run.
+        test: the test.
+        progress: called with the seconds used.
 
     Raises:
         NothingToCompareError: no base is given, or the baseline is of something else.
@@ -94,26 +94,26 @@ def check_speed(
             where="specplan check speed",
             remedy="Keep --base and --base-python, or --baseline.",
         )
-    found = opened(head)
+    bundle = opened(head)
     if baseline is not None:
         stored = Baseline.load(baseline)
-        raced = _against_baseline(found, stored, baseline, test, progress)
-        told = f"plain decoding beside it, against the baseline {baseline} ({stored.hardware})"
-        return Findings("speed", (_finding(found, raced, told, test, stored.batch),))
+        raced = _against_baseline(bundle, stored, baseline, test, progress)
+        against = f"plain decoding, by the baseline {baseline} ({stored.hardware})"
+        return Findings("speed", (_finding(bundle, raced, against, test, stored.batch),))
     if base_python is not None:
-        raced, told = _against_version(found, base, base_python, test, progress)
+        raced, against = _against_version(bundle, base, base_python, test, progress)
     elif base is not None:
-        raced, told = _against_bundle(found, base, test, progress), f"bundle {base}"
+        raced, against = _against_bundle(bundle, base, test, progress), f"bundle {base}"
     else:
         raise NothingToCompareError(
             "there is nothing to compare with",
             where="specplan check speed",
             remedy="Give --base DIR, --base-python PATH or --baseline FILE.",
         )
-    return Findings("speed", (_finding(found, raced, told, test, test.load.batch),))
+    return Findings("speed", (_finding(bundle, raced, against, test, test.load.batch),))
 
 
-def _against_bundle(head: Bundle, base: Path, test: SpeedTest, progress: Progress) -> Race:
+def _against_bundle(head: Bundle, base: Path, test: SpeedTest, progress: Progress) -> RaceResult:
     """Two bundles in this process, on the head's prompts."""
     from specplan.measure.workbench import Workbench
 
@@ -128,8 +128,8 @@ def _against_bundle(head: Bundle, base: Path, test: SpeedTest, progress: Progres
 
 def _against_version(
     head: Bundle, base: Path | None, python: Path, test: SpeedTest, progress: Progress
-) -> tuple[Race, str]:
-    """Two environments in processes of their own, this one for the head."""
+) -> tuple[RaceResult, str]:
+    """Two environments in processes of their own; this one runs the head."""
     problem = test.load.problem(head)
     with ExitStack() as stack:
         sides = [stack.enter_context(Side(path)) for path in (python, Path(sys.executable))]
@@ -142,15 +142,15 @@ def _against_version(
 
 def _against_baseline(
     head: Bundle, stored: Baseline, path: Path, test: SpeedTest, progress: Progress
-) -> Race:
-    """The plan beside plain decoding, against the ratio that was stored."""
+) -> RaceResult:
+    """The plan against plain decoding, compared with the stored ratio."""
     load = replace(stored.expected_load, prompts=test.load.prompts)
     plain, plan, bench = both_runs(head, load)
     check_comparable(stored, about(head, bench, load), test.rule.shift, path)
     return test.race(plain, plan, len(stored.log_ratios), stored.log_ratios, progress)
 
 
-def _finding(head: Bundle, raced: Race, against: str, test: SpeedTest, batch: int) -> Finding:
+def _finding(head: Bundle, raced: RaceResult, against: str, test: SpeedTest, batch: int) -> Finding:
     judged = raced.judgement
     status: Status = "ok"
     if judged.verdict == "slower" or (judged.verdict == "undecided" and test.strict):

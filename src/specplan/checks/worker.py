@@ -1,8 +1,8 @@
 """Plans problems and runs bundles for `specplan check`, in this environment or in another one.
 
-This file is run as it is by the Python of another environment, whose specplan may be older: it
-uses nothing but the public names of the package, and no other file of `checks`. It reads one JSON
-object a line from stdin and answers each with one line on stdout, `{"answer": ...}` or
+The Python of another environment, whose specplan may be older, runs this file: it uses only public
+names of the package, and no other file of `checks`. It reads one JSON object per line from stdin
+and answers each with one line on stdout, `{"answer": ...}` or
 `{"error": ..., "exit_code": ...}`:
 
     {"do": "version"}
@@ -26,7 +26,7 @@ Answer = dict[str, Any]
 
 
 def answer_of(problem: str) -> Answer:
-    """What is planned for a problem: the plan as text, and prices.
+    """The plan of a problem as text, and its estimates.
 
     Args:
         problem: path of a problem file.
@@ -74,12 +74,12 @@ def _prices(candidate: Any) -> Answer:
 
 
 def _rounded(number: Any) -> float:
-    """To ten digits: what is beyond differs between processors."""
+    """Rounded to ten digits: further ones differ between processors."""
     return float(f"{float(number):.10g}")
 
 
 class Runner:
-    """A bundle that is open.
+    """An open bundle.
 
     Args:
         bundle: its folder.
@@ -104,7 +104,7 @@ class Runner:
 
 
 def serve() -> None:
-    """Answer until stdin ends; what libraries print goes to stderr."""
+    """Answer until stdin ends; libraries print to stderr."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     runners: list[Runner] = []

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
 
 MOST_DEPTHS, MOST_RANKS = 4, 4
-"""How much of a profile is printed; the file has all of it."""
+"""Depths and ranks to print; the file has all of them."""
 
 
 def hazard_cells(profile: AcceptanceProfile) -> list[list[dict[str, float]]]:
@@ -33,10 +33,13 @@ def hazard_cells(profile: AcceptanceProfile) -> list[list[dict[str, float]]]:
 
 def print_hazards(title: str, cells: list[list[dict[str, Any]]]) -> None:
     """A table of the cells."""
+    rows = [list(map(_words, row)) for row in cells]
+    known = [column for row in rows for column, text in enumerate(row, start=1) if text != "-"]
+    ranks = max(known, default=1)
+    print(title)
     print_table(
-        ("depth", *(f">rank {rank}" for rank in range(MOST_RANKS))),
-        [(str(depth), *map(_words, row)) for depth, row in enumerate(cells, start=1)],
-        title=title,
+        ("depth", *(f">rank {rank}" for rank in range(ranks))),
+        [(str(depth), *row[:ranks]) for depth, row in enumerate(rows, start=1)],
     )
 
 

@@ -1,4 +1,4 @@
-"""`specplan bench`: a bundle's plan against plain decoding and stock `transformers`."""
+"""`specplan bench`: a bundle's plan against no speculation and stock `transformers`."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ def bench(
         typer.Option(metavar="FILE", help="JSON Lines of prompts instead of the problem's."),
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Requests decoded together.")] = 1,
-    limit: Annotated[int | None, typer.Option(min=1, help="Use only so many prompts.")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Runs of each prompt by each contender.")] = 3,
+    limit: Annotated[int | None, typer.Option(min=1, help="Most prompts to use.")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each prompt per contender.")] = 3,
     kinds: Annotated[
         bool, typer.Option("--kinds", help="Also run the best candidate of every other family.")
     ] = False,
     stock: Annotated[
-        bool, typer.Option("--stock/--no-stock", help="Run stock transformers too.")
+        bool, typer.Option("--stock/--no-stock", help="Also run stock transformers.")
     ] = True,
     require_speedup: Annotated[
         float | None,
         typer.Option(
-            metavar="RATIO", min=0.0, help="Exit with 1 unless the plan is this much faster."
+            metavar="RATIO", min=0.0, help="Exit with 1 unless the speedup reaches this ratio."
         ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure a bundle's plan against plain decoding and stock transformers."""
+    """Compare a bundle's plan with no speculation and stock transformers."""
     from specplan import api
     from specplan.bundles.writing import open_bundle
     from specplan.progress import terminal_progress
@@ -103,7 +103,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _print_summary(result: Comparison) -> None:
-    """The chosen plan's numbers once more, in a sentence, and those of its compiled rounds."""
+    """The chosen plan's numbers in a sentence, and those of its compiled rounds."""
     compiled = f"{result.chosen}, compiled"
     for line in result.lines:
         if line.name in (result.chosen, compiled):
@@ -126,12 +126,14 @@ def _summary(line: Line) -> str:
 
 
 def _check(result: Comparison, bundle: Bundle, required: float | None) -> None:
-    """Raise when the chosen plan misses a limit of the problem or the speed-up asked for."""
+    """Raise an error if the chosen plan misses a limit of the problem or the required speedup."""
     from specplan.measure.bench.bench import missed_limits
+    from specplan.planner.problem.errors import Origin
+    from specplan.planner.problem.loading import problem_form
 
     line = result.line(result.chosen)
-    limits = bundle.problem["limits"]
-    missed = missed_limits(line, limits["ttft"], limits["tpot"], limits["request_latency"])
+    limits = problem_form(bundle.problem, Origin()).limits
+    missed = missed_limits(line, limits.ttft, limits.tpot, limits.request_latency)
     if required is not None and line.against_baseline < required:
         missed.append(
             f"{line.against_baseline:.2f} times as fast as plain decoding, "

@@ -1,30 +1,24 @@
-"""`specplan check`: what became worse, and whether the evidence is good enough to say so."""
+"""`specplan check`: regressions between two versions, with the evidence for them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specplan.cli.delivering import (
-    BencherOption,
-    BenchmarkOption,
-    Destinations,
-    GithubOption,
-    JunitOption,
-    MarkdownOption,
-    deliver,
-    fraction,
-    threshold,
-)
+from specplan.cli.destinations import Destinations, deliver, fraction, grouped, threshold
 from specplan.cli.options import BundleArgument, JsonOption, ProblemArgument
 from specplan.cli.output import print_json
 from specplan.ir.errors import UsageError
 
+if TYPE_CHECKING:
+    from specplan.checks.running import Load
+
 check = typer.Typer(
     no_args_is_help=True,
-    help="Find what became worse: recorded plans and prices, measured speed, acceptance.",
+    help="Detect regressions: in recorded plans and estimates, measured speed, acceptance.",
 )
 
 RecordsArgument = Annotated[
@@ -33,43 +27,54 @@ RecordsArgument = Annotated[
 BasePythonOption = Annotated[
     Path | None,
     typer.Option(
-        metavar="PATH", help="The python of an environment with another version of specplan."
+        metavar="PATH", help="Python of an environment with the base version of specplan."
     ),
 ]
-BatchOption = Annotated[int, typer.Option(min=1, help="Prompts that run together.")]
-TokensOption = Annotated[
-    int | None,
-    typer.Option(min=1, help="Emitted per prompt and run (default: the problem's, at most 32)."),
-]
-PromptsOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="JSON Lines of prompts instead of the problem's."),
-]
-SeedOption = Annotated[int, typer.Option(help="Of the order of the runs.")]
-LimitOption = Annotated[int | None, typer.Option(min=1, help="Use only so many prompts.")]
+LimitOption = Annotated[int | None, typer.Option(min=1, help="Most prompts to use.")]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of the commands that run bundles."""
+
+    batch: Annotated[int, typer.Option(min=1, help="Prompts per run.")] = 1
+    output_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Tokens per prompt and run (default: the problem's, at most 32)."),
+    ] = None
+    prompts: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="JSON Lines of prompts instead of the problem's."),
+    ] = None
+    limit: LimitOption = None
+    seed: Annotated[int, typer.Option(help="Seed for the run order.")] = 0
+
+    @property
+    def load(self) -> Load:
+        """The load of every run."""
+        from specplan.checks.running import Load
+
+        return Load(self.batch, self.output_tokens, self.prompts, self.limit)
 
 
 @check.command("plans")
+@grouped(to=Destinations)
 def plans(
     folder: RecordsArgument,
     base_python: BasePythonOption = None,
     moved: Annotated[
-        str, typer.Option(metavar="PART", help="Prices may move by so much, e.g. 0.1%.")
+        str, typer.Option(metavar="PART", help="Largest relative change of an estimate, e.g. 0.1%.")
     ] = "0.1%",
     allow_changes: Annotated[
-        bool, typer.Option("--allow-changes", help="Show what changed, and exit with 0.")
+        bool, typer.Option("--allow-changes", help="Report changes, and exit with 0.")
     ] = False,
     update: Annotated[
-        bool, typer.Option("--update", help="Record the plans and prices of now as the right ones.")
+        bool, typer.Option("--update", help="Record the current plans and estimates as correct.")
     ] = False,
-    markdown: MarkdownOption = None,
-    junit: JunitOption = None,
-    benchmark_json: BenchmarkOption = None,
-    bencher_json: BencherOption = None,
-    github: GithubOption = False,
-    json: JsonOption = False,
+    *,
+    to: Destinations,
 ) -> None:
-    """Plan recorded problems anew: by the base version too, or against what was recorded."""
+    """Plan recorded problems again, and compare with the records or with another version."""
     from specplan.checks.plans import check_plans
     from specplan.checks.plans import update as record_anew
     from specplan.progress import terminal_progress
@@ -78,7 +83,7 @@ def plans(
         if update:
             anew = [str(path) for path in record_anew(folder, progress)]
         else:
-            found = check_plans(
+            findings = check_plans(
                 folder,
                 base_python=base_python,
                 moved=fraction(moved),
@@ -86,19 +91,18 @@ def plans(
                 progress=progress,
             )
     if update:
-        print_json({"recorded": anew}) if json else print("Recorded anew:", *anew, sep="\n  ")
+        print_json({"recorded": anew}) if to.json else print("Recorded anew:", *anew, sep="\n  ")
         return
-    to = Destinations(markdown, junit, benchmark_json, bencher_json, github, json)
-    deliver(found, to, f"If it is meant so: specplan check plans {folder} --update")
+    deliver(findings, to, f"If the change is intended: specplan check plans {folder} --update")
 
 
 @check.command("record")
 def record(
     problem: ProblemArgument,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of this record.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the record.")],
     json: JsonOption = False,
 ) -> None:
-    """Record a problem with what planning needs of it, and no weights, for `check plans`."""
+    """Record a problem without its weights for `check plans`."""
     from specplan.checks.recording import record as write
     from specplan.progress import terminal_progress
 
@@ -111,55 +115,47 @@ def record(
 
 
 @check.command("speed")
+@grouped(runs=RunOptions, to=Destinations)
 def speed(
     bundle: BundleArgument,
     base: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The bundle to compare with.")
+        Path | None, typer.Option(metavar="DIR", help="Bundle to compare with.")
     ] = None,
     base_python: BasePythonOption = None,
     baseline: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A baseline by `specplan check baseline`."),
+        typer.Option(metavar="FILE", help="Baseline of `specplan check baseline` to compare with."),
     ] = None,
     limit_slowdown: Annotated[
-        str, typer.Option("--threshold", metavar="median:PART", help="Slow-down to be caught.")
+        str, typer.Option("--threshold", metavar="median:PART", help="Slow-down to detect.")
     ] = "median:5%",
     error: Annotated[
-        str, typer.Option(metavar="PART", help="Most of either wrong decision.")
+        str, typer.Option(metavar="PART", help="Maximum error rate, false alarms and misses each.")
     ] = "2.5%",
     seconds: Annotated[
-        float, typer.Option(min=1.0, help="For the decision, loading not included.")
+        float, typer.Option(min=1.0, help="Time budget in seconds, excluding model loading.")
     ] = 150.0,
     strict: Annotated[
-        bool, typer.Option("--strict", help="What stays undecided is a regression.")
+        bool, typer.Option("--strict", help="Treat an undecided test as a regression.")
     ] = False,
-    batch: BatchOption = 1,
-    output_tokens: TokensOption = None,
-    prompts: PromptsOption = None,
-    limit: LimitOption = None,
-    seed: SeedOption = 0,
-    markdown: MarkdownOption = None,
-    junit: JunitOption = None,
-    benchmark_json: BenchmarkOption = None,
-    bencher_json: BencherOption = None,
-    github: GithubOption = False,
-    json: JsonOption = False,
+    *,
+    runs: RunOptions,
+    to: Destinations,
 ) -> None:
-    """Race a bundle against a base, turn by turn, until it is known whether it is slower."""
-    from specplan.checks.running import Load
+    """Race a bundle against a base until a sequential test decides whether it is slower."""
     from specplan.checks.speed import SpeedTest, check_speed
     from specplan.measure.bench.sequential import Rule
     from specplan.progress import terminal_progress
 
     test = SpeedTest(
         rule=Rule(threshold(limit_slowdown), fraction(error)),
-        load=Load(batch, output_tokens, prompts, limit),
+        load=runs.load,
         seconds=seconds,
-        seed=seed,
+        seed=runs.seed,
         strict=strict,
     )
     with terminal_progress() as progress:
-        found = check_speed(
+        findings = check_speed(
             bundle,
             base=base,
             base_python=base_python,
@@ -167,73 +163,69 @@ def speed(
             test=test,
             progress=progress,
         )
-    to = Destinations(markdown, junit, benchmark_json, bencher_json, github, json)
-    deliver(found, to, "See `specplan explain` of both, and docs/check.md for what was tested.")
+    deliver(findings, to, "Compare `specplan explain` of both; docs/check.md describes the test.")
 
 
 @check.command("baseline")
+@grouped(runs=RunOptions)
 def baseline(
     bundle: BundleArgument,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The baseline to write.")],
-    seconds: Annotated[float, typer.Option(min=0.0, help="To measure for, at least.")] = 60.0,
-    batch: BatchOption = 1,
-    output_tokens: TokensOption = None,
-    prompts: PromptsOption = None,
-    limit: LimitOption = None,
-    seed: SeedOption = 0,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Baseline file to write.")],
+    seconds: Annotated[
+        float, typer.Option(min=0.0, help="Least measuring time in seconds.")
+    ] = 60.0,
     json: JsonOption = False,
+    *,
+    runs: RunOptions,
 ) -> None:
-    """Measure how a bundle's plan stands against plain decoding, for `check speed --baseline`."""
+    """Measure a bundle's plan against no speculation, for `check speed --baseline`."""
     from dataclasses import asdict
 
     from specplan.checks.baseline import measure_baseline
-    from specplan.checks.running import Load
     from specplan.progress import terminal_progress
 
-    load = Load(batch, output_tokens, prompts, limit)
     with terminal_progress() as progress:
-        found = measure_baseline(bundle, load=load, seconds=seconds, seed=seed, progress=progress)
-    found.save(out)
+        measured = measure_baseline(
+            bundle, load=runs.load, seconds=seconds, seed=runs.seed, progress=progress
+        )
+    measured.save(out)
     if json:
-        print_json(asdict(found))
+        print_json(asdict(measured))
         return
     print(
-        f"Baseline: {out} ({found.pairs} pairs over {len(found.log_ratios)} groups, "
-        f"known to +-{found.half_width:.1%})"
+        f"Baseline: {out} ({measured.pairs} pairs over {len(measured.log_ratios)} groups, "
+        f"known to +-{measured.half_width:.1%})"
     )
 
 
 @check.command("acceptance")
+@grouped(to=Destinations)
 def acceptance(
-    base: Annotated[Path, typer.Argument(metavar="BASE.json", help="The older profile.")],
+    base: Annotated[Path, typer.Argument(metavar="BASE.json", help="Older profile.")],
     head: Annotated[
-        Path | None, typer.Argument(metavar="[HEAD.json]", help="The newer profile.")
+        Path | None, typer.Argument(metavar="[HEAD.json]", help="Newer profile.")
     ] = None,
     problem: Annotated[
         Path | None,
-        typer.Option(metavar="PROBLEM.yaml", help="Measure the newer one now on this problem."),
+        typer.Option(metavar="PROBLEM.yaml", help="Measure the newer profile on this problem."),
     ] = None,
     limit: LimitOption = None,
-    depth: Annotated[int, typer.Option(min=1, help="Drafted tokens of the chain compared.")] = 4,
+    depth: Annotated[int, typer.Option(min=1, help="Draft tokens (K) of the compared chain.")] = 4,
     fell: Annotated[
         str,
-        typer.Option("--threshold", metavar="PART", help="Tokens per round may fall by so much."),
+        typer.Option("--threshold", metavar="PART", help="Largest drop of tokens per round."),
     ] = "2%",
-    markdown: MarkdownOption = None,
-    junit: JunitOption = None,
-    benchmark_json: BenchmarkOption = None,
-    bencher_json: BencherOption = None,
-    github: GithubOption = False,
-    json: JsonOption = False,
+    *,
+    to: Destinations,
 ) -> None:
-    """Compare two acceptance profiles, or a stored one with what is measured now."""
+    """Compare two acceptance profiles, or a stored one with a new measurement."""
     from specplan.checks.acceptance import check_acceptance, measured_now
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
     from specplan.progress import terminal_progress
 
     if (head is None) == (problem is None):
         raise UsageError(
-            "one newer profile is needed",
+            "there must be exactly one newer profile",
             where="specplan check acceptance",
             remedy="Give HEAD.json, or --problem PROBLEM.yaml to measure it now.",
         )
@@ -244,6 +236,5 @@ def acceptance(
     else:
         assert head is not None
         newer = AcceptanceProfile.load(head)
-    found = check_acceptance(older, newer, fell=fraction(fell), depth=depth)
-    to = Destinations(markdown, junit, benchmark_json, bencher_json, github, json)
-    deliver(found, to, "Plan again with the new profile: the best plan may be another one.")
+    findings = check_acceptance(older, newer, fell=fraction(fell), depth=depth)
+    deliver(findings, to, "Plan again with the new profile: the best plan may have changed.")

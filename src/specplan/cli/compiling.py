@@ -14,19 +14,19 @@ from specplan.cli.output import print_json, print_table
 def compile_(
     bundle: BundleArgument,
     turns: Annotated[
-        int, typer.Option("--turns", min=1, help="InterleavedTrace runs per shape and backend.")
+        int, typer.Option("--turns", min=1, help="Interleaved runs per shape and backend.")
     ] = 7,
     cubins: Annotated[
         str | None,
         typer.Option(
             "--cubins",
             metavar="ARCHS",
-            help="Build the GPU kernels of the rounds instead: sm_90,sm_100 or all; needs no GPU.",
+            help="Only build the GPU kernels of the rounds: sm_90,sm_100 or all; needs no GPU.",
         ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Compile the rounds of a bundle for this machine, where that makes them faster."""
+    """Compile the rounds of a bundle for this machine, for the shapes that get faster."""
     if cubins is not None:
         _kernels(bundle, cubins, json)
         return
@@ -35,24 +35,24 @@ def compile_(
 
     with terminal_progress() as progress:
         compiled = compile_bundle(bundle, turns=turns, progress=progress)
-    held = compiled.executables
-    assert held is not None, "compiling writes them"
+    executables = compiled.executables
+    assert executables is not None, "compiling writes them"
     if json:
-        print_json(held.as_dict())
+        print_json(executables.as_dict())
         return
     rows = [
         [str(shape.batch), str(shape.text), name, f"{seconds * 1e3:.2f}", chosen]
-        for shape in held.shapes
+        for shape in executables.shapes
         for name, seconds in sorted(shape.seconds.items(), key=lambda item: item[1])
         for chosen in ["chosen" if name == shape.backend else ""]
     ]
     print_table([">batch", ">text", "backend", ">ms per round", ""], rows, title="Rounds")
-    for note in held.notes:
+    for note in executables.notes:
         print(f"Not compiled: {note}")
 
 
 def _kernels(bundle: Path, architectures: str, json: bool) -> None:
-    from specplan.backends.kernels.built import read_index
+    from specplan.backends.kernels.kernel_folder import read_index
     from specplan.backends.manifest import KERNELS
     from specplan.bundles.compiling import build_cubins
     from specplan.progress import terminal_progress
@@ -75,22 +75,24 @@ def lower(
     bundle: BundleArgument,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files.")],
     to: Annotated[
-        str, typer.Option("--to", metavar="NAME", help="What builds engines: tensorrt.")
+        str, typer.Option("--to", metavar="NAME", help="Engine builder: tensorrt.")
     ] = "tensorrt",
     json: JsonOption = False,
 ) -> None:
-    """Write the rounds of a bundle as sources of engines, checked against what builds them."""
+    """Write the rounds of a bundle as sources for an engine builder, and check them."""
     from dataclasses import asdict
 
     from specplan.bundles.compiling import lower_for_tensorrt
     from specplan.ir.errors import UsageError
 
     if to != "tensorrt":
-        raise UsageError(f"nothing called {to!r} builds engines", where="--to", remedy="tensorrt.")
+        raise UsageError(f"unknown engine builder {to!r}", where="--to", remedy="Use tensorrt.")
     rounds, built = lower_for_tensorrt(bundle, out)
     if json:
         print_json({"rounds": [asdict(item) for item in rounds], "built": built})
         return
     rows = [[item.name, str(item.batch), str(item.text)] for item in rounds]
     print_table(["round", ">batch", ">text"], rows, title="Rounds that TensorRT takes")
-    print("Engines are beside them." if built else f"No TensorRT here. Build there: {out}/build.sh")
+    print(
+        "Engines are in the same folder." if built else f"TensorRT is not here: run {out}/build.sh"
+    )

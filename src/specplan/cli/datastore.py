@@ -21,25 +21,29 @@ def build(
     out: Annotated[Path, typer.Option(help="Folder for the datastore.")],
     keep: Annotated[
         int | None,
-        typer.Option(min=1, help="Occurrences of one long run of tokens to keep; default all."),
+        typer.Option(
+            min=1, help="Most occurrences of a long run of tokens to keep (default: all)."
+        ),
     ] = None,
     common: Annotated[
-        int, typer.Option(min=1, help="Forget short runs that occur fewer times than this.")
+        int, typer.Option(min=1, help="Drop short runs that occur fewer times than this.")
     ] = 1,
     json: JsonOption = False,
 ) -> None:
-    """Sort a corpus for lookups; goes on where it was stopped."""
+    """Sort a corpus for lookups; continues a stopped build."""
     from specplan.datastores import build_datastore
     from specplan.progress import terminal_progress
 
     start = perf_counter()
     with terminal_progress() as progress:
-        found = build_datastore(corpus, out, tokenizer, keep=keep, common=common, progress=progress)
+        counts = build_datastore(
+            corpus, out, tokenizer, keep=keep, common=common, progress=progress
+        )
     size = sum(path.stat().st_size for path in out.iterdir())
     if json:
-        print_json(found | {"bytes": size, "seconds": perf_counter() - start})
+        print_json(counts | {"bytes": size, "seconds": perf_counter() - start})
         return
     print(
-        f"{found['tokens']:,} tokens, {found['places']:,} places in {found['shards']} shards, "
+        f"{counts['tokens']:,} tokens, {counts['places']:,} places in {counts['shards']} shards, "
         f"{size / 1e6:.1f} MB, {perf_counter() - start:.1f} s: {out}"
     )

@@ -7,19 +7,13 @@ from typing import Annotated
 
 import typer
 
-from specplan.cli.options import JsonOption
+from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import interval_words, print_json
 
 
+@takes_problem("DIR|PROBLEM", "A bundle that `specplan optimize` wrote, or a problem file.")
 def emit(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR_OR_PROBLEM",
-            help="A bundle that `specplan optimize` wrote, or a problem file.",
-            show_default=False,
-        ),
-    ],
+    source: ProblemSource,
     engine: Annotated[
         str,
         typer.Option("--engine", metavar="NAME[@VERSION]", help="See `specplan engines`."),
@@ -37,10 +31,12 @@ def emit(
     from specplan.emitting import emit as project
     from specplan.progress import terminal_progress
 
+    replaced = out.is_dir() and any(out.iterdir())
     with terminal_progress() as progress:
-        done = project(source, engine, out=out, any_version=any_version, progress=progress)
+        problem = source.problem()
+        done = project(problem, engine, out=out, any_version=any_version, progress=progress)
     if json:
-        print_json({**done.as_dict(), "folder": str(done.folder)})
+        print_json({**done.as_dict(), "folder": str(done.folder), "replaced": replaced})
         return
     print(f"{done.table.title} {done.table.version}: {done.emitted.method}, {done.emitted.words}")
     if done.ratio is not None:
@@ -48,4 +44,6 @@ def emit(
         for words in done.refusals:
             print(f"  {words}")
         print(f"Its speed is {interval_words(done.ratio, '.3g')} times that of the chosen plan.")
+    if replaced:
+        print(f"Replaced: the files of an earlier `specplan emit` in {out}")
     print(f"\n{done.emission.command}\n\nFiles: {out} (start with README.md)")

@@ -7,23 +7,35 @@ from typing import Annotated
 import typer
 
 from specplan.cli.options import JsonOption
-from specplan.cli.output import print_json, print_table
+from specplan.cli.output import named, print_json, print_record, print_table
 
 
 def engines(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Show this engine in full.", show_default=False),
+    ] = None,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print all engines as the page docs/engines.md.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """List the engines, the versions known, what each can express, and how that was verified."""
+    """List the engines and versions, or show one: what it can express, how that was verified."""
     from specplan.backends.engines.registry import all_tables
     from specplan.backends.engines.words import engine_as_dict, engine_rows, engines_page
+    from specplan.ir.capabilities import backend_name
 
     tables = all_tables()
     if markdown:
         print(engines_page(tables), end="")
-    elif json:
-        print_json({"engines": [engine_as_dict(table) for table in tables]})
+        return
+    records = [engine_as_dict(table) for table in tables]
+    if name is not None:
+        records = named(backend_name(name), records, "engine")
+    if json:
+        print_json({"engines": records})
+    elif name is not None:
+        for record in records:
+            print_record(record)
     else:
         print_table(("engine", "version", "level", "drafts with"), engine_rows(tables))

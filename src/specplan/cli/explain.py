@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from specplan.cli.laws import print_formulas
-from specplan.cli.options import JsonOption
+from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json
-from specplan.ir.errors import UsageError
+from specplan.ir.errors import UndecidedError, UsageError
 
 if TYPE_CHECKING:
     from specplan.ir.plan import Plan
 
 
+@takes_problem("DIR|PROBLEM", "A bundle that `specplan optimize` wrote, or a problem file.")
 def explain(
-    path: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[DIR|PROBLEM]",
-            help="A bundle that `specplan optimize` wrote, or a problem file.",
-            show_default=False,
-        ),
-    ] = None,
+    source: ProblemSource,
     law: Annotated[
         str | None,
         typer.Option("--law", metavar="NAME", help="Print a law instead (see `specplan laws`)."),
@@ -51,7 +44,7 @@ def explain(
             )
         print_formulas(law, json=json)
         return
-    if path is None:
+    if source.empty:
         raise UsageError(
             "there is nothing to explain",
             where="specplan explain",
@@ -65,14 +58,24 @@ def explain(
         )
     from specplan.bundles.report import reading_report
     from specplan.cli.planned import planned
+    from specplan.planner.explain.words import explain_words
 
-    plan, report = planned(path)
+    plan, report = planned(source)
+    with reading_report(source.path):
+        undecided = bool(report["explanation"].get("what_if"))
+    if undecided:
+        if json:
+            print_json(report["explanation"])
+        else:
+            text = "\n".join(explain_words(report["explanation"]))
+            print(text.replace("PROBLEM", str(source)))
+        raise typer.Exit(UndecidedError.exit_code)
     if mermaid or dot:
         from specplan.ir.text.picture import to_dot, to_mermaid
 
         print(to_mermaid(plan) if mermaid else to_dot(plan), end="")
         return
-    with reading_report(path):
+    with reading_report(source.path):
         if json:
             print_json(report if candidates else report["explanation"])
         else:

@@ -16,7 +16,14 @@ importing = typer.Typer(no_args_is_help=True, help="Read what other programs mea
 
 @importing.command("acceptance")
 def acceptance(
-    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|URL",
+            help="A log or result file, or the address of a running server's /metrics.",
+            show_default=False,
+        ),
+    ],
     drafter: Annotated[
         str, typer.Option(help='Who drafted: the draft model\'s name in the problem, or "text".')
     ],
@@ -30,10 +37,10 @@ def acceptance(
     top_k: Annotated[int, typer.Option(min=0, help="0 for off.")] = 0,
     top_p: Annotated[float, typer.Option(min=0.0, max=1.0, help="1 for off.")] = 1.0,
     draft_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Drafted a round, where the file does not say.")
+        int | None, typer.Option(min=1, help="Draft tokens per step, where the file does not say.")
     ] = None,
     rounds: Annotated[
-        float | None, typer.Option(min=1.0, help="Rounds counted, where the file does not say.")
+        float | None, typer.Option(min=1.0, help="Steps counted, where the file does not say.")
     ] = None,
     select: Annotated[
         str | None, typer.Option(help="Part of the file: a label, a subset or a mode.")
@@ -41,7 +48,7 @@ def acceptance(
     json: JsonOption = False,
 ) -> None:
     """Turn a log of a serving engine or benchmark into an acceptance profile."""
-    from specplan.importing import import_acceptance
+    from specplan.importing import import_acceptance, understood
 
     profile = import_acceptance(
         file,
@@ -58,6 +65,7 @@ def acceptance(
     profile.save(out)
     record: dict[str, Any] = {
         "profile": str(out),
+        "understood": understood(profile),
         "evidence": profile.evidence.kind,
         "provenance": dict(profile.provenance),
         "hazards": hazard_cells(profile),
@@ -65,6 +73,7 @@ def acceptance(
     if json:
         print_json(record)
         return
+    print(f"Understood: {record['understood']}.")
     print_hazards(f"{drafter} {profile.source}", record["hazards"])
     print(f"Stored in {out}")
     print(f"Name it in the problem file:  acceptance: {{{drafter}: {out}}}")

@@ -39,7 +39,7 @@ def build(
     json: JsonOption = False,
 ) -> None:
     """Build tree attention, acceptance and cache moves; needs triton, but no GPU."""
-    from specplan.backends.kernels.cubins import build_kernels
+    from specplan.backends.kernels.build import build_kernels
     from specplan.backends.kernels.tiles import HEAD_DIMS
     from specplan.backends.kernels.variants import ARCHITECTURES, variants
     from specplan.progress import terminal_progress

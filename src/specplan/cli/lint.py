@@ -63,7 +63,7 @@ def lint_document(path: Path) -> dict[str, Any]:
 def _tables() -> dict[str, Capabilities]:
     """What each backend can run, by its name."""
     from specplan.backends.registry import backend_capabilities, backend_names
-    from specplan.backends.static.holds import STATIC
+    from specplan.backends.static.graph_capabilities import STATIC
 
     tables = {name: backend_capabilities(name) for name in backend_names()}
     return dict(sorted({STATIC.backend: STATIC, **tables}.items()))

@@ -6,19 +6,23 @@ import gc
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
+from specplan.cli.output import print_json_error, printed
 from specplan.extras import explain_import_error
 from specplan.ir.errors import SpecplanError
 
 USAGE = 2
 INTERNAL = 70
 INTERRUPTED = 130
+JSON = "--json"
 
 _COMMANDS = {
+    "init": "init.init",
     "optimize": "optimize.optimize",
     "tune": "tune.tune",
     "compile": "compiling.compile_",
@@ -28,6 +32,7 @@ _COMMANDS = {
     "bench": "bench.bench",
     "check": "check.check",
     "explain": "explain.explain",
+    "whatif": "whatif.whatif",
     "report": "report.report",
     "emit": "emit.emit",
     "profile": "profile.profile",
@@ -77,11 +82,10 @@ def program(asked: str | None = None) -> typer.Typer:
         help="Find, run and measure the fastest decoding plan for a model, a device and a "
         "workload.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
         epilog="Exit codes: 0 ok, 1 regression or limit missed, 2 usage or bad config, "
-        "3 infeasible, 4 missing capability, 5 nothing to compare, 70 internal error.",
+        "3 infeasible, 4 missing capability, 5 nothing to compare, 6 undecided, 70 internal error.",
     )
     app.callback()(_global_options)
     for name in (asked,) if asked in _COMMANDS else _COMMANDS:
@@ -100,26 +104,55 @@ def run() -> None:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # the bars are our own
     gc.set_threshold(100_000, 50, 50)  # importing and planning build much that stays
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # not to look for any
+    printed.clear()
     try:
-        program(next((word for word in sys.argv[1:] if not word.startswith("-")), None))()
+        app = program(_asked())
+        if JSON not in sys.argv:
+            app()
+        else:
+            _run_for_json(app)
     except KeyboardInterrupt:
-        _fail("interrupted", INTERRUPTED)
+        _fail(SpecplanError("interrupted"), INTERRUPTED)
     except SpecplanError as error:
-        _fail(str(error), error.exit_code)
+        _fail(error, error.exit_code)
     except ImportError as error:
         missing = explain_import_error(error, purpose=_command())
         if missing is None:
             _fail_internally(error)
         else:
-            _fail(str(missing), missing.exit_code)
+            _fail(missing, missing.exit_code)
     except OSError as error:
         if error.filename is None:
             _fail_internally(error)
         else:
             remedy = "Check the path, its permissions and the space left."
-            _fail(f"{error.filename}: {error.strerror}. {remedy}", USAGE)
+            where = str(error.filename)
+            _fail(SpecplanError(f"{error.strerror}", where=where, remedy=remedy), USAGE)
     except Exception as error:
         _fail_internally(error)
+
+
+def _asked() -> str | None:
+    """The command of the command line, or of the one that a shell wants completed."""
+    words = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS")
+    typed = sys.argv[1:] if words is None else words.split()[1:]
+    return next((word for word in typed if not word.startswith("-")), None)
+
+
+def _run_for_json(app: typer.Typer) -> None:
+    """Run the program; errors of usage are a JSON document as well."""
+    try:
+        sys.exit(app(standalone_mode=False))
+    except Exception as error:
+        words: Callable[[], str] | None = getattr(error, "format_message", None)
+        if words is None:
+            raise
+        # An error of usage; its class is click's, or typer's own, by the version of typer.
+        from typer.rich_utils import rich_format_error
+
+        rich_format_error(cast("Any", error))
+        print_json_error(words(), USAGE, where=_command())
+        sys.exit(USAGE)
 
 
 def _command() -> str:
@@ -127,15 +160,17 @@ def _command() -> str:
 
 
 def _fail_internally(error: Exception) -> None:
-    _fail(
-        f"internal error: {type(error).__name__}: {error}. "
-        "This is a bug; run again with `specplan --debug ...` and report the traceback.",
-        INTERNAL,
-    )
+    what = f"internal error: {type(error).__name__}: {error}"
+    remedy = "This is a bug; run again with `specplan --debug ...` and report the traceback."
+    _fail(SpecplanError(what, remedy=remedy), INTERNAL)
 
 
-def _fail(message: str, exit_code: int) -> None:
+def _fail(error: SpecplanError, exit_code: int) -> None:
     if os.environ.get("SPECPLAN_DEBUG"):
         traceback.print_exc()
-    print(f"specplan: {message}", file=sys.stderr)
+    print(f"specplan: {error}", file=sys.stderr)
+    if JSON in sys.argv:
+        print_json_error(
+            error.what, exit_code, where=error.where, remedy=error.remedy, errors=error.errors
+        )
     sys.exit(exit_code)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from specplan.cli.options import JsonOption
-from specplan.cli.output import print_json, print_table
+from specplan.cli.output import named, print_json, print_record, print_table
 
 if TYPE_CHECKING:
     from specplan.pages.methods import Engines
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 
 def methods(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="Show this method or rule in full.", show_default=False
+        ),
+    ] = None,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print all methods as the page docs/methods.md.")
     ] = False,
@@ -34,7 +40,7 @@ def methods(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """List the drafting methods (priced, emitted, runnable, engines), and the acceptance rules."""
+    """List the drafting methods (priced, emitted, runnable, engines) and rules, or show one."""
     from specplan import api
     from specplan.backends.engines.registry import engines_by_draft
     from specplan.backends.registry import backends_by_rule
@@ -43,27 +49,38 @@ def methods(
     from specplan.pages.methods import method_as_dict, methods_page, read_results
     from specplan.pages.rules import read_losses, rule_as_dict, rules_page
 
-    found, engines = api.list_methods(), engines_by_draft()
-    known, runners = list_rules(), backends_by_rule(rule.name for rule in list_rules())
+    all_methods, engines = api.list_methods(), engines_by_draft()
+    all_rules, runners = list_rules(), backends_by_rule(rule.name for rule in list_rules())
     if measured is not None and not markdown:
         raise UsageError(
-            "results stand on the pages only", where="--measured", remedy="Add --markdown."
+            "results are printed on the pages only", where="--measured", remedy="Add --markdown."
         )
+    if name is not None:
+        rows = [method_as_dict(method, engines) for method in all_methods]
+        rows += [rule_as_dict(rule, runners) for rule in all_rules]
+        (record,) = named(name, rows, "method or rule")
+        if json:
+            print_json(record)
+        else:
+            print_record(record)
+        return
     if markdown and rules:
-        print(rules_page(known, runners, read_losses(measured) if measured else None), end="")
+        print(rules_page(all_rules, runners, read_losses(measured) if measured else None), end="")
     elif markdown:
-        print(methods_page(found, engines, read_results(measured) if measured else None), end="")
+        print(
+            methods_page(all_methods, engines, read_results(measured) if measured else None), end=""
+        )
     elif json:
-        listed = [] if rules else [method_as_dict(method, engines) for method in found]
+        listed = [] if rules else [method_as_dict(method, engines) for method in all_methods]
         document = {} if rules else {"methods": listed}
-        print_json(document | {"rules": [rule_as_dict(rule, runners) for rule in known]})
+        print_json(document | {"rules": [rule_as_dict(rule, runners) for rule in all_rules]})
     else:
         if not rules:
-            _print_methods(found, engines)
+            _print_methods(all_methods, engines)
         _print_rules(runners)
 
 
-def _print_methods(found: Sequence[Method[Any]], engines: Engines) -> None:
+def _print_methods(methods: Sequence[Method[Any]], engines: Engines) -> None:
     from specplan.pages.methods import drafts_from, output_words
 
     print_table(
@@ -77,7 +94,7 @@ def _print_methods(found: Sequence[Method[Any]], engines: Engines) -> None:
                 ", ".join(engines.get((method.engine_drafter, method.shape), ())) or "-",
                 method.summary,
             )
-            for method in found
+            for method in methods
         ],
     )
 

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specplan.cli.options import JsonOption, ProblemArgument
+from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json
+from specplan.ir.errors import UndecidedError
 
 if TYPE_CHECKING:
     from specplan.ir.plan import Plan
     from specplan.result import Result
 
 
+@takes_problem()
 def optimize(
-    problem: ProblemArgument,
+    problem: ProblemSource,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write a bundle to this folder."),
@@ -38,10 +40,16 @@ def optimize(
     from specplan.progress import terminal_progress
 
     with terminal_progress() as progress:
-        result = api.optimize(problem, out=out, copy_weights=copy_weights, progress=progress)
+        given = problem.problem()
+        result = api.optimize(given, out=out, copy_weights=copy_weights, progress=progress)
     lowered = _lowered(result) if print_ir_after_all else {}
     if json:
         print_json(result.as_dict() | lowered)
+    elif result.search.undecided:
+        print(result.summary().replace("PROBLEM", str(problem)))
+    if result.search.undecided:
+        raise typer.Exit(UndecidedError.exit_code)
+    if json:
         return
     print(print_plan(result.plan))
     for step in lowered.get("passes", ()):
@@ -49,8 +57,6 @@ def optimize(
         print(f"# after {step['pass']}, {step['seconds'] * 1e3:.1f} ms{changed}")
         if step["plan"]:
             print(step["plan"])
-    for table in lowered.get("arenas", ()):
-        print("".join(f"# {line}\n" for line in table))
     print(result.summary())
     print(f"Where the time goes, and where it stops paying: specplan explain {out or problem}")
     if result.bundle is not None:
@@ -60,10 +66,9 @@ def optimize(
 
 
 def _lowered(result: Result) -> dict[str, Any]:
-    """The chosen plan after each pass that changes it, and where the buffers of its rounds live."""
+    """The chosen plan after each pass that changes it."""
     from specplan.ir.text.printer import print_plan
     from specplan.passes.pipeline import run_passes
-    from specplan.planner.explain.memory import arenas
 
     steps: list[dict[str, Any]] = []
 
@@ -72,5 +77,4 @@ def _lowered(result: Result) -> dict[str, Any]:
         steps.append({"pass": name, "plan": text, "seconds": seconds})
 
     run_passes(result.plan, watch=watch)
-    made = arenas(result.search.facts, result.search.chosen)
-    return {"passes": steps, "arenas": [list(arena.table()) for arena in made]}
+    return {"passes": steps}

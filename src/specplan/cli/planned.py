@@ -9,7 +9,9 @@ from specplan.ir.errors import UsageError
 from specplan.ir.files import read_text
 
 if TYPE_CHECKING:
+    from specplan.cli.options import ProblemSource
     from specplan.ir.plan import Plan
+    from specplan.problems import ProblemLike
 
 
 def read_plan(path: Path) -> Plan:
@@ -27,14 +29,16 @@ def read_plan(path: Path) -> Plan:
         raise UsageError(error.what, where=f"{path}, {error.where}", remedy=error.remedy) from None
 
 
-def planned(source: Path) -> tuple[Plan, dict[str, Any]]:
+def planned(source: ProblemSource) -> tuple[Plan, dict[str, Any]]:
     """A bundle's plan and report; for a problem file, what its bundle would hold.
 
     Raises:
         UsageError: the bundle or the problem is broken.
         InfeasibleError: no plan keeps the problem's limits.
     """
-    return _planned(source) if source.is_file() else _bundled(source)
+    if source.path is None or source.changed or source.path.is_file():
+        return _planned(source.problem())
+    return _bundled(source.path)
 
 
 def _bundled(folder: Path) -> tuple[Plan, dict[str, Any]]:
@@ -45,7 +49,7 @@ def _bundled(folder: Path) -> tuple[Plan, dict[str, Any]]:
     return opened.plan, opened.report
 
 
-def _planned(problem: Path) -> tuple[Plan, dict[str, Any]]:
+def _planned(problem: ProblemLike) -> tuple[Plan, dict[str, Any]]:
     """The plan of a problem and what a bundle would report of it."""
     from specplan import api
     from specplan.progress import terminal_progress

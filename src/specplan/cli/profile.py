@@ -1,4 +1,4 @@
-"""`specplan profile`: measure this machine, and what the target accepts."""
+"""`specplan profile`: measure this machine, and the acceptance of drafters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from specplan.cost_models.devices.measured.rows import Row
 
 profile = typer.Typer(
-    no_args_is_help=True, help="Measure this machine, or what the target accepts."
+    no_args_is_help=True, help="Measure this machine, or the acceptance of drafters."
 )
 
 
@@ -26,17 +26,18 @@ def device(
     problem: ProblemArgument,
     passes: Annotated[
         int | None,
-        typer.Option(min=1, help="Passes over the grid, at least; more narrow the intervals."),
+        typer.Option(min=1, help="Least passes over the grid; more of them narrow the intervals."),
     ] = None,
     batch: Annotated[
-        list[int] | None, typer.Option(min=1, help="Measure at this batch size too; repeatable.")
+        list[int] | None, typer.Option(min=1, help="Also measure at this batch size; repeatable.")
     ] = None,
     context: Annotated[
-        list[int] | None, typer.Option(min=1, help="Measure at this context too, in tokens.")
+        list[int] | None,
+        typer.Option(min=1, help="Also measure at this context, in tokens; repeatable."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure the seconds of forwards and ops on this machine; goes on where it was stopped."""
+    """Measure the time of forward passes and ops on this machine; continues a stopped run."""
     from specplan import api
     from specplan.cost_models.devices.measured.compiled import fit_compiled
     from specplan.planner.problem.loading import load_problem
@@ -44,10 +45,10 @@ def device(
 
     checked = load_problem(problem)
     with terminal_progress() as progress:
-        found = api.profile_device(
+        measured = api.profile_device(
             checked, passes=passes, batches=batch or (), contexts=context or (), progress=progress
         )
-    folder, table = checked.profiles / "device", found.table
+    folder, table = checked.profiles / "device", measured.table
     forms = {name: fit_compiled(runs) for name, runs in table.compiled.items()}
     rows = [_row(row, table.drift, table.scatter) for row in table.rows.values()]
     fits = [asdict(fit) for fit in table.fits.values()]
@@ -84,8 +85,8 @@ def device(
     for name, form in forms.items():
         print(_form_words(name, _form(form)))
     print(
-        f"At another moment the whole machine is within +-{table.drift:.1%} of these times (90 %, "
-        "by what the rows of a pass have in common); the intervals above hold that too."
+        f"The speed of the whole machine drifts by +-{table.drift:.1%} (90 %, from the differences "
+        "that all rows of a pass share); the intervals above include this."
     )
     print(f"Stored in {folder}")
 
@@ -134,28 +135,30 @@ def _form_words(backend: str, form: dict[str, Any]) -> str:
 @profile.command("acceptance")
 def acceptance(
     problem: ProblemArgument,
-    limit: Annotated[int | None, typer.Option(min=1, help="Use only so many prompts.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Most prompts to use.")] = None,
     precision: Annotated[
         float | None,
         typer.Option(
             min=0.0,
             max=1.0,
-            help="Stop when the 90 % intervals of tokens per round are within this part of their "
-            "means, either way (default 0.03); 0 takes all prompts.",
+            help="Stop when the 90 % intervals of tokens per round are within this fraction of "
+            "their means (default 0.03); 0 uses all prompts.",
         ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure acceptance by depth and rank on the prompts; goes on where it was stopped."""
+    """Measure acceptance by depth and rank on the prompts; continues a stopped run."""
     from specplan import api
     from specplan.planner.problem.loading import load_problem
     from specplan.progress import terminal_progress
 
     checked = load_problem(problem)
     with terminal_progress() as progress:
-        found = api.profile_acceptance(checked, limit=limit, precision=precision, progress=progress)
+        measured = api.profile_acceptance(
+            checked, limit=limit, precision=precision, progress=progress
+        )
     folder = checked.profiles / "acceptance"
-    profiles = {str(drafter): _record(profile) for drafter, profile in found.items()}
+    profiles = {str(drafter): _record(profile) for drafter, profile in measured.items()}
     if json:
         print_json({"folder": str(folder), "profiles": profiles})
         return
@@ -170,7 +173,7 @@ def acceptance(
 
 
 def _record(profile: AcceptanceProfile) -> dict[str, Any]:
-    """A profile's hazards, and how sure it is."""
+    """A profile's hazards and its precision."""
     return {
         "positions": profile.positions,
         "prompts": len(profile.evidence.traces),
@@ -182,8 +185,8 @@ def _record(profile: AcceptanceProfile) -> dict[str, Any]:
 
 def _precision_words(record: dict[str, Any]) -> str:
     left = record["prompts_left"]
-    rest = f"sure enough, {left} more were not needed" if left else "all that were asked for"
+    rest = f"precise enough, {left} more were not needed" if left else "all that were asked for"
     return (
-        f"Tokens per round are known to +-{record['half_width']:.1%} (90 %, the least sure "
+        f"Tokens per round are known to +-{record['half_width']:.1%} (90 %, the least certain "
         f"candidate) from {record['prompts']} prompts: {rest}"
     )

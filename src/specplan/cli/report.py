@@ -7,20 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from specplan.cli.options import JsonOption
+from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json
 from specplan.ir.errors import UsageError
 
 
+@takes_problem("DIR|PROBLEM", "A bundle that `specplan optimize` wrote, or a problem file.")
 def report(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR|PROBLEM",
-            help="A bundle that `specplan optimize` wrote, or a problem file.",
-            show_default=False,
-        ),
-    ],
+    source: ProblemSource,
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", help="Where to: .html, or .md for Markdown.")
     ] = Path("report.html"),
@@ -34,10 +28,15 @@ def report(
     from specplan.bundles.report import reading_report
     from specplan.cli.planned import planned
     from specplan.report import write_report
+    from specplan.result import check_decided
 
     plan, data = planned(source)
     measured = None if bench is None else _measured(bench)
-    with reading_report(source):
+    with reading_report(source.path):
+        rows = data["explanation"].get("what_if", ())
+        undecided = tuple(dict.fromkeys(row["drafter"] for row in rows))
+    check_decided(undecided, "a report", str(source))
+    with reading_report(source.path):
         write_report(out, plan, data, source=str(source), bench=measured)
     if json:
         print_json({"report": str(out)})

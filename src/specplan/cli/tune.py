@@ -1,4 +1,4 @@
-"""`specplan tune`: likely plans run against each other on real prompts."""
+"""`specplan tune`: race the likely plans on real prompts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specplan.cli.options import JsonOption, ProblemArgument
+from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -16,10 +16,14 @@ if TYPE_CHECKING:
     from specplan.tuning import Tuned
 
 
+@takes_problem()
 def tune(
-    problem: ProblemArgument,
+    problem: ProblemSource,
     minutes: Annotated[
-        float, typer.Option(help="Of runs on this machine, earlier calls counted.")
+        float,
+        typer.Option(
+            help="Time budget for runs on this machine, in minutes (cumulative over calls)."
+        ),
     ] = 10.0,
     out: Annotated[
         Path | None,
@@ -29,24 +33,31 @@ def tune(
         str | None,
         typer.Option(
             metavar="FILE_OR_URL",
-            help="Where trials are kept: a journal file, or a database that optuna opens "
+            help="Storage of the trials: a journal file, or a database URL of optuna "
             "(sqlite:///FILE, postgresql://...), which several machines may share.",
         ),
     ] = None,
     machine: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="This machine's name in the study; else its host name."),
+        typer.Option(
+            metavar="NAME", help="Name of this machine in the study (default: its host name)."
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Run the likely plans of a problem against each other; goes on where it was stopped."""
+    """Race the likely plans of a problem on real prompts; continues a stopped run."""
     from specplan.ir.text.printer import print_plan
     from specplan.progress import terminal_progress
     from specplan.tuning import tune as run
 
     with terminal_progress() as progress:
         done = run(
-            problem, minutes=minutes, out=out, storage=storage, machine=machine, progress=progress
+            problem.problem(),
+            minutes=minutes,
+            out=out,
+            storage=storage,
+            machine=machine,
+            progress=progress,
         )
     if done.interrupted:
         print("specplan: interrupted; this is the best plan so far", file=sys.stderr)
@@ -98,6 +109,6 @@ def _verdict(done: Tuned) -> str:
         return words + "no other plan is likely to be faster by more than 1 %."
     rest = len({line.plan for line in done.lines if line.alive and not line.leads})
     return words + (
-        f"{rest} others may be faster by more than 1 %: call it again with more --minutes, "
-        "and it goes on."
+        f"{rest} others may be faster by more than 1 %: call it again with more --minutes to "
+        "continue."
     )

@@ -9,7 +9,7 @@ from typing import Any
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json
 from specplan.planner.method import Method
-from specplan.planner.search.search import PLAIN
+from specplan.planner.search.settings import PLAIN
 
 _HEAD = """# Methods
 
@@ -20,25 +20,29 @@ each status to the plans that the method writes.
 
 - **priced**: its plans have a price on any device, given an acceptance profile;
 - **emitted**: it writes its plans in the ops of the [plan language](plan_language.md);
-- **runnable**: the `eager` backend runs what it writes. Other methods are planned for with
+- **runnable**: the `eager` backend runs its plans. Other methods are planned for with
   `backend: none` ([problem.md](problem.md)), and their acceptance is given, not measured;
-- **by name**: only where a problem's `methods` name it, as its settings are measured by running
-  them, it changes the output, or it seldom wins;
-- **engines**: those whose configuration `specplan emit` writes for its simplest drafts; which of
-  them take trees and lengths by batch size stands in [engines.md](engines.md).
+- **by name**: it is offered only where a problem's `methods` names it, because its settings are
+  measured by running them, it changes the output, or it seldom wins;
+- **engines**: those whose configuration `specplan emit` writes for its simplest drafts;
+  [engines.md](engines.md) says which of them take trees and lengths by batch size.
 
 | method | what it does | drafts from | output | status | engines | source |
 |---|---|---|---|---|---|---|
 """
 Engines = Mapping[tuple[str, str], Sequence[str]]
-"""Names of the engines by what they draft with: a method's `drafter` and `shape`."""
+"""Names of the engines by what they draft with: a method's `engine_drafter` and `shape`."""
+_DIFFERENCES = """
+Where a method differs from its paper:
 
-
+| method | difference |
+|---|---|
+"""
 _PRICED = """
 What the target accepts of a draft is measured along its own text, at every position, and replayed
-([acceptance.md](acceptance.md)); what can only be given is told by another program. Looked-up
+([acceptance.md](acceptance.md)); acceptance that is given comes from another program. Looked-up
 tokens are certain proposals: one is accepted exactly where it is the token that the target chooses,
-its best or its draw. Memory is what a method keeps beside models and caches, at most.
+its best or its draw. Memory is what a method keeps besides models and caches, at most.
 
 | method | acceptance | memory |
 |---|---|---|
@@ -47,18 +51,18 @@ its best or its draw. Memory is what a method keeps beside models and caches, at
 
 _MEASURED = """
 Measured by `benchmarks/methods.py` on the reference pair ({hardware}; torch {torch}; {date}): in
-each column the best-priced plan of every method continues the same held-out prompts, turn
-by turn. A cell is tokens per round, and the speed over plain decoding as measured (as predicted).
-The row of the pick: what the planner picks by prices, and what the best plan saves; where an
-interval of 90 % stands beside it, all plans near the fastest met the pick again on further prompts.
-{tuned}Last, how much faster methods that `transformers` has too are than there, run in turn;
-"equal" where all tokens were.
+each column the best-priced plan of every method continues the same held-out prompts, in turns. A
+cell is tokens per round, and the speed over plain decoding as measured (as predicted). The row of
+the pick says what the planner picks by prices, and how much the best plan saves; where it has an
+interval of 90 %, all plans near the fastest ran against the pick again on further prompts.
+{tuned}The last rows say how much faster methods that `transformers` has too are than there, run in
+turns; "equal" where all tokens were.
 
 """
-_TUNED = """Below it, what is picked after {minutes:g} minutes of `specplan tune` per task and
-temperature, where that was run.
+_TUNED = """The row below it says what is picked after {minutes:g} minutes of `specplan tune` per
+task and temperature, where that was run.
 """
-_LATER = "Measured later, beside plain decoding of that run, and not known to the picks: {names}."
+_LATER = "Measured later, with plain decoding of that run, and not known to the picks: {names}."
 
 
 def methods_page(
@@ -67,17 +71,19 @@ def methods_page(
     """The page, one row per method in each of its tables.
 
     Args:
-        methods: to be told of.
+        methods: those of the page.
         engines: see `Engines`.
         measured: what `benchmarks/methods.py --json` printed, with its `date`; None without it.
     """
-    rows = "".join(f"| {' | '.join(_row(method, engines))} |\n" for method in methods)
-    told = "".join(
-        f"| `{method.name}` | {method.acceptance or '-'} | {method.memory or '-'} |\n"
-        for method in methods
-    )
+    rows = _rows(_row(method, engines) for method in methods)
+    differences = _rows((f"`{one.name}`", one.differs) for one in methods if one.differs)
+    priced = _rows((f"`{one.name}`", one.acceptance or "-", one.memory or "-") for one in methods)
     table = "" if measured is None else measured_table(measured, _unmeasured(methods, measured))
-    return _HEAD + rows + _PRICED + told + table
+    return _HEAD + rows + _DIFFERENCES + differences + _PRICED + priced + table
+
+
+def _rows(rows: Iterable[Sequence[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def read_results(path: Path) -> Mapping[str, Any]:
@@ -86,20 +92,20 @@ def read_results(path: Path) -> Mapping[str, Any]:
     Raises:
         UsageError: the file is missing or holds something else.
     """
-    found = read_json(path, "results of methods")
-    if not isinstance(found, dict) or not {"date", "columns"} <= found.keys():
+    results = read_json(path, "results of methods")
+    if not isinstance(results, dict) or not {"date", "columns"} <= results.keys():
         raise UsageError(
             "the file holds no results of methods",
             where=str(path),
             remedy="Make it with `python benchmarks/methods.py --work DIR --json`.",
         )
-    return found
+    return results
 
 
 def _unmeasured(methods: Sequence[Method[Any]], measured: Mapping[str, Any]) -> list[str]:
-    """Methods that run and stand in no column."""
-    found = {cell["method"] for column in measured["columns"] for cell in column["cells"]}
-    return [method.name for method in methods if method.runnable and method.name not in found]
+    """Methods that run and are in no column."""
+    names = {cell["method"] for column in measured["columns"] for cell in column["cells"]}
+    return [method.name for method in methods if method.runnable and method.name not in names]
 
 
 def measured_table(measured: Mapping[str, Any], unmeasured: Sequence[str] = ()) -> str:
@@ -118,8 +124,8 @@ def measured_table(measured: Mapping[str, Any], unmeasured: Sequence[str] = ()) 
         )
     peers = [{peer["method"]: peer for peer in column["peers"]} for column in columns]
     for name in sorted({name for column in peers for name in column}):
-        told = (_peer(column, held.get(name)) for column, held in zip(columns, peers, strict=True))
-        rows.append([f"`{name}` over that of `transformers`", *told])
+        ratios = (_peer(column, one.get(name)) for column, one in zip(columns, peers, strict=True))
+        rows.append([f"`{name}` over that of `transformers`", *ratios])
     about = {"torch": columns[0]["versions"]["torch"], "hardware": columns[0]["hardware"]}
     tuned = _TUNED.format(minutes=max(minutes)) if minutes else ""
     words = _MEASURED.format(date=measured["date"], tuned=tuned, **about)
@@ -128,7 +134,7 @@ def measured_table(measured: Mapping[str, Any], unmeasured: Sequence[str] = ()) 
         words = f"{words.rstrip()}\n{_LATER.format(names=_listed(later))}\n\n"
     if unmeasured:
         words = f"{words.rstrip()}\nNot measured yet: {_listed(unmeasured)}.\n\n"
-    return words + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return words + _rows(rows)
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -139,33 +145,33 @@ def _cell(column: Mapping[str, Mapping[str, Any]], name: str) -> str:
     """`3.51, 1.82 x (1.79)`."""
     if name not in column:
         return "-"
-    found, plain = column[name], column[PLAIN]
-    predicted = found.get(  # of one that joined, over plain decoding of its own run
+    cell, plain = column[name], column[PLAIN]
+    predicted = cell.get(  # of a method measured later, over plain decoding of its own run
         "predicted_ratio",
-        plain["predicted_seconds_per_token"] / found["predicted_seconds_per_token"],
+        plain["predicted_seconds_per_token"] / cell["predicted_seconds_per_token"],
     )
-    return f"{found['tokens_per_round']:.2f}, {found['ratio']:.2f} x ({predicted:.2f})"
+    return f"{cell['tokens_per_round']:.2f}, {cell['ratio']:.2f} x ({predicted:.2f})"
 
 
 def _peer(column: Mapping[str, Any], peer: Mapping[str, Any] | None) -> str:
-    """`1.34 x, equal`; output that is drawn tells nothing."""
+    """`1.34 x, equal`; sampled outputs are not compared."""
     if peer is None:
         return "-"
-    # files before there was one count prompts that differ from plain decoding's
-    apart = peer.get("different_outputs", peer.get("differing"))
-    equal = column["temperature"] == 0.0 and apart == 0
+    # older files count the prompts whose output differs from plain decoding's
+    different = peer.get("different_outputs", peer.get("differing"))
+    equal = column["temperature"] == 0.0 and different == 0
     return f"{peer['ratio']:.2f} x" + (", equal" if equal else "")
 
 
 def _pick(column: Mapping[str, Any]) -> str:
-    """What is picked and what it loses: rest, 1.2 % (-0.5 % to 2.9 %)."""
+    """The pick and its loss: `rest`, 1.2 % (-0.5 % to 2.9 %)."""
     final, loss = column.get("final"), f"{column['regret']:.1%}"
     within = f" ({final['low']:.1%} to {final['high']:.1%})" if final and final["turns"] else ""
     return f"`{column['pick']}`, {loss}{within}".replace("%", " %")
 
 
 def method_as_dict(method: Method[Any], engines: Engines) -> dict[str, Any]:
-    """What a method says of itself, ready for JSON."""
+    """What a method declares, ready for JSON."""
     return {
         "name": method.name,
         "summary": method.summary,
@@ -175,23 +181,25 @@ def method_as_dict(method: Method[Any], engines: Engines) -> dict[str, Any]:
         "lossless": method.lossless,
         "sources": list(method.sources),
         "needs_draft_model": method.needs_draft_model,
-        "priced": method.priced,
-        "emitted": method.emitted,
+        "priced": True,
+        "emitted": True,
         "runnable": method.runnable,
+        "papers": list(method.papers),
+        "differs": method.differs,
         "by_name": method.by_name,
         "engines": list(engines.get((method.engine_drafter, method.shape), ())),
     }
 
 
 def output_words(method: Method[Any]) -> str:
-    """Whose law the output follows."""
+    """Whose distribution the output follows."""
     return "the target's own" if method.lossless else "changed"
 
 
 def drafts_from(method: Method[Any]) -> str:
-    """Its sources, and whether it needs a model or drafter beside the target."""
-    beside = ["a draft model or drafter"] if method.needs_draft_model else []
-    return ", ".join([*method.sources, *beside]) or "-"
+    """Its sources, and whether it needs a model or drafter besides the target."""
+    models = ["a draft model or drafter"] if method.needs_draft_model else []
+    return ", ".join([*method.sources, *models]) or "-"
 
 
 def _row(method: Method[Any], engines: Engines) -> tuple[str, ...]:

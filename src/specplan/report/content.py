@@ -11,7 +11,7 @@ from specplan.planner.explain.break_even_words import break_even_words, formula_
 from specplan.planner.explain.choice import confidence_words, pareto_words
 from specplan.planner.explain.load import load_words
 from specplan.planner.explain.numbers import about, bytes_words, seconds_words, short
-from specplan.planner.explain.words import backends_words, verdict_words
+from specplan.planner.explain.words import assumed_words, backends_words, verdict_words
 
 MOST_CANDIDATES = 400
 """Rows of the table of candidates, best first."""
@@ -41,6 +41,7 @@ def content(
         "objective": told["objective"],
         "decision": verdict_words(told),
         "more": [
+            *assumed_words(told),
             *backends_words(told),
             *confidence_words(told),
             *load_words(told),

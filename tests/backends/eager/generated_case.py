@@ -11,7 +11,7 @@ import numpy as np
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.oracle.backend import OracleBackend
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.holds import STATIC
+from specplan.backends.static.graph_capabilities import STATIC
 from specplan.ir.capabilities import refusals
 from specplan.ir.ops import Forward
 from specplan.ir.plan import Plan, walk_plan

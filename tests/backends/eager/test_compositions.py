@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specplan.backends.eager.backend import EagerBackend
-from specplan.backends.eager.state.known_slots import Places
+from specplan.backends.eager.state.static_slots import Places
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
 from specplan.runtime.generate import generate
@@ -145,5 +145,5 @@ def test_slots_known_before_a_round_change_nothing(
     )
     plan = parse_plan(HEAD + body + END)
     known = outputs(plan, pair, 4)
-    monkeypatch.setattr("specplan.backends.eager.prepared.places", lambda *_: Places())
+    monkeypatch.setattr("specplan.backends.eager.plan_analysis.places", lambda *_: Places())
     assert outputs(plan, pair, 4) == known

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specplan.backends.eager.capabilities import CAPABILITIES
-from specplan.backends.static.holds import STATIC
+from specplan.backends.static.graph_capabilities import STATIC
 from specplan.ir.capabilities import refusals
 from specplan.ir.rules.verify import verify_plan
 from specplan.ir.text.parser import parse_plan

@@ -7,8 +7,8 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.run_ops import OPS as RUN
 from specplan.backends.eager.session import EagerSession
+from specplan.backends.eager.stateful_ops import OPS as RUN
 from specplan.backends.ops import lowerings
 from specplan.backends.ops.accept import accept
 from specplan.backends.ops.grow import grow

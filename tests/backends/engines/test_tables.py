@@ -15,7 +15,7 @@ from specplan.backends.engines.words import engine_as_dict, engines_page
 from specplan.backends.engines.writing import read_schemas
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
-from specplan.planner.problem.backend_checks import known_engines
+from specplan.planner.problem.setting_checks import known_engines
 from specplan.planner.templates.merged_rounds import first_then
 from tests.backends.engines.examples import by_batch, plans, setting, shrinking_head, stopping
 
@@ -121,9 +121,13 @@ def test_versions() -> None:
     for unknown in ("vllm@0.3", "vllm@0.320", "sglang@1.0", "llama_cpp@b1"):
         with pytest.raises(UsageError, match="--any-version"):
             open_table(unknown)
-    with pytest.raises(UsageError, match="There are: dynamo"):
+    with pytest.raises(UsageError, match="Known: dynamo"):
         open_table("tgi")
-    assert is_engine("vllm@9") and not is_engine("eager")
+    with pytest.raises(UsageError, match='Did you mean "vllm"'):
+        open_table("vlm")
+    for text in ("trtllm", "tensorrt-llm", "TensorRT-LLM", "tensorrt_llm@1.3"):
+        assert open_table(text).engine == "tensorrt_llm"
+    assert is_engine("vllm@9") and is_engine("vLLM") and not is_engine("eager")
 
 
 def test_the_page_says_what_the_tables_say() -> None:

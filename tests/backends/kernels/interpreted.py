@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.backends.kernels import launch, plain
+from specplan.backends.kernels import cuda_forms, torch_forms
 from specplan.runtime.models.kv_cache import KVCache
 from tests.backends.kernels.cases import attention_case, rotation_case, tree_case
 
@@ -29,7 +29,10 @@ few = settings(max_examples=7, deadline=None, derandomize=True)
 def test_attention_of_any_shape(seed: int, splits: int, **shape: int) -> None:
     case = attention_case(seed, head_dim=64, **shape)
     torch.testing.assert_close(
-        launch.tree_attention(*case, splits), plain.tree_attention(*case), atol=2e-6, rtol=1e-5
+        cuda_forms.tree_attention(*case, splits),
+        torch_forms.tree_attention(*case),
+        atol=2e-6,
+        rtol=1e-5,
     )
 
 
@@ -39,7 +42,10 @@ def test_a_tree_of_128_nodes_over_several_tiles(splits: int) -> None:
         1, batch=1, kv_heads=1, group=2, tokens=128, head_dim=128, slots=300, window=128
     )
     torch.testing.assert_close(
-        launch.tree_attention(*case, splits), plain.tree_attention(*case), atol=2e-6, rtol=1e-5
+        cuda_forms.tree_attention(*case, splits),
+        torch_forms.tree_attention(*case),
+        atol=2e-6,
+        rtol=1e-5,
     )
 
 
@@ -49,10 +55,10 @@ def test_half_precision() -> None:
         dtype=torch.float16,
     )  # fmt: skip
     exact = [item.float() if i < 3 else item for i, item in enumerate(case[:6])]  # type: ignore[union-attr]
-    found = launch.tree_attention(*case, 2)
+    found = cuda_forms.tree_attention(*case, 2)
     assert found.dtype == torch.float16
     torch.testing.assert_close(
-        found.float(), plain.tree_attention(*exact, case[6]), atol=2e-3, rtol=2e-3
+        found.float(), torch_forms.tree_attention(*exact, case[6]), atol=2e-3, rtol=2e-3
     )
 
 
@@ -67,8 +73,8 @@ def test_half_precision() -> None:
 def test_queries_and_keys_turn_and_are_stored(seed: int, **shape: int) -> None:
     *given, keys, values = rotation_case(seed, head_dim=64, slots=9, **shape)
     stored = [(keys.clone(), values.clone()) for _ in range(2)]
-    found = launch.rotate_and_store(*given, *stored[0])
-    torch.testing.assert_close(found, plain.rotate_and_store(*given, *stored[1]))
+    found = cuda_forms.rotate_and_store(*given, *stored[0])
+    torch.testing.assert_close(found, torch_forms.rotate_and_store(*given, *stored[1]))
     for mine, wanted in zip(*stored, strict=True):
         torch.testing.assert_close(mine, wanted)
 
@@ -82,9 +88,9 @@ def test_norms_and_gated_activations_of_any_width(seed: int, rows: int, width: i
         for shape in ((rows, 1, width), (width,), (rows, 2 * width))
     )
     torch.testing.assert_close(
-        launch.rms_norm(hidden, weight, 1e-5), plain.rms_norm(hidden, weight, 1e-5)
+        cuda_forms.rms_norm(hidden, weight, 1e-5), torch_forms.rms_norm(hidden, weight, 1e-5)
     )
-    torch.testing.assert_close(launch.gated_silu(joined), plain.gated_silu(joined))
+    torch.testing.assert_close(cuda_forms.gated_silu(joined), torch_forms.gated_silu(joined))
 
 
 @pytest.mark.parametrize("rule", ["greedy", "token", "recursive"])
@@ -92,8 +98,8 @@ def test_norms_and_gated_activations_of_any_width(seed: int, rows: int, width: i
 @given(seed=st.integers(0, 99999))
 def test_rules_say_the_same(rule: str, seed: int) -> None:
     tree, target, uniforms = tree_case(seed, chain=rule == "token")
-    wanted = plain.accept(rule, tree, target, uniforms)
-    found = launch.accept(rule, tree, target, uniforms)
+    wanted = torch_forms.accept(rule, tree, target, uniforms)
+    found = cuda_forms.accept(rule, tree, target, uniforms)
     assert torch.equal(found.path, wanted.path)
     assert torch.equal(found.accepted, wanted.accepted)
     assert torch.equal(found.bonus, wanted.bonus)
@@ -115,7 +121,7 @@ def test_moves_are_those_of_the_cache(seed: int, dtype: torch.dtype) -> None:
     )
     live = torch.rand(2, 5, generator=random) < 0.7
     cache.move(source, destination, live)
-    launch.move_slots(moved, source, destination, live, None)
+    cuda_forms.move_slots(moved, source, destination, live, None)
     for found, wanted in zip(moved, (*cache.keys, *cache.values), strict=True):
         assert torch.equal(found[:, :, :12], wanted[:, :, :12])
 
@@ -126,6 +132,6 @@ def test_moves_in_pages() -> None:
     wanted = [cache.clone() for cache in caches]
     moves = torch.tensor([[2, 5, 7], [7, 3, 3]]), torch.tensor([[1, 2, 3], [3, 4, 5]])
     live = torch.tensor([[True, True, True], [True, True, False]])
-    plain.move_slots(wanted, *moves, live, pages)
-    launch.move_slots(caches, *moves, live, pages)
+    torch_forms.move_slots(wanted, *moves, live, pages)
+    cuda_forms.move_slots(caches, *moves, live, pages)
     assert all(torch.equal(a, b) for a, b in zip(caches, wanted, strict=True))

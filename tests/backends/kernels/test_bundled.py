@@ -17,17 +17,17 @@ pytest.importorskip("triton", reason="triton is not installed")
 from torch._subclasses import FakeTensorMode  # noqa: E402
 
 from specplan.backends.bundle import Bundle, load_bundle, write_bundle  # noqa: E402
-from specplan.backends.kernels import launch, launching, ops  # noqa: E402
-from specplan.backends.kernels.built import BuiltKernel, read_index, read_kernels  # noqa: E402
+from specplan.backends.bundle_executable import load_models, open_executable  # noqa: E402
+from specplan.backends.kernels import cuda_forms, launcher, ops  # noqa: E402
 from specplan.backends.kernels.driver import packed  # noqa: E402
-from specplan.backends.kernels.fitting import Heads  # noqa: E402
-from specplan.backends.kernels.needs import heads_of, variants_for  # noqa: E402
+from specplan.backends.kernels.fused_parts import Heads  # noqa: E402
+from specplan.backends.kernels.kernel_folder import BuiltKernel, read_index, read_kernels  # noqa: E402
+from specplan.backends.kernels.plan_kernels import heads_of, variants_for  # noqa: E402
 from specplan.backends.kernels.variants import INDEX  # noqa: E402
 from specplan.backends.machine import check_kernels, check_machine  # noqa: E402
 from specplan.backends.manifest import KERNELS  # noqa: E402
-from specplan.backends.opening import load_models, open_executable  # noqa: E402
 from specplan.backends.static.executable import StaticExecutable  # noqa: E402
-from specplan.backends.static.rewrites.fusing import heads_of as heads_of_loaded  # noqa: E402
+from specplan.backends.static.fusing import heads_of as heads_of_loaded  # noqa: E402
 from specplan.bundles.compiling import build_cubins  # noqa: E402
 from specplan.cost_models.models.model_shape import ModelShape  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError, UsageError  # noqa: E402
@@ -87,17 +87,17 @@ def test_every_launch_of_a_round_finds_its_kernel(
     found: list[BuiltKernel | None] = []
 
     def choose(name: str, grid: object, *arguments: Any, **constants: int) -> None:
-        found.append(launching.fitting(kernels, name, arguments, constants))
+        found.append(launcher.fitting(kernels, name, arguments, constants))
         if found[-1] is not None:
             types = [kind for _, kind in found[-1].signature]
             assert len(packed(types, arguments)) == len(arguments) + 2
 
-    monkeypatch.setattr(launch, "launch", choose)
-    monkeypatch.setattr(launch, "loaded", lambda device: True)
+    monkeypatch.setattr(cuda_forms, "launch", choose)
+    monkeypatch.setattr(cuda_forms, "loaded", lambda device: True)
     shape: dict[str, Any] = dict(batch=2, kv_heads=2, group=2, head_dim=64, slots=300, window=3)
     for splits in (1, 4):
         case = attention_case(1, tokens=3, dtype=torch.float16, **shape)
-        launch.tree_attention(*case, splits)
+        cuda_forms.tree_attention(*case, splits)
     laws = torch.rand(2, 3, 61)
     tree = DraftedTree(
         torch.tensor([[3, 5], [7, 9]]),
@@ -106,32 +106,34 @@ def test_every_launch_of_a_round_finds_its_kernel(
         probs_index=(0, 0),
         distinct=True,
     )
-    launch.accept("recursive", tree, laws, torch.rand(2, 3, dtype=torch.float64))
+    cuda_forms.accept("recursive", tree, laws, torch.rand(2, 3, dtype=torch.float64))
     cache, slot = torch.zeros(2, 2, 301, 64, dtype=torch.float16), torch.tensor([[4], [7]])
-    launch.move_slots([cache, cache], slot, slot - 1, slot > 0, None)
-    launch.rotate_and_store(
+    cuda_forms.move_slots([cache, cache], slot, slot - 1, slot > 0, None)
+    cuda_forms.rotate_and_store(
         *rotation_case(
             1, batch=2, tokens=3, heads=4, kv_heads=2, head_dim=64, slots=9, dtype=torch.float16
         )
     )
     hidden = torch.zeros(2, 64, dtype=torch.float16)
-    launch.rms_norm(hidden, hidden[0], 1e-6)
-    launch.gated_silu(hidden)
+    cuda_forms.rms_norm(hidden, hidden[0], 1e-6)
+    cuda_forms.gated_silu(hidden)
     assert {kernel.name for kernel in found if kernel is not None} == NEEDED
     assert None not in found
     # another number type, a larger tree, another rule: nothing there serves them
     found.clear()
-    launch.tree_attention(*attention_case(1, tokens=3, dtype=torch.bfloat16, **shape), 4)
+    cuda_forms.tree_attention(*attention_case(1, tokens=3, dtype=torch.bfloat16, **shape), 4)
     larger = DraftedTree(torch.zeros(2, 3, dtype=torch.int64), (-1, 0, 1), probs=laws)
-    launch.accept("recursive", larger, torch.rand(2, 4, 61), torch.rand(2, 4, dtype=torch.float64))
-    launch.accept("greedy", tree, laws, None)
-    launch.move_slots([cache[..., :32].contiguous()], slot, slot - 1, slot > 0, None)
+    cuda_forms.accept(
+        "recursive", larger, torch.rand(2, 4, 61), torch.rand(2, 4, dtype=torch.float64)
+    )
+    cuda_forms.accept("greedy", tree, laws, None)
+    cuda_forms.move_slots([cache[..., :32].contiguous()], slot, slot - 1, slot > 0, None)
     assert found == [None] * 5
 
 
 def test_a_trace_wants_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bundle's rounds are exported for its kernels, where triton need not be."""
-    monkeypatch.setattr(launching, "_compiled", lambda name: pytest.fail(f"{name}: compiled"))
+    monkeypatch.setattr(launcher, "_compiled", lambda name: pytest.fail(f"{name}: compiled"))
     attended = attention_case(
         1, batch=2, kv_heads=2, group=2, tokens=3, head_dim=64, slots=9, window=3
     )
@@ -174,10 +176,10 @@ def test_kernels_of_several_bundles_stay_loaded(
 ) -> None:
     """Each launch finds those of its own types, whoever loaded others since."""
     driver = FakeDriver()
-    there = launching.LoadedKernels(driver)  # type: ignore[arg-type]
+    there = launcher.LoadedKernels(driver)  # type: ignore[arg-type]
     stream = SimpleNamespace(cuda_stream=0)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
-    monkeypatch.setattr(launching, "_loaded", {None: there})
+    monkeypatch.setattr(launcher, "_loaded", {None: there})
     held = read_kernels(bundle.folder / KERNELS, "sm_90")
     first, other = held["rms_norm_fp16"], held["gated_silu_fp16"]
     for _ in range(2):
@@ -185,22 +187,22 @@ def test_kernels_of_several_bundles_stay_loaded(
         there.add([other])
     assert driver.loads == 2
     hidden = torch.zeros(2, 64, dtype=torch.float16)
-    launch.rms_norm(hidden, hidden[0], 1e-6)
-    launch.gated_silu(hidden)
+    cuda_forms.rms_norm(hidden, hidden[0], 1e-6)
+    cuda_forms.gated_silu(hidden)
     assert driver.launched == [first.cubin, other.cubin]
-    assert launching.loaded(hidden.device) and not launching.loaded(torch.device("cuda", 1))
+    assert launcher.loaded(hidden.device) and not launcher.loaded(torch.device("cuda", 1))
 
 
 def test_addresses_are_kept_as_long_as_their_caches() -> None:
     caches = [torch.zeros(1, 2, 9, 4, dtype=torch.int32) for _ in range(2)]
-    before = len(launch._tables)
-    found = launch._addresses(caches)
+    before = len(cuda_forms._tables)
+    found = cuda_forms._addresses(caches)
     assert found.tolist() == [cache.data_ptr() for cache in caches]
-    assert launch._addresses([cache.view(torch.int32) for cache in caches]) is found
-    assert launch._addresses(caches[:1]).tolist() == [caches[0].data_ptr()]
-    assert len(launch._tables) == before + 1
+    assert cuda_forms._addresses([cache.view(torch.int32) for cache in caches]) is found
+    assert cuda_forms._addresses(caches[:1]).tolist() == [caches[0].data_ptr()]
+    assert len(cuda_forms._tables) == before + 1
     caches.clear()
-    assert len(launch._tables) == before
+    assert len(cuda_forms._tables) == before
 
 
 @pytest.mark.gpu
@@ -210,11 +212,11 @@ def test_a_bundle_decodes_by_its_own_kernels(
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("the bundle's kernels are for sm_90")
     models, requests = load_models(bundle, "cuda"), requests_of(temperature=0.8)
-    monkeypatch.setattr(launching, "_loaded", {})
+    monkeypatch.setattr(launcher, "_loaded", {})
     compiled_here = StaticExecutable(bundle.plan, models, fused_on={"cuda"})
     expected = [item.tokens for item in generate(compiled_here, requests).completions]
     executable = open_executable(bundle, models)
-    monkeypatch.setattr(launching, "_compiled", lambda name: pytest.fail(f"{name}: not loaded"))
+    monkeypatch.setattr(launcher, "_compiled", lambda name: pytest.fail(f"{name}: not loaded"))
     assert [item.tokens for item in generate(executable, requests).completions] == expected
 
 

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from specplan.backends.kernels import tiles
-from specplan.backends.kernels.built import Built, read_kernels
-from specplan.backends.kernels.cubins import build_kernels, compiled, triton_version
-from specplan.backends.kernels.resources import Figures, figures_of, table_of
+from specplan.backends.kernels.build import build_kernels, compiled, triton_version
+from specplan.backends.kernels.kernel_folder import Built, read_kernels
 from specplan.backends.kernels.variants import (
     ARCHITECTURES,
     INDEX,
@@ -25,6 +24,7 @@ from specplan.backends.kernels.variants import (
 )
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import write_json_atomic
+from tests.backends.kernels.resources import Figures, figures_of, table_of
 
 pytest.importorskip("triton", reason="triton is not installed")
 
@@ -58,7 +58,7 @@ def folder(folders: dict[str, Path], tmp_path: Path) -> Path:
 
 
 def table_path(repository: Path) -> Path:
-    return repository / "backends/kernels/resources.json"
+    return repository / "XX.json"
 
 
 def test_what_is_written_is_read_back(folders: dict[str, Path]) -> None:
@@ -76,7 +76,7 @@ def test_moves_read_all_before_they_write(folders: dict[str, Path]) -> None:
     """In the code itself: every load from the caches, a barrier, and only then stores."""
     import subprocess
 
-    from specplan.backends.kernels.resources import tool
+    from tests.backends.kernels.resources import tool
 
     done = subprocess.run(
         [
@@ -163,7 +163,7 @@ def edited(index: dict[str, Any], how: str) -> dict[str, Any]:
 def test_a_wrong_index_is_refused(folder: Path, how: str) -> None:
     index = json.loads((folder / INDEX).read_text())
     write_json_atomic(folder / INDEX, edited(index, how))
-    with pytest.raises(UsageError, match=r"Build them anew"):
+    with pytest.raises(UsageError, match=r"Build the kernels again"):
         read_kernels(folder, "sm_90")
 
 

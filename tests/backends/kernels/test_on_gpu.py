@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from specplan.backends.kernels import launching, ops, plain
-from specplan.backends.kernels.cubins import build_kernels
+from specplan.backends.kernels import launcher, ops, torch_forms
+from specplan.backends.kernels.build import build_kernels
 from specplan.backends.kernels.variants import acceptance, variants
 from specplan.runtime.acceptance import DraftedTree
 from tests.backends.kernels.cases import attention_case, rotation_case, tree_case
@@ -29,9 +29,9 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         acceptance("recursive", 16, distinct=False),
     ]
     build_kernels(tmp_path / "kernels", wanted, [f"sm_{major}{minor}"])
-    monkeypatch.setattr(launching, "_loaded", {})
-    launching.load_kernels(tmp_path / "kernels", torch.device("cuda", 0))
-    monkeypatch.setattr(launching, "_compiled", lambda name: pytest.fail(f"{name}: not loaded"))
+    monkeypatch.setattr(launcher, "_loaded", {})
+    launcher.load_kernels(tmp_path / "kernels", torch.device("cuda", 0))
+    monkeypatch.setattr(launcher, "_compiled", lambda name: pytest.fail(f"{name}: not loaded"))
     yield
 
 
@@ -56,7 +56,7 @@ def test_attention(dtype: torch.dtype, page: int, head_dim: int, tokens: int) ->
     exact = [
         item.double() if i < 3 and isinstance(item, Tensor) else item for i, item in enumerate(case)
     ]
-    wanted = plain.tree_attention(*exact)
+    wanted = torch_forms.tree_attention(*exact)
     bound = 2e-5 if dtype == torch.float32 else 2e-2
     for splits in (0, 1, 8):
         found = ops.tree_attention(*case, splits)
@@ -104,8 +104,8 @@ def test_norms_and_gated_activations(dtype: torch.dtype) -> None:
         )
         found = ops.rms_norm(hidden.cuda(), weight.cuda(), 1e-5), ops.gated_silu(joined.cuda())
         exact = (
-            plain.rms_norm(hidden.double(), weight.double(), 1e-5),
-            plain.gated_silu(joined.double()),
+            torch_forms.rms_norm(hidden.double(), weight.double(), 1e-5),
+            torch_forms.gated_silu(joined.double()),
         )
         for mine, wanted in zip(found, exact, strict=True):
             torch.testing.assert_close(mine.cpu().double(), wanted, atol=bound, rtol=bound)

@@ -117,7 +117,7 @@ class Attend(torch.nn.Module):
         return (ops.tree_attention(*case, None, 0.25, 4),)
 
 
-class Judge(torch.nn.Module):
+class CapabilityChecker(torch.nn.Module):
     def forward(self, target: Tensor, tokens: Tensor) -> tuple[Tensor]:
         return (ops.accept("greedy", DraftedTree(tokens, (-1, 0, 0)), target).path,)
 
@@ -130,7 +130,7 @@ def lowered(module: torch.nn.Module, arguments: Sequence[Any]) -> str:
 
 def test_on_the_cpu_lowering_leaves_plain_torch() -> None:
     case, target, tokens, *_ = step_arguments()
-    for module, arguments in ((Attend(), case), (Judge(), (target, tokens))):
+    for module, arguments in ((Attend(), case), (CapabilityChecker(), (target, tokens))):
         code = lowered(module, arguments)
         assert "ops.aten" in code and "ops.specplan" not in code
 

@@ -160,7 +160,9 @@ def test_other_forms_are_refused_by_name(tmp_path: Path, config: dict[str, Any],
     ("config", "says"),
     [
         (EAGLE3 | {"vocab_size": 151936}, "vocabulary has 151936"),
-        (EAGLE3 | {"target_hidden_size": 5120}, "15360 wide"),
+        (EAGLE3 | {"target_hidden_size": 5120}, "of size 5120, the target's hidden size is 4096"),
+        (EAGLE3 | {"hidden_size": 8192}, "of size 8192, the target's hidden size is 4096"),
+        (DFLASH | {"vocab_size": 128256, "hidden_size": 2048}, "of size 2048"),
         (EAGLE3 | {"draft_vocab_size": 200000}, "larger than the target's"),
         (EAGLE3 | {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [40]}}, "layer 41"),
         (EAGLE3 | {"eagle_config": {"eagle_aux_hidden_state_layer_ids": "2"}}, "no list of layers"),
@@ -173,6 +175,11 @@ def test_drafters_of_other_targets_are_refused(
 ) -> None:
     with pytest.raises(UsageError, match=says):
         read(tmp_path, config)
+
+
+def test_a_head_may_be_narrower_than_the_target_that_it_states(tmp_path: Path) -> None:
+    found = read(tmp_path, EAGLE3 | {"hidden_size": 2048, "target_hidden_size": 4096})
+    assert found.shape.feature_width == 3 * 4096 and found.shape.owns_embedding
 
 
 def test_stored_weights_are_those_described(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_mixed_types_have_exact_bytes(tmp_path: Path) -> None:
     assert found.formats.mlp.name == "Q4_K/Q6_K"
     assert 8 * found.formats.mlp.bytes_per_element == pytest.approx(4.5 + (6.5625 - 4.5) / 6)
     assert (found.name, found.dtype) == ("model-q4_k_m", "float16")
-    assert found.kv_bytes_per_token == stated.kv_bytes_per_token / 2  # stated: float32
+    assert found.kv_bytes_per_token == stated.kv_bytes_per_token  # both of two bytes
     cached = ModelShape.from_gguf(path, kv_format="Q8_0", dtype="bfloat16")
     assert cached.kv_bytes_per_token == 4 * 2 * 2 * 64 * 34 / 32
 

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specplan.cost_models.devices.device import Device, UnpricedError, list_devices, load_device
+from specplan.cost_models.devices.device import (
+    Device,
+    UnpricedError,
+    device_name,
+    list_devices,
+    load_device,
+    similar_devices,
+)
 from specplan.cost_models.devices.measured.device import MeasuredDevice
 from specplan.cost_models.devices.measured.table import (
     ForwardRow,
@@ -112,7 +119,7 @@ def test_device_files_refuse_what_they_cannot_read(tmp_path: Path) -> None:
         path.write_text(json.dumps(good | change))
         with pytest.raises(UsageError, match=message):
             load_device(path)
-    with pytest.raises(UsageError, match="Known devices"):
+    with pytest.raises(UsageError, match="Known: a10, "):
         load_device("abacus")
     with pytest.raises(UsageError, match="cannot read"):
         load_device(tmp_path / "none.yaml")
@@ -292,3 +299,42 @@ def test_times_sum_with_their_bounds() -> None:
     assert total([]) == NO_TIME
     product = Seconds(1, 0.5, 2).times(Interval(2, 1, 3))  # half widths by root of squares
     assert product == Seconds(2, pytest.approx(2 - 2**0.5), pytest.approx(2 + 5**0.5))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("H200", "h200"),
+        ("8xH200", "8xh200"),
+        ("8Xh100-SXM@vllm", "8xh100-sxm@vllm"),
+        ("L4", "l4"),
+        ("RTX4090", "rtx-4090"),
+        ("rtx_pro_6000", "rtx-pro-6000"),
+        ("mi250x", "mi250x-gcd"),
+    ],
+)
+def test_names_are_found_without_case_and_by_their_beginning(text: str, name: str) -> None:
+    assert device_name(text) == name and load_device(text).name == load_device(name).name
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("h100", ("h100-pcie", "h100-sxm")),
+        ("8xH100@vllm", ("8xh100-pcie@vllm", "8xh100-sxm@vllm")),
+        ("a100-80gb", ("a100-pcie-80gb", "a100-sxm-80gb")),
+        ("h100-smx", ("h100-pcie", "h100-sxm")),
+        ("4090", ("rtx-4090",)),
+        ("h20", ()),
+        ("mi300a", ()),
+        ("l40x", ()),
+    ],
+)
+def test_a_name_that_is_not_exact_never_means_another_gpu(
+    text: str, names: tuple[str, ...]
+) -> None:
+    assert similar_devices(text) == names and device_name(text) == text
+    with pytest.raises(UsageError) as caught:
+        load_device(text)
+    assert all(f'"{name}"' in caught.value.remedy for name in names)
+    assert names or caught.value.remedy.startswith("Known: a10, ")

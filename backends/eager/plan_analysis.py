@@ -1,0 +1,167 @@
+"""What is known of a plan before it runs, gathered once for all batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from specplan.backends.eager.passes.pass_spec import (
+    PassSpec,
+    plain_caches,
+    segments_of,
+    spec_of,
+    turning_caches,
+    whole_stack,
+)
+from specplan.backends.eager.state.slots import Layers
+from specplan.backends.eager.state.static_slots import Places, places
+from specplan.cost_models.memory.plan_memory import speculative_slots
+from specplan.ir.ops import Accept, Forward, Grow, Measure, Mix, Op, Pick, Score
+from specplan.ir.plan import CacheState, Plan, TrackState, ValueState, walk_plan
+from specplan.ir.tables.builtin import BUILTIN
+from specplan.ir.types.infer import Step, infer_round
+from specplan.ir.types.lifetimes import last_reads
+from specplan.ir.types.value_types import LogitsType, NodesType, TreeType
+from specplan.ir.values import State, Value
+from specplan.runtime.models.modules import Module
+
+
+@dataclass(frozen=True)
+class PlanAnalysis:
+    """A plan, and what its ops need to know.
+
+    Attributes:
+        plan: the plan.
+        steps: by op and trip, what the verifier knows of what an op reads and gives.
+        places: what is known of slots of nodes.
+        plain: caches that are run in one way only, and whether that is scratch.
+        turning: caches that scratch writes after passes for good in some round.
+        pass_specs: by the identity of a forward, what it runs.
+        segments: by the name of a cache, spans of its layers.
+        whole: by the name of a cache, how text runs through all of its model.
+        prefilled: caches whose prompts run so before the first round; others read theirs in it.
+        spent: by the identity of an op, values that nothing reads after it.
+        judged: by the identity of an op that judges, how many nodes it judges at most.
+        scored: some op reads scores of nodes.
+        mixes: some op reads the rows that trees were grown from.
+        drawn: value states whose nodes keep the laws that they were drawn from.
+        speculative: cache slots for a round's nodes.
+    """
+
+    plan: Plan
+    steps: Mapping[tuple[int, int], Step]
+    places: Places
+    plain: Mapping[str, bool]
+    turning: frozenset[str]
+    pass_specs: Mapping[int, PassSpec]
+    segments: Mapping[str, tuple[Layers, ...]]
+    whole: Mapping[str, PassSpec]
+    prefilled: frozenset[str]
+    spent: Mapping[int, tuple[Value, ...]]
+    judged: Mapping[int, int]
+    scored: bool
+    mixes: bool
+    drawn: frozenset[str]
+    speculative: int
+
+
+def analyse(plan: Plan, models: Mapping[str, Module]) -> PlanAnalysis:
+    """Gather what a plan's ops need to know."""
+    steps = [step for item in plan.rounds for step in infer_round(plan, item).steps]
+    segments = segments_of(plan, models)
+    forwards = [op for op in walk_plan(plan) if isinstance(op, Forward)]
+    caches = [state for state in plan.states if isinstance(state, CacheState)]
+    pass_specs = {
+        id(op): spec_of(plan, op, models[op.model].num_layers, segments) for op in forwards
+    }
+    return PlanAnalysis(
+        plan=plan,
+        steps={(id(step.op), step.trip): step for step in steps},
+        places=places(plan, pass_specs, segments),
+        plain=plain_caches(plan),
+        pass_specs=pass_specs,
+        turning=frozenset(turning_caches(plan)),
+        segments=segments,
+        whole={
+            str(state.name): whole_stack(plan, state, models[state.model].num_layers, segments)
+            for state in caches
+        },
+        prefilled=frozenset(prefilled_caches(plan, forwards)),
+        spent=last_reads(plan),
+        judged=judged_nodes(steps),
+        scored=any(map(_reads_scores, walk_plan(plan))),
+        mixes=any(isinstance(op, Mix) for op in walk_plan(plan)),
+        drawn=frozenset(
+            str(state.name)
+            for state in plan.states
+            if isinstance(state, ValueState) and state.keeps_probs
+        ),
+        speculative=speculative_slots(plan) + _slots_ahead(steps),
+    )
+
+
+def prefilled_caches(plan: Plan, forwards: Sequence[Forward]) -> set[State]:
+    """Caches whose prompts may run through the whole stack before the first round.
+
+    A prompt is read by the passes of the first round, in a wider form: where these do otherwise
+    than the whole stack does, or read what the round has not yet computed, it is left to them.
+    Where the round asks how much text some layers lack, they lack all of it at first. A view is a
+    copy of what its cache has read, so that this one reads before.
+    """
+    asked = (op.operand for op in walk_plan(plan) if isinstance(op, Measure))
+    lagging = (plan.state(state) for state in asked if isinstance(state, State))
+    late = {cache.model for cache in lagging if isinstance(cache, CacheState)}
+    for op in forwards:
+        track = None if op.features is None else plan.state(op.features)
+        if isinstance(track, TrackState) and (track.model != op.model or op.shift):
+            late |= {op.model, track.model}
+        if op.write == "exact" and (len(op.layers) > 1 or op.only or op.attend == "block"):
+            late.add(op.model)
+    caches = [state for state in plan.states if isinstance(state, CacheState)]
+    viewed = {state.view for state in caches}
+    return {s.name for s in caches if s.model not in late or s.name in viewed}
+
+
+def _reads_scores(op: Op) -> bool:
+    """Whether an op asks for the scores of nodes."""
+    if isinstance(op, Pick):
+        chosen = (op.best, op.worst, op.count, op.above)
+        return any(one is not None for one in chosen)
+    if isinstance(op, Grow):
+        return op.keep is not None
+    if isinstance(op, Score):
+        return True
+    return isinstance(op, Measure) and op.kind.name == "value"
+
+
+def _slots_ahead(steps: Sequence[Step]) -> int:
+    """Cache slots for what looks ahead of nodes, in all passes of all rounds."""
+    slots = 0
+    for step in steps:
+        if isinstance(step.op, Forward) and step.op.most_levels > 1:
+            nodes = (step.reads[name] for name in step.op.nodes)
+            wide = (n.nodes + 1 if isinstance(n, TreeType) else n.width for n in nodes
+                    if isinstance(n, TreeType | NodesType))  # fmt: skip
+            slots += (step.op.most_levels - 1) * sum(wide)
+    return slots
+
+
+def judged_nodes(steps: Sequence[Step]) -> dict[int, int]:
+    """By the identity of an op that judges below the root, how many nodes it judges at most.
+
+    Loops may end early, and of a chain nodes without logits are not judged: the bonus is drawn with
+    the same number however many there are. Rules that draw by place take all numbers.
+    """
+    judged: dict[int, int] = {}
+    for step in steps:
+        op = step.op
+        if isinstance(op, Accept) and op.at is None and op.target and not _draws_by_place(op):
+            tree, rows = step.reads[op.tree], step.reads[op.target]
+            assert isinstance(tree, TreeType) and isinstance(rows, LogitsType)
+            judged[id(op)] = min(tree.nodes, rows.width) if tree.is_chain else tree.nodes
+    return judged
+
+
+def _draws_by_place(op: Accept) -> bool:
+    rule = BUILTIN.find("rule", op.rule.name)
+    return rule is not None and rule.draws_by_place

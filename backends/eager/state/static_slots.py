@@ -1,0 +1,299 @@
+"""Slots that are known before a round runs, by the verifier's types.
+
+Where all passes over a cache so far ran nodes of static shapes, the slot of each node and what it
+sees are constants, and no keys have to be compared. Where data decides which nodes run, but none of
+them has run before, they take the next slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from specplan.backends.eager.passes.pass_spec import PassSpec, plain_caches
+from specplan.backends.eager.state.slots import Layers
+from specplan.ir.ops import Accept, Commit, Emit, Forward, Grow, Refresh
+from specplan.ir.plan import Plan, walk_plan
+from specplan.ir.types.infer import Step, infer_round
+from specplan.ir.types.value_types import ROOT, Lineage, NodesType, PathType, TreeType
+from specplan.ir.values import Value
+
+Way = tuple[Layers, bool]
+"""A span of layers, and whether they run scratch."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Slots of the drafted nodes of one pass, counted from the text's end.
+
+    Attributes:
+        before: slots that were taken before the pass.
+        offsets: of each node; those from `before` on had none before, and are the last ones.
+        seen: slots that each node sees, its own among them.
+        ran: slots that each span of layers has run, once the pass is done.
+    """
+
+    before: int
+    offsets: tuple[int, ...]
+    seen: tuple[tuple[int, ...], ...]
+    ran: Mapping[Way, frozenset[int]]
+
+    @cached_property
+    def old(self) -> int:
+        """Nodes that had a slot before."""
+        return sum(offset < self.before for offset in self.offsets)
+
+    @cached_property
+    def causal(self) -> bool:
+        """Whether each node sees all slots up to its own."""
+        return all(
+            mine == tuple(range(offset + 1))
+            for offset, mine in zip(self.offsets, self.seen, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """A pass none of whose nodes had a slot before, whichever they are.
+
+    Attributes:
+        reached: whichever they are, their ancestors have run, or run with them.
+    """
+
+    reached: bool
+
+
+@dataclass(frozen=True)
+class Resident:
+    """What a cache holds of a judged tree as its path is committed.
+
+    Attributes:
+        slots: of the tree's columns, counted from the text's end; -1 where there is none.
+        in_place: a chain whose first nodes stand in the slots of their positions.
+    """
+
+    slots: tuple[int, ...]
+    in_place: bool
+
+    @property
+    def count(self) -> int:
+        """Nodes that are there."""
+        return sum(slot >= 0 for slot in self.slots)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether all nodes are there, in the order of their columns."""
+        return self.slots[1:] == tuple(range(len(self.slots) - 1))
+
+
+@dataclass(frozen=True)
+class Places:
+    """What is known of slots before a plan runs.
+
+    Attributes:
+        placements: by the identity of a forward and its trip, what is known of its nodes' slots.
+        residents: by the identity of a commit, slots of the tree whose path it commits.
+    """
+
+    placements: dict[tuple[int, int], Placement | Fresh] = field(default_factory=dict)
+    residents: dict[int, Resident] = field(default_factory=dict)
+
+
+@dataclass
+class _Slots:
+    """What one cache holds so far.
+
+    Attributes:
+        segments: spans of its layers.
+        plain: all passes run its layers in one way.
+        static: the slot of each node is known.
+        taken: slots.
+        trees: by family, the slots of its nodes.
+        ran: slots that layers have run.
+        recorded: slots of nodes whose states a track of the same model has, by track.
+        tried: nodes that passes may have run; None once that is not known.
+        grown: trees whose last level has the children of nodes that it ran.
+    """
+
+    segments: tuple[Layers, ...]
+    plain: bool
+    static: bool = True
+    taken: int = 0
+    trees: list[tuple[Lineage, dict[int, int]]] = field(default_factory=list)
+    ran: dict[Way, set[int]] = field(default_factory=dict)
+    recorded: dict[str, set[int]] = field(default_factory=dict)
+    tried: list[tuple[Lineage, frozenset[int]]] | None = field(default_factory=list)
+    grown: list[Lineage] = field(default_factory=list)
+
+    def has_grown(self, lineage: Lineage | None) -> bool:
+        """Whether all levels of a tree are such."""
+        while lineage is not None and lineage.nodes:
+            if not any(lineage is one for one in self.grown):
+                return False
+            lineage = lineage.above
+        return lineage is not None
+
+    def of(self, lineage: Lineage) -> dict[int, int] | None:
+        """Slots of the nodes of a tree; None where an unlike tree shares some of its nodes."""
+        for place, (known, slots) in enumerate(self.trees):
+            if lineage.extends(known):
+                self.trees[place] = (lineage, slots)
+                return slots
+            if lineage.common(known) is not None:
+                return None
+        slots = dict[int, int]()
+        self.trees.append((lineage, slots))
+        return slots
+
+    def reached(self, spec: PassSpec) -> set[int]:
+        """Slots that all layers of a pass may attend to."""
+        slots = set(range(self.taken))
+        for span in spec.segments:
+            mine = self.ran.get((span, False), set())
+            slots &= mine | self.ran.get((span, True), set()) if spec.scratch else mine
+        return slots
+
+    def run(self, spec: PassSpec, slots: set[int]) -> None:
+        """Note that a pass has run these slots."""
+        for span in spec.segments:
+            self.ran.setdefault((span, spec.scratch), set()).update(slots)
+        for track, _ in spec.keeps:
+            self.recorded.setdefault(track, set()).update(slots)
+
+
+def places(
+    plan: Plan, pass_specs: Mapping[int, PassSpec], segments: Mapping[str, tuple[Layers, ...]]
+) -> Places:
+    """What is known of slots of drafted nodes in the caches of a plan.
+
+    Args:
+        plan: verified.
+        pass_specs: by the identity of a forward, what it runs.
+        segments: by the name of a cache, spans of its layers.
+    """
+    plain, known = plain_caches(plan), Places()
+    living = {op.state for op in walk_plan(plan) if isinstance(op, Commit) and op.alive is not None}
+    for item in plan.rounds:
+        caches = {
+            name: _Slots(spans, name in plain, name not in living)
+            for name, spans in segments.items()
+        }
+        judged: dict[Value, Lineage | None] = {}
+        rows: dict[Value, _Slots] = {}
+        for step in infer_round(plan, item).steps:
+            match step.op:
+                case Accept() as op:
+                    (path,) = step.gives
+                    assert isinstance(path, PathType)
+                    judged[op.results[0]] = None if step.conditional else path.lineage
+                case Emit() as op:
+                    judged[op.results[0]] = judged.get(op.path)
+                    for slots in caches.values():
+                        slots.tried = None
+                case Grow() as op if op.logits in rows:
+                    (tree,) = step.gives
+                    if isinstance(tree, TreeType) and tree.lineage is not None:
+                        rows[op.logits].grown.append(tree.lineage)
+                case Commit() | Refresh() as op if op.state in caches:
+                    slots = caches[op.state]
+                    lineage = judged.get(op.path) if isinstance(op, Commit) else None
+                    resident = _resident(slots, lineage)
+                    if resident is not None:
+                        known.residents[id(op)] = resident
+                    slots.static, slots.tried = False, None
+                case Forward() as op if op.cache is not None:
+                    slots = caches[op.cache]
+                    fresh = _fresh(slots, step, op) if slots.plain else None
+                    place = _place(slots, step, op, pass_specs[id(op)]) if slots.static else None
+                    slots.static, slot = place is not None, place or fresh
+                    if slot is not None:
+                        known.placements[id(op), step.trip] = slot
+                    if op.most_levels == 1:
+                        rows |= dict.fromkeys(op.results, slots)
+    return known
+
+
+def _fresh(slots: _Slots, step: Step, op: Forward) -> Fresh | None:
+    """What is known of nodes that data decides; those that may run are noted."""
+    (given, *others) = (step.reads[name] for name in op.nodes)
+    nodes, lineage, closed = None, None, True
+    if isinstance(given, TreeType):
+        nodes, lineage = tuple(range(given.nodes)), given.lineage
+    elif isinstance(given, NodesType):
+        nodes = given.among if given.indices is None else given.indices
+        lineage, closed = given.lineage, given.closed
+    if slots.tried is None or others or nodes is None or lineage is None:
+        slots.tried = None
+        return None
+    mine, before = frozenset(nodes) - {ROOT}, [one for one in slots.tried if one[1]]
+    slots.tried.append((lineage, mine))
+    if not all(lineage.extends(other) and not mine & ran for other, ran in before):
+        return None
+    return Fresh((closed and not before) or slots.has_grown(lineage))
+
+
+def _resident(slots: _Slots, judged: Lineage | None) -> Resident | None:
+    """Slots of a judged tree; None where data decides, or where nodes of others may be the same."""
+    if not slots.static or judged is None or judged.parents is None:
+        return None
+    known: dict[int, int] = {}
+    for lineage, mine in slots.trees:
+        if mine and not judged.related(lineage):
+            return None
+        known |= mine
+    if any(
+        not slots.ran.get((span, False), set()).issuperset(known.values())
+        for span in slots.segments
+    ):
+        return None
+    offsets = [known.get(node, -1) for node in range(judged.nodes)]
+    there = sum(slot >= 0 for slot in offsets)
+    is_chain = judged.parents == tuple(range(-1, judged.nodes - 1))
+    return Resident((-1, *offsets), is_chain and offsets[:there] == list(range(there)))
+
+
+def _place(slots: _Slots, step: Step, op: Forward, spec: PassSpec) -> Placement | None:
+    """Slots for the nodes of a pass; None where data decides which they are, or what they see."""
+    if step.conditional or len(op.nodes) != 1 or spec.block:
+        return None
+    (given,) = (step.reads[name] for name in op.nodes)
+    indices: Sequence[int] | None
+    if isinstance(given, TreeType):
+        indices, lineage = range(given.nodes), given.lineage
+    else:
+        assert isinstance(given, NodesType)
+        indices, lineage = given.indices, given.lineage
+    if indices is None or lineage is None or lineage.parents is None:
+        return None
+    known = slots.of(lineage)
+    if known is None:
+        return None
+    nodes, before, reached = [n for n in indices if n != ROOT], slots.taken, slots.reached(spec)
+    for node in nodes:
+        if node not in known:
+            known[node] = slots.taken
+            slots.taken += 1
+    offsets = [known[node] for node in nodes]
+    old = sum(offset < before for offset in offsets)
+    if len({*offsets}) < len(offsets) or any(offset < before for offset in offsets[old:]):
+        return None
+    if spec.features is not None and not (
+        spec.inside and slots.recorded.get(spec.features, set()).issuperset(offsets)
+    ):
+        return None  # whether a node runs hangs on whether its state is there
+    lines = [_line(lineage.parents, node) for node in nodes]
+    seen = tuple(tuple(sorted(known.get(above, -1) for above in line)) for line in lines)
+    if any(not reached.union(offsets).issuperset(line) for line in seen):
+        return None
+    slots.run(spec, {*offsets})
+    ran = {way: frozenset(mine) for way, mine in slots.ran.items()}
+    return Placement(before, tuple(offsets), seen, ran)
+
+
+def _line(parents: Sequence[int], node: int) -> list[int]:
+    """A node and its ancestors, the root left out."""
+    line = [node]
+    while (above := parents[line[-1]]) != ROOT:
+        line.append(above)
+    return line

@@ -1,1 +1,0 @@
-"""Rewrites of a traced round: constants folded, kernels fused, writes made explicit."""

@@ -1,0 +1,111 @@
+"""What a problem may state of a drafter's acceptance: a number, rates, a mean length or a file."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+Rate = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+Rates = Annotated[tuple[Rate, ...], Field(min_length=1)]
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ConditionalRates(_Form):
+    """By position: how often a draft token is accepted, given that all before it were."""
+
+    conditional: Rates = Field(
+        description="P(draft token i is accepted | all before it were), i = 1, 2, ..."
+    )
+
+
+class MarginalRates(_Form):
+    """By position: how often the first i draft tokens are all accepted, as vLLM's log has it."""
+
+    marginal: Rates = Field(
+        description="P(the first i draft tokens are all accepted), i = 1, 2, ...; the "
+        '"Per-position acceptance rate" of vLLM.'
+    )
+
+
+class MeanLength(_Form):
+    """Tokens per step in the mean, at a number of draft tokens."""
+
+    length: float = Field(
+        ge=1.0, allow_inf_nan=False, description="Mean tokens per step, the bonus token included."
+    )
+    at: int = Field(ge=1, description="Draft tokens per step at which it was reached (K).")
+
+
+_FORMS = (
+    "must be a number from 0 to 1 (the chance that a draft token is accepted given those before), "
+    "a list of such numbers by position, {marginal: [...]} as vLLM's log prints them, "
+    "{length: 2.9, at: 3} (mean tokens per step at 3 draft tokens), or the path of a profile or log"
+)
+
+
+def _of_known_form(value: Any) -> Any:
+    """The value; one clear error instead of one for every form that it is not.
+
+    Raises:
+        PydanticCustomError: it has none of the forms.
+    """
+    problem = _problem(value)
+    if problem is not None:
+        raise PydanticCustomError("acceptance_form", "{problem}", {"problem": problem})
+    return value
+
+
+def _problem(value: Any) -> str | None:
+    if isinstance(value, str | Path | _Form):
+        return None
+    if isinstance(value, list | tuple):
+        return _problem_of_rates(value)
+    if not isinstance(value, dict):
+        return None if _is_rate(value) else _FORMS
+    if set(value) == {"length", "at"}:
+        length, at = value["length"], value["at"]
+        numbers = _is_number(length) and type(at) is int and at >= 1
+        if not numbers or not 1.0 <= length <= at + 1.0:
+            return (
+                "must have a length from 1 to at + 1 (it counts the bonus token) and a whole "
+                "number of draft tokens as at"
+            )
+        return None
+    if set(value) == {"conditional"}:
+        return _problem_of_rates(value["conditional"])
+    if set(value) == {"marginal"}:
+        rates = value["marginal"]
+        wrong = _problem_of_rates(rates)
+        if wrong is None and any(b > a for a, b in pairwise(rates)):
+            return "must not rise: marginal rates are P(the first i draft tokens are all accepted)"
+        return wrong
+    return _FORMS
+
+
+def _problem_of_rates(value: Any) -> str | None:
+    if isinstance(value, list | tuple) and value and all(map(_is_rate, value)):
+        return None
+    return _FORMS
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_rate(value: Any) -> bool:
+    return _is_number(value) and 0.0 <= value <= 1.0
+
+
+Acceptance: TypeAlias = Annotated[
+    Rate | Rates | ConditionalRates | MarginalRates | MeanLength | Path,
+    Field(union_mode="left_to_right"),
+    BeforeValidator(_of_known_form),
+]
+"""One drafter's acceptance as a problem states it; everything but a path is an assumption."""

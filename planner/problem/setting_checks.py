@@ -1,0 +1,125 @@
+"""Checks of what plans run on and where tables lie: device, backends, folders."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+from functools import cache
+from pathlib import Path
+
+from specplan.cost_models.devices.device import device_remedy, is_device_name
+from specplan.planner.problem.errors import Errors, Origin, nearest
+from specplan.planner.problem.paths import device_is_path
+from specplan.planner.problem.schema import NO_BACKEND, Problem
+
+DATASTORE = "datastore"
+DATASTORE_FILE = "datastore.json"
+"""Comes last: without it there is no datastore."""
+
+
+@cache
+def known_backends() -> tuple[str, ...]:
+    """Names of the compile targets, found by what they state and without importing one."""
+    stated = [
+        path for top in _folders_of_backends() for path in Path(top).glob("*/capabilities.py")
+    ]
+    return tuple(sorted(path.parent.name for path in stated))
+
+
+@cache
+def known_engines() -> tuple[str, ...]:
+    """Names of the engines that plans are projected onto, found by their tables."""
+    tables = [path for top in _folders_of_backends() for path in Path(top).glob("engines/*.yaml")]
+    return tuple(sorted(path.stem for path in tables))
+
+
+def _folders_of_backends() -> list[str]:
+    spec = importlib.util.find_spec("specplan.backends")
+    return list((spec.submodule_search_locations if spec else None) or [])
+
+
+def check_backends(problem: Problem, origin: Origin, *, runs_models: bool) -> Errors:
+    """Backends that do not exist, or cannot do what the problem leaves to be measured.
+
+    Args:
+        problem: a problem.
+        origin: where it was written, for messages.
+        runs_models: whether models are run while planning.
+
+    Yields:
+        UsageError: naming the dotted key.
+    """
+    if problem.backends and problem.backend != Problem.model_fields["backend"].default:
+        yield origin.usage(
+            "backends",
+            "backend and backends are both given",
+            "Keep one of the two; the first of several backends is taken where others are no gain.",
+        )
+    for place, name in enumerate(problem.all_backends):
+        key = f"backends.{place}" if problem.backends else "backend"
+        if name in problem.backends[:place]:
+            yield origin.usage(key, f'"{name}" is named twice', "Name each backend once.")
+        if name == NO_BACKEND and problem.backends:
+            yield origin.usage(
+                key,
+                f'"{NO_BACKEND}" refuses no plan, and cannot be chosen among others',
+                f"Leave it out, or write backend: {NO_BACKEND}.",
+            )
+        yield from _check(name, key, origin, runs_models)
+
+
+def _check(backend: str, key: str, origin: Origin, runs_models: bool) -> Errors:
+    runs_here, engine = backend in known_backends(), backend.partition("@")[0]
+    if not runs_here and backend != NO_BACKEND and engine not in known_engines():
+        yield origin.usage(
+            key,
+            f'unknown backend "{backend}"',
+            nearest(backend, (*known_backends(), *known_engines(), NO_BACKEND)),
+        )
+    if not runs_here and runs_models:
+        yield origin.usage(
+            key,
+            "measuring the device or acceptance runs models, and there is no backend to run them",
+            "Name a device and give ready acceptance profiles, or name a backend that runs here: "
+            f"{', '.join(known_backends())}.",
+        )
+
+
+def check_device(problem: Problem, origin: Origin) -> Errors:
+    """A device that is not known, or whose file is missing."""
+    device = problem.device
+    if device_is_path(device):
+        if not Path(device).is_file():
+            yield origin.usage(
+                "device",
+                f"there is no device file {device}",
+                'Make one with `specplan profile device`, or write "measured" or a name from '
+                "`specplan devices`.",
+            )
+    elif device != "measured" and not is_device_name(device):
+        measured = difflib.get_close_matches(device, ["measured"])
+        remedy = f'Did you mean "{measured[0]}"?' if measured else device_remedy(device)
+        yield origin.usage("device", f'unknown device "{device}"', remedy)
+
+
+def check_folders(problem: Problem, origin: Origin) -> Errors:
+    """What is wrong with folders: tables in a file, or a datastore that is missing.
+
+    Yields:
+        UsageError: naming the key.
+    """
+    if problem.profiles.exists() and not problem.profiles.is_dir():
+        yield origin.usage(
+            "profiles",
+            f"{problem.profiles} is a file",
+            "Name a folder for measured tables; it is made when it is missing.",
+        )
+    make = "Make one with `specplan datastore build`"
+    if DATASTORE in problem.sources and problem.datastore is None:
+        yield origin.usage(
+            DATASTORE, f'the source "{DATASTORE}" needs a folder', f"{make} and name it here."
+        )
+    if problem.datastore is not None and not (problem.datastore / DATASTORE_FILE).is_file():
+        yield origin.usage(
+            DATASTORE, f"there is no finished datastore in {problem.datastore}", f"{make}."
+        )

@@ -1,0 +1,118 @@
+"""Quantities with a unit, as users write them: `20ms`, `0.5s`, `80GB`, `80GiB`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+SECONDS_PER_UNIT = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+BYTES_PER_UNIT = {"B": 1.0} | {
+    f"{prefix}{suffix}": float(base**power)
+    for suffix, base in (("B", 1000), ("iB", 1024))
+    for power, prefix in enumerate(("k" if base == 1000 else "K", "M", "G", "T"), start=1)
+}
+_QUANTITY = re.compile(r"([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([a-zA-Zµ]*)")
+_PATTERN = r"^[-+]?[0-9.]+([eE][-+]?[0-9]+)?\s*[a-zA-Zµ]*$"
+
+
+class QuantityError(ValueError):
+    """Not a quantity, or one that was hardly meant.
+
+    Attributes:
+        what: what is wrong with it.
+        remedy: how to write it.
+    """
+
+    def __init__(self, what: str, remedy: str) -> None:
+        self.what, self.remedy = what, remedy
+        super().__init__(f"{what}. {remedy}")
+
+
+def quantity(value: Any, units: Mapping[str, float], example: str) -> Any:
+    """A number, or a text with one of these units in SI units; other types come back unchanged.
+
+    Args:
+        value: what was written.
+        units: the factor of each unit; without regard to case where that is not ambiguous.
+        example: a quantity of this kind, for messages.
+
+    Raises:
+        QuantityError: the text is no number with one of the units.
+    """
+    if not isinstance(value, str):
+        return value
+    match = _QUANTITY.fullmatch(value.strip())
+    unit = "" if match is None else match[2].replace("µ", "u")
+    factors = {name.lower(): factor for name, factor in units.items()}
+    try:
+        if match is None or (unit and unit.lower() not in factors):
+            raise ValueError
+        return float(match[1]) * (factors[unit.lower()] if unit else 1.0)
+    except ValueError:
+        raise QuantityError(
+            f'must be a number with a unit, got "{value}"',
+            f"Write a quantity such as {example}; units: {', '.join(units)}.",
+        ) from None
+
+
+def _duration(limit: float | None, per: str) -> Callable[[Any], Any]:
+    """Reads seconds; a bare number above `limit` is refused, since milliseconds were meant."""
+
+    def read(value: Any) -> Any:
+        bare = value
+        if isinstance(value, str) and re.search("[a-zA-Zµ]", value) is None:
+            bare = quantity(value, SECONDS_PER_UNIT, "20ms")
+        if limit is not None and isinstance(bare, int | float) and bare > limit:
+            raise QuantityError(
+                f"{bare:g} without a unit is {bare:g} seconds{per}",
+                f'Did you mean {bare:g}ms? Write "{bare:g}s" for {bare:g} seconds.',
+            )
+        return quantity(value, SECONDS_PER_UNIT, "20ms")
+
+    return read
+
+
+def _written(limit: float | None) -> Callable[[float], float | str]:
+    """Writes seconds as the schema reads them again: with a unit where a bare number is refused."""
+    return lambda value: value if limit is None or value <= limit else f"{value!r}s"
+
+
+def _json_schema(example: str) -> WithJsonSchema:
+    return WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0},
+                {"type": "string", "pattern": _PATTERN, "examples": [example]},
+            ]
+        }
+    )
+
+
+_POSITIVE = Field(strict=True, gt=0, allow_inf_nan=False)
+_PER_TOKEN, _FIRST_TOKEN = 1.0, 60.0
+"""Seconds above which a bare number was hardly meant: of a token, of the first token."""
+
+SecondsPerToken = Annotated[
+    float,
+    _POSITIVE,
+    BeforeValidator(_duration(_PER_TOKEN, " per token")),
+    PlainSerializer(_written(_PER_TOKEN), when_used="json"),
+    _json_schema("20ms"),
+]
+SecondsToFirstToken = Annotated[
+    float,
+    _POSITIVE,
+    BeforeValidator(_duration(_FIRST_TOKEN, " to the first token")),
+    PlainSerializer(_written(_FIRST_TOKEN), when_used="json"),
+    _json_schema("500ms"),
+]
+Duration = Annotated[float, _POSITIVE, BeforeValidator(_duration(None, "")), _json_schema("30s")]
+Size = Annotated[
+    float,
+    _POSITIVE,
+    BeforeValidator(lambda value: quantity(value, BYTES_PER_UNIT, "80GB")),
+    _json_schema("80GB"),
+]

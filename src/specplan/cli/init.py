@@ -1,0 +1,178 @@
+"""`specplan init`: a problem file to start from, with a comment on every key."""
+
+from __future__ import annotations
+
+import json as json_text
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from specplan.cli.options import JsonOption, ProblemSource, takes_problem
+from specplan.cli.output import print_json
+from specplan.ir.errors import UsageError
+from specplan.ir.files import write_atomic
+
+EXAMPLE: dict[str, Any] = {
+    "target": "models/target",
+    "drafts": {},
+    "device": "8xh100-sxm",
+    "backend": "vllm",
+    "batch": [1, 16, 64],
+    "prompt": [1024],
+    "output": 512,
+    "objective": "latency",
+}
+"""What the file says where no flag says otherwise, by the words of the short form."""
+
+_TEMPLATE = """\
+# A problem of specplan. Plan for it with:  specplan optimize {file}
+# docs/problem.md explains every key; `specplan schema` is its JSON Schema, for editors.
+schema_version: 1
+
+models:
+  # A folder with config.json (enough to plan), or the id of a model in the Hugging Face cache.
+  # Relative paths start at the folder of this file; ~ and $HOME are replaced.
+{cached}  target: {{path: {target}}}
+  # What may draft: smaller models with the target's tokenizer, EAGLE-3 heads, DFlash drafters.
+{drafts}
+# What may draft without a model: prompt_lookup (n-grams of the prompt), mtp (the target's own
+# modules), suffix, trie, ngram, automaton, adjacency, datastore, jacobi, lookahead, token_graph.
+sources: [prompt_lookup]
+
+# A name from `specplan devices`, with 8x before it for eight of them; or `measured`: this machine.
+device: {device}
+# What runs the plan: an engine (vllm, sglang, tensorrt_llm), eager to run it here, none to plan.
+{backend}
+
+workload:
+  batch_sizes: {batch}  # requests decoded together
+  {prompt}  # of a prompt
+  output_tokens: {output}  # of an output
+  temperature: {temperature}  # 0 is greedy decoding
+  # prompts: prompts.jsonl  # lines of {{"text": ...}}, to measure acceptance on this machine
+
+# How much of a draft the target accepts, by drafter: a file that `specplan profile acceptance`
+# measured, or that `specplan import acceptance` made of an engine's log.
+{acceptance}
+# latency: least time per token of a request; throughput: most tokens/s of the device;
+# goodput: most requests/s within the limits, at workload.request_rate.
+objective: {objective}
+
+# What a plan must not exceed; leave a limit out if it does not matter.
+{limits}"""
+
+_NO_DRAFTS = """\
+  # drafts:
+  #   - {name: eagle, path: models/eagle3-head}
+  #   - {name: small, path: models/small}
+"""
+_NO_ACCEPTANCE = """\
+# acceptance:
+#   eagle: eagle-acceptance.json
+"""
+_LIMITS = {"tpot": "20ms", "ttft": "500ms", "memory": "80GB"}
+"""Limits of a plan, with an example of each."""
+
+
+@takes_problem(metavar="FILE", help="The file to write; - for standard output.")
+def init(
+    problem: ProblemSource,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Write a problem file with a comment on every key; flags fill it in."""
+    if problem.settings:
+        raise UsageError(
+            "a new file has no keys to set yet",
+            where="--set",
+            remedy="Edit the file, or give --set to `specplan optimize`.",
+        )
+    file = problem.path or Path("problem.yaml")
+    text = problem_text(file, problem.short)
+    if str(file) == "-":
+        print(text, end="")
+        return
+    if file.exists() and not force:
+        raise UsageError(
+            "there is such a file", where=str(file), remedy="Name another one, or add --force."
+        )
+    write_atomic(file, text)
+    if json:
+        print_json({"problem": str(file)})
+        return
+    print(f"Problem: {file}")
+    print(f"Edit it, then: specplan optimize {file}")
+
+
+def problem_text(file: Path, short: Mapping[str, Any]) -> str:
+    """The text of a problem file with comments.
+
+    Args:
+        file: where it will stand.
+        short: what it says beyond `EXAMPLE`, by the words of the short form.
+    """
+    value = EXAMPLE | {**short}
+    return _TEMPLATE.format(
+        file=file,
+        cached="" if "target" in short else _cached(),
+        target=_yaml(value["target"]),
+        drafts=_drafts(value["drafts"]),
+        device=_yaml(value["device"]),
+        backend=_one_or_several("backend", "backends", value["backend"]),
+        batch=_yaml(value["batch"]),
+        prompt=_one_or_several("prompt_tokens", "prompt_lengths", value["prompt"]),
+        output=value["output"],
+        temperature=value.get("temperature", 0.0),
+        acceptance=_acceptance(value.get("acceptance", {})),
+        objective=value["objective"],
+        limits=_limits(value),
+    )
+
+
+def _cached() -> str:
+    """A comment with the models of the Hugging Face cache."""
+    from specplan.planner.problem.paths import cached_models
+
+    models = cached_models()
+    return f"  # In the Hugging Face cache: {', '.join(models)}\n" if models else ""
+
+
+def _yaml(value: Any) -> str:
+    """A value in one line of YAML; words that need no quotes have none."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_yaml, value))}]"
+    text = str(value)
+    plain = all(letter.isalnum() or letter in "/._-~$@" for letter in text)
+    return text if plain and text[:1] not in "@-~" else json_text.dumps(value, ensure_ascii=False)
+
+
+def _drafts(drafts: Mapping[str, Any]) -> str:
+    if not drafts:
+        return _NO_DRAFTS
+    lines = (f"    - {{name: {name}, path: {_yaml(path)}}}\n" for name, path in drafts.items())
+    return f"  drafts:\n{''.join(lines)}"
+
+
+def _acceptance(profiles: Mapping[str, Any]) -> str:
+    if not profiles:
+        return _NO_ACCEPTANCE
+    lines = (f"  {_yaml(name)}: {_yaml(value)}\n" for name, value in profiles.items())
+    return f"acceptance:\n{''.join(lines)}"
+
+
+def _limits(value: Mapping[str, Any]) -> str:
+    own = {name: value[name] for name in _LIMITS if name in value}
+    lines = [
+        "limits:" if own else "# limits:",
+        *(f"  {name}: {_yaml(text)}" for name, text in own.items()),
+        *(f"#   {name}: {text}" for name, text in _LIMITS.items() if name not in own),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _one_or_several(one: str, several: str, value: Any) -> str:
+    if isinstance(value, list) and len(value) > 1:
+        return f"{several}: {_yaml(value)}"
+    return f"{one}: {_yaml(value[0] if isinstance(value, list) else value)}"

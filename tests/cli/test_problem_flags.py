@@ -1,0 +1,140 @@
+"""Problems by flags: alone they say what a file says, over a file they change it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specplan.planner.problem.errors import Origin
+from specplan.planner.problem.loading import load_problem, problem_form
+from specplan.planner.problem.yaml_text import read_yaml
+from tests.cli.test_program import specplan_here
+
+RECORD = Path(__file__).resolve().parents[2] / "examples/ci/plans/chat-8b-h100"
+FLAGS = shlex.split("""
+    --target target --draft draft=draft --acceptance draft=acceptance/draft.json
+    --device h100-sxm --backend vllm --batch 1,16 --prompt 1024 --output 512
+""")
+FILE = """\
+schema_version: 1
+models:
+  target: {path: target}
+  drafts: [{name: draft, path: draft}]
+acceptance: {draft: acceptance/draft.json}
+device: h100-sxm
+backend: vllm
+workload: {batch_sizes: [1, 16], prompt_tokens: 1024, output_tokens: 512}
+"""
+
+
+@pytest.fixture
+def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The recorded problem, as the current folder, beside a file that says what `FLAGS` say."""
+    for name in ("target", "draft", "acceptance", "problem.yaml"):
+        (tmp_path / name).symlink_to(RECORD / name)
+    (tmp_path / "same.yaml").write_text(FILE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def answer(*arguments: str) -> dict[str, Any]:
+    done = specplan_here(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def test_flags_say_what_the_file_says(record: Path) -> None:
+    assert answer("optimize", *FLAGS) == answer("optimize", "same.yaml")
+
+
+def test_flags_and_settings_change_a_file(record: Path) -> None:
+    changed = FILE.replace("h100-sxm", "h200").replace("[1, 16]", "[4]")
+    (record / "changed.yaml").write_text(changed + "limits: {memory: 140.0e9}\n")
+    flags = ("--device", "h200", "--batch", "4", "--set", "limits.memory=140e9")
+    assert answer("optimize", "same.yaml", *flags) == answer("optimize", "changed.yaml")
+
+
+def test_several_prompts_and_backends_take_the_place_of_one(record: Path) -> None:
+    text = FILE.replace("prompt_tokens: 1024", "prompt_lengths: [256, 1024]")
+    (record / "changed.yaml").write_text(text.replace("backend: vllm", "backends: [vllm, sglang]"))
+    flags = ("--prompt", "256,1024", "--backend", "vllm,sglang")
+    assert answer("optimize", "same.yaml", *flags) == answer("optimize", "changed.yaml")
+
+
+@pytest.mark.parametrize(
+    "command", ["explain", "report --out r.html", "emit --engine vllm --out files"]
+)
+def test_every_command_that_takes_a_problem_takes_flags(record: Path, command: str) -> None:
+    assert answer(*command.split(), *FLAGS)
+
+
+def test_emit_over_an_earlier_projection_says_so(record: Path) -> None:
+    command = ("emit", *FLAGS, "--engine", "vLLM", "--out", "files")
+    assert "Replaced" not in specplan_here(*command).stdout
+    assert "Replaced: the files of an earlier `specplan emit` in files" in (
+        specplan_here(*command).stdout
+    )
+    assert answer(*command)["replaced"] is True
+
+
+def test_the_next_command_repeats_the_flags(record: Path) -> None:
+    printed = specplan_here("optimize", *FLAGS).stdout
+    line = next(line for line in printed.splitlines() if "specplan explain" in line)
+    words = shlex.split(line.partition("specplan explain ")[2])
+    assert sorted(words) == sorted(FLAGS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("optimize", "there is no problem"),
+        ("optimize --target target", "needs --batch, --prompt, --output as well"),
+        ("optimize --batch 1,x same.yaml", "--batch: must be whole numbers"),
+        ("optimize --batch 1,0 same.yaml", "--batch: workload.batch_sizes.1: must be at least 1"),
+        ("optimize --draft eagle same.yaml", "--draft eagle: it names no drafter"),
+        ("optimize --draft a=x --draft a=y same.yaml", 'the name "a" is given twice'),
+        ("optimize --set nothing same.yaml", "a setting is written KEY=VALUE"),
+        ("optimize --set workload.batchsizes=[1] same.yaml", "--set: workload.batchsizes: unknown"),
+        ("optimize --set device.name=h200 same.yaml", 'no mapping "device"'),
+        ("optimize --set models.drafts.3.name=x same.yaml", "models.drafts.3"),
+        ("optimize none.yaml --batch 1", "none.yaml: "),
+        ("explain target --batch 1", "made for the bundle's own problem"),
+    ],
+)
+def test_broken_flags_are_named(record: Path, arguments: str, message: str) -> None:
+    done = specplan_here(*arguments.split())
+    assert done.returncode == 2 and message in done.stderr, done.stderr
+
+
+def test_init_writes_a_file_that_says_what_the_flags_say(record: Path) -> None:
+    assert answer("init", "new.yaml", *FLAGS) == {"problem": "new.yaml"}
+    assert answer("optimize", "new.yaml") == answer("optimize", "same.yaml")
+
+
+def test_init_fills_in_examples_and_replaces_nothing(record: Path) -> None:
+    done = specplan_here("init", "new.yaml", "--target", "target", "--ttft", "500ms")
+    assert done.stdout == "Problem: new.yaml\nEdit it, then: specplan optimize new.yaml\n"
+    text = (record / "new.yaml").read_text()
+    assert text == specplan_here(
+        "init", "-", "--target", "target", "--ttft", "500ms"
+    ).stdout.replace("specplan optimize -", "specplan optimize new.yaml")
+    problem = load_problem(record / "new.yaml")
+    assert problem.limits.ttft == 0.5 and problem.workload.batch_sizes == (1, 16, 64)
+    again = specplan_here("init", "new.yaml")
+    assert again.returncode == 2 and "--force" in again.stderr
+    assert specplan_here("init", "new.yaml", "--force").returncode == 0
+    assert (record / "new.yaml").read_text() != text
+
+
+def test_what_init_leaves_as_comments_can_be_uncommented(record: Path) -> None:
+    text = specplan_here("init", "-", "--target", "target").stdout
+    lines = text.replace("  # drafts:", "  drafts:").replace("  #   - {", "    - {")
+    lines = lines.replace("# limits:", "limits:").replace("#   tpot:", "  tpot:")
+    value, _ = read_yaml(lines, "new.yaml")
+    form = problem_form(value, Origin())
+    assert [draft.name for draft in form.models.drafts] == ["eagle", "small"]
+    assert form.limits.tpot == 0.02

@@ -1,0 +1,222 @@
+"""Contests among priced plans, with recorded times in place of runs: what they decide, and when."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("optuna")
+
+from specplan.ir.errors import NothingToCompareError
+from specplan.ir.plan import Plan
+from specplan.measure.bench.contenders import Outcome, Timer
+from specplan.measure.tuning.contenders import Contenders
+from specplan.measure.tuning.outcome import lines, measured_plans
+from specplan.measure.tuning.race import Race
+from specplan.measure.tuning.study import Trial, TrialLog, open_log
+from specplan.measure.workbench import TokenPrompt
+from specplan.planner import SearchResult, plan_key, search, tuned
+from tests.planner.example_facts import example_facts, workload
+
+PROMPTS = [TokenPrompt(f"p{i}", tuple(range(1, 41))) for i in range(12)]
+OUTPUT, ROUNDS = 32, 16
+KILLS = 50
+Timers = Callable[[Plan], Timer]
+
+
+class Killed(BaseException):
+    """Ends a contest at any moment, as a signal does."""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
+    """A search on one load."""
+    return search(
+        example_facts(tmp_path_factory.mktemp("problem"), workload=workload(batch_sizes=[2]))
+    )
+
+
+def recorded(
+    result: SearchResult, noise: float = 0.03, tick: Callable[[], None] = lambda: None
+) -> Timers:
+    """Seconds that follow from plan and prompts alone: prices that are wrong, and noise.
+
+    All prices of a family are wrong by the same tenth or so, and each by some per cent beside; the
+    noise of a group of prompts falls on all plans, and some on each.
+    """
+    prices = Contenders(result)
+    (load,) = prices.loads
+    least = min(prices.seconds(key, load) for key in prices.tried)
+
+    def of_plan(plan: Plan) -> Timer:
+        key = plan_key(plan)
+        price = prices.seconds(key, load) if key in prices else least
+        family = prices[key].family if key in prices else plan.name
+        wrong = random.Random(family).gauss(0.0, 0.1) + random.Random(key).gauss(0.0, 0.04)
+
+        def run(prompts: Sequence[TokenPrompt]) -> Outcome:
+            tick()
+            names = " ".join(prompt.id for prompt in prompts)
+            draw = random.Random(names).gauss(0.0, 2.0 * noise)
+            own = random.Random(f"{key} {names}").gauss(0.0, noise)
+            outputs = tuple((1,) * OUTPUT for _ in prompts)
+            seconds = price * float(np.exp(wrong + draw + own))
+            tick()
+            return Outcome(seconds, None, outputs, ROUNDS * len(prompts))
+
+        return run
+
+    return of_plan
+
+
+def contest(result: SearchResult, log: TrialLog, timers: Timers, runs: float) -> Race:
+    """A contest whose budget is that of so many runs of the plan that the search chose."""
+    seconds = result.chosen.estimates[0].request_seconds.median
+    return Race(Contenders(result), log, timers, PROMPTS, "here", runs * seconds)
+
+
+def leader_of(run: Race, trials: Sequence[Trial]) -> str:
+    (load,) = run.contenders.loads
+    keys, standing = run.standing(load, trials)
+    return keys[standing.leader]
+
+
+def test_it_finds_what_is_fastest(found: SearchResult, tmp_path: Path) -> None:
+    log = open_log(None, tmp_path / "journal.log", "study")
+    run = contest(found, log, recorded(found), 200)
+    run.run()
+    exact = recorded(found, noise=0.0)
+    names = dict.fromkeys([*run.contenders.tried, *(trial.plan for trial in log.trials())])
+    alone = {key: exact(run.contenders[key].plan)(PROMPTS[:2]).seconds for key in names}
+    best, leader = min(alone.values()), leader_of(run, log.trials())
+    assert alone[leader] <= 1.02 * best
+    assert alone[plan_key(found.chosen.plan)] > 1.05 * best, "or there was nothing to find"
+    assert any(trial.point for trial in log.trials()), "settings beside those of the search ran"
+    told = lines(run, log.trials())
+    assert told[0].leads and told[0].plan == leader and told[0].ratio == 1.0
+    assert [line.ratio for line in told] == sorted(line.ratio for line in told)
+
+
+def test_killed_at_any_moment_it_ends_in_the_same_answer(
+    found: SearchResult, tmp_path: Path
+) -> None:
+    whole = open_log(None, tmp_path / "whole.log", "study")
+    undisturbed = contest(found, whole, recorded(found), 60)
+    undisturbed.run()
+    chance, path, kept = random.Random(3), tmp_path / "killed.log", 0
+    for kill in range(KILLS + 1):
+        left = chance.randrange(12) if kill < KILLS else 1 << 30
+
+        def tick() -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+
+        log = open_log(None, path, "study")
+        assert len(log.trials()) >= kept, "no finished trial is lost"
+        kept = len(log.trials())
+        try:
+            contest(found, log, recorded(found, tick=tick), 60).run()
+        except Killed:
+            kept = len(log.trials())
+    assert log.trials() == whole.trials()
+    assert leader_of(undisturbed, log.trials()) == leader_of(undisturbed, whole.trials())
+    assert len(whole.trials()) > 20
+
+
+def test_it_stops_when_the_budget_is_spent_and_goes_on_with_more(
+    found: SearchResult, tmp_path: Path
+) -> None:
+    log = open_log(None, tmp_path / "journal.log", "study")
+    contest(found, log, recorded(found), 8).run()
+    first = log.trials()
+    contest(found, log, recorded(found), 8).run()
+    assert log.trials() == first, "nothing is left of this budget"
+    more = contest(found, log, recorded(found), 16)
+    more.run()
+    assert log.trials()[: len(first)] == first and len(log.trials()) > len(first)
+    assert more.spent(log.trials()) < 17 * found.plain.estimates[0].request_seconds.median
+    assert {trial.turn for trial in first} <= {trial.turn for trial in log.trials()}
+
+
+def test_what_ran_at_other_loads_of_a_study_is_left_alone(
+    found: SearchResult, tmp_path: Path
+) -> None:
+    """A problem with another batch size goes on in the same study: on a budget of its own."""
+    log = open_log(None, tmp_path / "journal.log", "study")
+    contest(found, log, recorded(found), 8).run()
+    before = log.trials()
+    other = search(example_facts(tmp_path, workload=workload(batch_sizes=[4])))
+    told: list[str] = []
+    run = contest(other, log, recorded(other), 8)
+    run.progress = lambda words, *_: told.append(words)
+    assert run.spent(before) == 0.0
+    run.run()
+    after = log.trials()
+    assert after[: len(before)] == before
+    assert {trial.load for trial in after[len(before) :]} == set(run.contenders.loads)
+    assert "best so far" not in told[0] and "best so far" in told[-1]
+
+
+def test_machines_share_a_study(found: SearchResult, tmp_path: Path) -> None:
+    """One machine is half as fast: its turns are compared within themselves."""
+    timers = recorded(found)
+
+    def slow(plan: Plan) -> Timer:
+        def run(prompts: Sequence[TokenPrompt]) -> Outcome:
+            once = timers(plan)(prompts)
+            return Outcome(2.0 * once.seconds, None, once.outputs, once.rounds)
+
+        return run
+
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    for budget in (6, 12):
+        for name, speed, times in (("first", timers, 1), ("second", slow, 2)):
+            log = open_log(url, tmp_path / "unused.log", "study")
+            run = contest(found, log, speed, budget * times)
+            run.machine = name
+            run.run()
+    trials = log.trials()
+    assert {trial.machine for trial in trials} == {"first", "second"}
+    assert not (tmp_path / "unused.log").exists()
+    (load,) = run.contenders.loads
+    keys, standing = run.standing(load, trials)
+    assert standing.turns.sum() == len(trials)
+    exact = recorded(found, noise=0.0)
+    alone = [exact(run.contenders[key].plan)(PROMPTS[:2]).seconds for key in keys]
+    ratio = np.log(np.array(alone) / alone[standing.leader])
+    often = standing.turns >= 2
+    assert often.sum() >= 2
+    np.testing.assert_allclose(standing.ratio[often], ratio[often], atol=0.08)
+
+
+def test_the_choice_is_the_leader_with_its_measured_speed(
+    found: SearchResult, tmp_path: Path
+) -> None:
+    log = open_log(None, tmp_path / "journal.log", "study")
+    run = contest(found, log, recorded(found), 60)
+    run.run()
+    plans = measured_plans(run, log.trials(), {})
+    answer = tuned(found, plans, run.contenders.untried)
+    leader = leader_of(run, log.trials())
+    assert plan_key(answer.chosen.plan) == leader
+    mine = [trial for trial in log.trials() if trial.plan == leader]
+    measured = sum(t.seconds for t in mine) / len(mine)
+    (estimate,) = answer.chosen.estimates
+    assert estimate.request_seconds.median == pytest.approx(measured, rel=0.15)
+    assert estimate.tokens_per_round.mean == pytest.approx(OUTPUT / ROUNDS)
+    assert estimate.measured and estimate.request_seconds.low < measured
+    assert answer.plain.estimate is not None and answer.speedup.mean > 1.0
+    assert answer.confidence.probability_best > 0.5
+
+
+def test_more_requests_than_prompts_are_refused(found: SearchResult, tmp_path: Path) -> None:
+    log = open_log(None, tmp_path / "journal.log", "study")
+    with pytest.raises(NothingToCompareError, match="1 prompts do not fill a batch of 2"):
+        Race(Contenders(found), log, recorded(found), PROMPTS[:1], "here", 1.0)
