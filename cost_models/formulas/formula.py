@@ -167,8 +167,8 @@ class FormulaSet:
         given = [_number(known[variable.name], variable) for variable in needed]
         with np.errstate(all="ignore"):  # both sides of a case distinction are computed
             function = _compiled(expression, tuple(variable.symbol for variable in needed))
-            found = np.asarray(function(*given))
-        return float(found) if found.ndim == 0 else found
+            values = np.asarray(function(*given))
+        return float(values) if values.ndim == 0 else values
 
     @cached_property
     def mistakes_in_words(self) -> tuple[str, ...]:
@@ -178,7 +178,13 @@ class FormulaSet:
 
 def published_names() -> tuple[str, ...]:
     """The names of all sets of formulas, in order; loads none."""
-    return tuple(sorted(file.name.removesuffix(".yaml") for file in _PUBLISHED.iterdir()))
+    return tuple(
+        sorted(
+            file.name.removesuffix(".yaml")
+            for file in _PUBLISHED.iterdir()
+            if file.name.endswith(".yaml")
+        )
+    )
 
 
 def load_formulas(name: str) -> FormulaSet:

@@ -240,8 +240,8 @@ def _step(annotation: Any, part: str | int) -> Any:
     """The annotation one step down: into a union's models, a tuple's or mapping's values."""
     origin = typing.get_origin(annotation)
     if origin in (typing.Union, types.UnionType):
-        found = (_step(choice, part) for choice in typing.get_args(annotation))
-        return next((choice for choice in found if choice is not None), None)
+        steps = (_step(choice, part) for choice in typing.get_args(annotation))
+        return next((choice for choice in steps if choice is not None), None)
     if origin in (tuple, dict):
         return typing.get_args(annotation)[0 if origin is tuple else 1]
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
