@@ -14,7 +14,7 @@ from specplan.cost_models.acceptance.drafters import Drafter, read_drafter
 from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
 from specplan.cost_models.devices.device import device_name
 from specplan.cost_models.models.model_shape import is_gguf
-from specplan.cost_models.models.number_formats import number_format
+from specplan.cost_models.models.number_formats import known_format
 from specplan.ir.capabilities import INTERPRETER, backend_name
 from specplan.ir.errors import UsageError
 from specplan.planner.problem.acceptance import FORMS_OF_ACCEPTANCE, Acceptance
@@ -31,16 +31,7 @@ PositiveReal = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Backend = Annotated[str, AfterValidator(backend_name)]
 
 
-def _format_name(name: str) -> str:
-    """Refuse a number format that nobody knows."""
-    try:
-        number_format(name)
-    except UsageError as error:
-        raise ValueError(f"{error.what}. {error.remedy}") from None
-    return name
-
-
-Format = Annotated[str, AfterValidator(_format_name)]
+Format = Annotated[str, AfterValidator(known_format)]
 Dtype = Literal["auto", "float64", "float32", "bfloat16", "float16"]
 
 
@@ -75,11 +66,7 @@ class TargetModel(Strict):
     @property
     def formats(self) -> dict[str, str | None]:
         """The number formats that its shape is read in."""
-        return {
-            "dtype": self.dtype,
-            "weight_format": self.weight_format,
-            "kv_format": self.kv_format,
-        }
+        return self.model_dump(include={"dtype", "weight_format", "kv_format"})
 
     @property
     def plans_only(self) -> bool:
