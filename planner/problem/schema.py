@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from specplan.cost_models.acceptance.drafters import Drafter, read_drafter
 from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
@@ -18,7 +18,7 @@ from specplan.cost_models.models.number_formats import known_format
 from specplan.ir.capabilities import INTERPRETER, backend_name
 from specplan.ir.errors import UsageError
 from specplan.planner.problem.acceptance import FORMS_OF_ACCEPTANCE, Acceptance
-from specplan.planner.problem.units import Duration, SecondsPerToken, SecondsToFirstToken, Size
+from specplan.planner.problem.limits import Limits, Strict
 
 SCHEMA_VERSION = 1
 
@@ -33,12 +33,6 @@ Backend = Annotated[str, AfterValidator(backend_name)]
 
 Format = Annotated[str, AfterValidator(known_format)]
 Dtype = Literal["auto", "float64", "float32", "bfloat16", "float16"]
-
-
-class Strict(BaseModel):
-    """A frozen record that refuses unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class TargetModel(Strict):
@@ -161,28 +155,6 @@ class Workload(Strict):
     def lengths(self) -> tuple[int, ...]:
         """Lengths of prompts, in tokens; empty with a trace."""
         return self.prompt_lengths or ((self.prompt_tokens,) if self.prompt_tokens else ())
-
-
-class Limits(Strict):
-    """What a plan must not exceed; a limit left out does not bind."""
-
-    memory: Size | None = Field(
-        default=None,
-        description="Memory for weights, caches and workspace: in bytes, or with a unit (80GB, "
-        "80GiB).",
-    )
-    tpot: SecondsPerToken | None = Field(
-        default=None,
-        description="Mean time per output token of one request: in seconds, or with a unit (20ms).",
-    )
-    ttft: SecondsToFirstToken | None = Field(
-        default=None,
-        description="Time to the first token of a request: in seconds, or with a unit (500ms).",
-    )
-    request_latency: Duration | None = Field(
-        default=None,
-        description="Time of one request, prompt and output: in seconds, or with a unit (30s).",
-    )
 
 
 class Problem(Strict):
