@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from decisions.declining import DECLINE, declining_hazards
 from decisions.grid import GIVEN, Measured, Setting
-from specplan.cost_models.acceptance.fits.declining import DECLINE, declining_hazards
 from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.formulas.closed_forms import tree_value
 from specplan.cost_models.intervals import Seconds

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from published_rows.mixture import beta_tokens, correlation_of_tokens
 from published_rows.row import Prediction, Row, Unpredicted
-from specplan.cost_models.formulas.closed_forms import chain_speedup, operations_factor
+from specplan.cost_models.formulas.formula import load_formulas
 
 SYSTEMS = ("Leviathan SD",)
 SENTENCES, ARTICLES = "EnDe", "CNNDM"
@@ -61,9 +61,14 @@ def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
             value = speedup(row.task, alpha, gamma, cost, constants)
             yield Prediction(row, value, calibration=is_calibration(row))
         elif row.metric == "speedup_predicted_by_paper" or _theory(row, "speedup"):
-            yield Prediction(row, chain_speedup(alpha, gamma, cost))
+            yield Prediction(row, _formula("speedup", alpha, gamma, draft_cost=cost))
         elif _theory(row, "ops_factor"):
-            yield Prediction(row, operations_factor(alpha, gamma, 0.0))
+            factor = _formula("operations_factor", alpha, gamma, draft_operations=0.0)
+            yield Prediction(row, factor)
+
+
+def _formula(name: str, alpha: float, gamma: int, **known: float) -> float:
+    return float(load_formulas("leviathan").value(name, acceptance=alpha, length=gamma, **known))
 
 
 def speedup(task: str, alpha: float, gamma: int, cost: float, constants: Constants) -> float:

@@ -36,10 +36,10 @@ class Traces:
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> Traces:
         """Pad lists, one per prompt; empty ones are left out."""
-        kept = [row for row in rows if len(row)]
-        lengths = np.array([len(row) for row in kept], dtype=np.int64)
-        values = np.full((int(lengths.max(initial=0)), len(kept)), -1, dtype=np.int64)
-        for column, row in enumerate(kept):
+        filled = [row for row in rows if len(row)]
+        lengths = np.array([len(row) for row in filled], dtype=np.int64)
+        values = np.full((int(lengths.max(initial=0)), len(filled)), -1, dtype=np.int64)
+        for column, row in enumerate(filled):
             values[: len(row), column] = row
         return cls(values, lengths)
 

@@ -112,7 +112,7 @@ class Device(Protocol):
         ...
 
     def round_seconds(self, batch: int) -> Seconds:
-        """What a round takes beside its ops: the host's loop, hand-over of results.
+        """Seconds of a round outside of its ops: the host's loop, hand-over of results.
 
         Raises:
             UnpricedError: this device cannot say.

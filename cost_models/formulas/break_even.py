@@ -58,15 +58,15 @@ class BreakEven:
             return f"always pays ({name} {self.low:.4g} to {self.high:.4g}{unit})"
         if self.never:
             return f"never pays ({name} {self.low:.4g} to {self.high:.4g}{unit})"
-        told = []
+        parts = []
         for low, high in self.pays:
             if high >= self.high:
-                told.append(f"from {low:.4g}{unit} up")
+                parts.append(f"from {low:.4g}{unit} up")
             elif low <= self.low:
-                told.append(f"up to {high:.4g}{unit}")
+                parts.append(f"up to {high:.4g}{unit}")
             else:
-                told.append(f"from {low:.4g} to {high:.4g}{unit}")
-        return f"pays at a {name} {' and '.join(told)}"
+                parts.append(f"from {low:.4g} to {high:.4g}{unit}")
+        return f"pays at a {name} {' and '.join(parts)}"
 
 
 def break_even(
@@ -112,8 +112,8 @@ def break_even(
     if solution is not None and not variable.whole:
         root = formulas.value(solution, **known)
         exact = (root,) if least < root < most else ()
-    found = stretches(excess, least, most, whole=variable.whole, exact=exact)
-    return BreakEven(variable, least, most, found, solution)
+    pays = stretches(excess, least, most, whole=variable.whole, exact=exact)
+    return BreakEven(variable, least, most, pays, solution)
 
 
 @cache
@@ -169,7 +169,7 @@ def stretches(
     """
     grid = _grid(low, high, points, whole, exact)
     holds = [_positive(excess, x) for x in grid]
-    found: list[Stretch] = []
+    positive: list[Stretch] = []
     start = grid[0] if holds[0] else None
     for (left, before), (right, after) in pairwise(zip(grid, holds, strict=True)):
         if before == after:
@@ -180,11 +180,11 @@ def stretches(
             start = inside
         else:
             assert start is not None
-            found.append((start, inside))
+            positive.append((start, inside))
             start = None
     if start is not None:
-        found.append((start, grid[-1]))
-    return tuple(found)
+        positive.append((start, grid[-1]))
+    return tuple(positive)
 
 
 def _grid(

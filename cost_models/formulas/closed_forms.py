@@ -42,40 +42,6 @@ def acceptance_of_tokens(tokens: float, gamma: int) -> float:
     return (low + high) / 2.0
 
 
-def chain_speedup(alpha: float, gamma: int, draft_cost: float) -> float:
-    """Speedup of a chain over plain decoding, verification as long as one target step.
-
-    Source: Leviathan et al. 2022 (arXiv 2211.17192), theorem 3.8.
-
-    Args:
-        alpha: acceptance probability.
-        gamma: drafted tokens.
-        draft_cost: c, time of a draft step in target steps.
-    """
-    return expected_tokens(alpha, gamma) / (gamma * draft_cost + 1.0)
-
-
-def best_chain_length(alpha: float, draft_cost: float) -> int:
-    """The chain length of the largest `chain_speedup`, which is unimodal in the length."""
-    length = 0
-    while chain_speedup(alpha, length + 1, draft_cost) > chain_speedup(alpha, length, draft_cost):
-        length += 1
-    return length
-
-
-def operations_factor(alpha: float, gamma: int, draft_operations: float) -> float:
-    """Arithmetic per token against plain decoding.
-
-    Source: Leviathan et al. 2022 (arXiv 2211.17192), theorem 3.11.
-
-    Args:
-        alpha: acceptance probability.
-        gamma: drafted tokens.
-        draft_operations: operations of the draft model per token, in those of the target.
-    """
-    return (gamma * draft_operations + gamma + 1.0) / expected_tokens(alpha, gamma)
-
-
 def depths_of(parents: Sequence[int]) -> list[int]:
     """Depth of each node, 1 for children of the root."""
     depths: list[int] = []
@@ -131,8 +97,3 @@ def expected_rounds(tokens: float, at_least: Sequence[float]) -> float:
     # E[X (X - 1)] = sum over x of 2 (x - 1) P(X >= x), and X >= x when x - 1 are accepted
     factorial = sum(2.0 * depth * p for depth, p in enumerate(at_least, start=1))
     return max(1.0, tokens / mean + factorial / (2.0 * mean * mean))
-
-
-def seconds_per_token(round_seconds: float, tokens_per_round: float) -> float:
-    """The identity every plan obeys: time of a round over the tokens that it emits."""
-    return round_seconds / tokens_per_round

@@ -167,8 +167,8 @@ class FormulaSet:
         given = [_number(known[variable.name], variable) for variable in needed]
         with np.errstate(all="ignore"):  # both sides of a case distinction are computed
             function = _compiled(expression, tuple(variable.symbol for variable in needed))
-            found = np.asarray(function(*given))
-        return float(found) if found.ndim == 0 else found
+            values = np.asarray(function(*given))
+        return float(values) if values.ndim == 0 else values
 
     @cached_property
     def mistakes_in_words(self) -> tuple[str, ...]:

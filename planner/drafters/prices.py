@@ -45,7 +45,7 @@ class DrafterPrices:
         """The best score among the plans whose drafts have this acceptance, seconds per token."""
         return self._least(self._candidates(profile))
 
-    def hopeful(self, profiles: Iterable[AcceptanceProfile]) -> frozenset[Drafter]:
+    def worthwhile(self, profiles: Iterable[AcceptanceProfile]) -> frozenset[Drafter]:
         """Drafters that may be worth a closer look.
 
         Those are left out whose plans cost `TOO_DEAR` times as much as the best of all, plain
@@ -86,10 +86,10 @@ class DrafterPrices:
 
     def _costs(self, candidates: Iterable[Candidate]) -> NDArray[np.float64]:
         """The least cost of each load, infinite without candidates."""
-        found = np.full(np.shape(self._pricer.round_pricer.batch), inf)
+        costs = np.full(np.shape(self._pricer.round_pricer.batch), inf)
         for one in candidates:
-            found = np.minimum(found, cell_costs(one, self.facts.objective))
-        return found
+            costs = np.minimum(costs, cell_costs(one, self.facts.objective))
+        return costs
 
     def _candidates(self, profile: AcceptanceProfile) -> Iterator[Candidate]:
         """The admissible ones for which the profile's drafter drafts."""
@@ -97,5 +97,5 @@ class DrafterPrices:
         return self._admissible(facts, settings_by(facts, profile.key.drafter))
 
     def _admissible(self, facts: ProblemFacts, settings: Iterable[Setting]) -> Iterator[Candidate]:
-        found = (priced(facts, self._pricer, setting) for setting in settings)
-        return (candidate for candidate in found if candidate.admissible)
+        candidates = (priced(facts, self._pricer, setting) for setting in settings)
+        return (candidate for candidate in candidates if candidate.admissible)

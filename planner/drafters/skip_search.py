@@ -60,16 +60,16 @@ def least_loss(blocks: Sequence[SparedBlock], saving: float) -> Skips | None:
     seconds = np.array([block.seconds for block in blocks])
     if saving <= 0.0 or np.maximum(seconds, 0.0).sum() < saving:
         return None
-    found = milp(
+    solution = milp(
         np.array([block.loss for block in blocks]),
         integrality=np.ones(len(blocks)),
         bounds=Bounds(0, 1),
         constraints=LinearConstraint(seconds[None] / saving, lb=1.0),
         options={"mip_rel_gap": 0.0},
     )
-    if found.x is None:
+    if solution.x is None:
         return None
-    chosen = zip(blocks, found.x, strict=True)
+    chosen = zip(blocks, solution.x, strict=True)
     return Skips.read(block.name for block, taken in chosen if taken > 0.5)
 
 
@@ -80,8 +80,8 @@ def first_guesses(blocks: Sequence[SparedBlock]) -> tuple[Skips, ...]:
     price tells what leaving blocks out costs. No set without blocks to choose from.
     """
     every = sum(max(block.seconds, 0.0) for block in blocks)
-    found = (least_loss(blocks, part * every) for part in SAVINGS)
-    saving = tuple(dict.fromkeys(skips for skips in found if skips))
+    sets = (least_loss(blocks, part * every) for part in SAVINGS)
+    saving = tuple(dict.fromkeys(skips for skips in sets if skips))
     spared = sorted(blocks, key=lambda block: block.loss)[:1]
     return saving or tuple(Skips.read([block.name]) for block in spared)
 

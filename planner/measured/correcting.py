@@ -35,11 +35,11 @@ def corrected(facts: ProblemFacts, candidates: Sequence[Candidate]) -> list[Cand
     if not facts.measured.plans:
         return list(candidates)
     known = {(m.plan, m.batch, m.prompt_tokens): m for m in facts.measured.plans}
-    found = [_factors(candidate, known) for candidate in candidates]
-    pool = _Pool.of(zip(candidates, found, strict=True))
+    each = [_factors(candidate, known) for candidate in candidates]
+    pool = _Pool.of(zip(candidates, each, strict=True))
     return [
         candidate if factors is None else _corrected(facts, candidate, factors, pool)
-        for candidate, factors in zip(candidates, found, strict=True)
+        for candidate, factors in zip(candidates, each, strict=True)
     ]
 
 
@@ -132,15 +132,15 @@ def _mean(rows: Sequence[Floats]) -> Floats:
     table = np.array(rows)
     counts = (~np.isnan(table)).sum(axis=0)
     sums = np.nansum(table, axis=0)
-    found: Floats = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-    return found
+    means: Floats = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    return means
 
 
 def _filled(cells: Floats, otherwise: float) -> Floats:
     """What is nan: the mean of the other cells, or a number where there are none."""
     known = cells[~np.isnan(cells)]
-    found: Floats = np.where(np.isnan(cells), known.mean() if known.size else otherwise, cells)
-    return found
+    filled: Floats = np.where(np.isnan(cells), known.mean() if known.size else otherwise, cells)
+    return filled
 
 
 def _corrected(facts: ProblemFacts, candidate: Candidate, own: _Factors, pool: _Pool) -> Candidate:

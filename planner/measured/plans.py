@@ -76,11 +76,11 @@ class MeasuredPlans:
     def points(self, method: str, family: str) -> list[Mapping[str, Any]]:
         """Measured settings of a family beside those that its search tries."""
         mine = (p.point for p in self.plans if (p.method, p.family) == (method, family))
-        found: list[Mapping[str, Any]] = []
+        points: list[Mapping[str, Any]] = []
         for point in mine:
-            if point and point not in found:
-                found.append(point)
-        return found
+            if point and point not in points:
+                points.append(point)
+        return points
 
     def save(self, path: Path) -> None:
         """Write as JSON, atomically."""
@@ -114,5 +114,5 @@ class MeasuredPlans:
 def plan_key(plan: Plan) -> str:
     """Names what a plan runs: its models, states and rounds, and not what it was priced for."""
     lines = print_plan(plan).splitlines()
-    kept = [line for line in lines if not line.startswith(("assume ", "plan "))]
-    return name_of("\n".join(kept))
+    parts = [line for line in lines if not line.startswith(("assume ", "plan "))]
+    return name_of("\n".join(parts))

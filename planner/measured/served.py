@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from specplan.cost_models.devices.engines.run import ServedRun
+from specplan.cost_models.devices.engine_runs import ServedRun
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
@@ -81,11 +81,11 @@ def remember_served(facts: ProblemFacts, plan: MeasuredPlan, run: ServedRun) -> 
     """
     known = known_plans(facts)
     load = (plan.plan, plan.batch, plan.prompt_tokens)
-    kept = [p for p in known.plans if (p.plan, p.batch, p.prompt_tokens) != load]
+    others = [p for p in known.plans if (p.plan, p.batch, p.prompt_tokens) != load]
     runs = [*known.provenance.get("runs", []), run.source]
-    found = replace(known, plans=(*kept, plan), provenance={**known.provenance, "runs": runs})
-    store_plans(facts, found)
-    return found
+    plans = replace(known, plans=(*others, plan), provenance={**known.provenance, "runs": runs})
+    store_plans(facts, plans)
+    return plans
 
 
 def _near(value: float, known: Sequence[int], what: str, key: str, run: ServedRun) -> int:

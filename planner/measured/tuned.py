@@ -69,12 +69,12 @@ def _costs(facts: ProblemFacts, ran: Sequence[Candidate]) -> NDArray[np.float64]
     rows, measured = [], []
     for candidate in ran:
         assert candidate.estimate is not None, "it ran"
-        kept = keeps_limits(facts, candidate.estimate)
-        rows.append(np.where(kept, cell_costs(candidate, facts.objective), np.inf))
+        admissible = keeps_limits(facts, candidate.estimate)
+        rows.append(np.where(admissible, cell_costs(candidate, facts.objective), np.inf))
         measured.append(np.broadcast_to(candidate.estimate.measured, rows[-1].shape))
     where = np.array(measured)
-    found: NDArray[np.float64] = np.where(where | ~where.any(axis=0), np.array(rows), np.inf)
-    return found
+    costs: NDArray[np.float64] = np.where(where | ~where.any(axis=0), np.array(rows), np.inf)
+    return costs
 
 
 def _best_single(

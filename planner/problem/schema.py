@@ -17,7 +17,7 @@ from specplan.cost_models.models.model_shape import is_gguf
 from specplan.cost_models.models.number_formats import number_format
 from specplan.ir.capabilities import INTERPRETER, backend_name
 from specplan.ir.errors import UsageError
-from specplan.planner.problem.acceptance import Acceptance
+from specplan.planner.problem.acceptance import FORMS_OF_ACCEPTANCE, Acceptance
 from specplan.planner.problem.limits import Limits, Strict
 
 SCHEMA_VERSION = 1
@@ -213,20 +213,7 @@ class Problem(Strict):
         "earlier one where a later one is no gain.",
     )
     workload: Workload = Field(description="What is served: batch sizes, lengths, sampling.")
-    acceptance: dict[str, Acceptance] = Field(
-        default_factory=dict,
-        description="Acceptance by drafter. The chance that a draft token is accepted given those "
-        "before it, such as {draft: 0.75}; such chances by position, [0.8, 0.76, 0.7]; "
-        '{marginal: [0.8, 0.6, 0.4]}, the "Per-position acceptance rate" of vLLM; '
-        "{length: 2.9, at: 3}, mean tokens per step at 3 draft tokens, bonus included; or the path "
-        "of a profile or of a log that `specplan import acceptance` reads. What is no file is "
-        'marked as assumed. Drafters: the name of a draft, "text" for '
-        'prompt lookup, "mtp", another source by its own name, "first_layers(target, 4)", '
-        '"skip_blocks(target, [attn.3, mlp.4])", "small_cache(target, 512)" or "small_cache(target,'
-        ' 512, retrieved)", "beam(draft, 4)" for trees that grow by a beam of four, '
-        '"interleaved(draft, text)". Those of draft models and their beams, sources and parts of '
-        "the target may be measured on workload.prompts instead.",
-    )
+    acceptance: dict[str, Acceptance] = Field(default_factory=dict, description=FORMS_OF_ACCEPTANCE)
     objective: Literal["latency", "throughput", "goodput"] = Field(
         default="latency",
         description="latency: least seconds per output token of a request, geometric mean over "

@@ -41,8 +41,8 @@ def worthwhile_trees(facts: ProblemFacts, draft: Drafter) -> list[StaticTree]:
         trees = list(_proposed(facts, draft, objective))
     except UnpricedError:
         trees = [objective.exact.tree(n, d) for d in range(1, DEPTH + 1) for n in NODES]
-    kept = {tree: None for tree in trees if len(tree) and not tree.is_chain}
-    return sorted(kept, key=lambda tree: (len(tree), tree.depth))
+    distinct = {tree: None for tree in trees if len(tree) and not tree.is_chain}
+    return sorted(distinct, key=lambda tree: (len(tree), tree.depth))
 
 
 def worthwhile_chains(facts: ProblemFacts, draft: Model, lengths: Sequence[int]) -> tuple[int, ...]:
@@ -59,7 +59,7 @@ def worthwhile_chains(facts: ProblemFacts, draft: Model, lengths: Sequence[int])
         return tuple(lengths)
     per_token = (verify + drafting) / tokens
     near = (per_token <= NEAR * per_token.min(axis=1, keepdims=True)).any(axis=0)
-    return tuple(n for n, kept in zip(lengths, near, strict=True) if kept)
+    return tuple(n for n, is_near in zip(lengths, near, strict=True) if is_near)
 
 
 def layer_threshold(facts: ProblemFacts, draft: Drafter, beam: int) -> float:
@@ -117,7 +117,9 @@ def _proposed(
         yield choice.tree
         if place == len(rounds) // 2:
             for nodes in NODES:
-                yield objective.exact.tree(nodes, int(choice.found[1:, nodes].argmin()) + 1)
+                yield objective.exact.tree(
+                    nodes, int(choice.seconds_by_cell[1:, nodes].argmin()) + 1
+                )
 
 
 def _round_times(facts: ProblemFacts, draft: Drafter) -> list[RoundTimes]:

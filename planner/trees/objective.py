@@ -43,7 +43,7 @@ class TreeChoice:
         seconds_per_round: of this tree.
         objective: what it is the best of.
         times: of the rounds.
-        found: seconds per token of the best tree found, [depth, nodes], both from 0; infinite
+        seconds_by_cell: seconds per token of the best tree, [depth, nodes], both from 0; infinite
             where none was priced, plain decoding at [0, 0].
     """
 
@@ -52,7 +52,7 @@ class TreeChoice:
     seconds_per_round: float
     objective: TreeObjective
     times: RoundTimes
-    found: Array
+    seconds_by_cell: Array
 
     @property
     def plain(self) -> float:
@@ -105,29 +105,31 @@ class TreeObjective:
 
     def best_of_each(self, rounds: Sequence[RoundTimes]) -> list[TreeChoice]:
         """The best tree at every one of several loads; see `best`."""
-        found = np.full((len(rounds), self.depth + 1, self.nodes + 1), np.inf)
-        found[:, 0, 0] = [times.plain for times in rounds]
-        limits = np.zeros(found.shape, dtype=np.intp)
+        seconds_by_cell = np.full((len(rounds), self.depth + 1, self.nodes + 1), np.inf)
+        seconds_by_cell[:, 0, 0] = [times.plain for times in rounds]
+        limits = np.zeros(seconds_by_cell.shape, dtype=np.intp)
         places: dict[int, list[int]] = {}
         for place, times in enumerate(rounds):
             for width in _ladder(times.draft, self.nodes):
                 places.setdefault(width, []).append(place)
         for width, some in sorted(places.items()):
-            search, known = self._limited(False, width), found[some]
+            search, known = self._limited(False, width), seconds_by_cell[some]
             seconds = _seconds_per_token(search, [rounds[place] for place in some])
             limits[some] = np.where(seconds < known, width, limits[some])
-            found[some] = np.minimum(seconds, known)
-        return [self._choice(*parts) for parts in zip(rounds, found, limits, strict=True)]
+            seconds_by_cell[some] = np.minimum(seconds, known)
+        return [self._choice(*parts) for parts in zip(rounds, seconds_by_cell, limits, strict=True)]
 
-    def _choice(self, times: RoundTimes, found: Array, limits: NDArray[np.intp]) -> TreeChoice:
+    def _choice(
+        self, times: RoundTimes, seconds_by_cell: Array, limits: NDArray[np.intp]
+    ) -> TreeChoice:
         """The best of what was priced, by the limits of width with which it was found."""
-        nodes, depth = _first_least(found)
+        nodes, depth = _first_least(seconds_by_cell)
         tree = self._limited(False, int(limits[depth, nodes])).tree(nodes, depth)
         if not self.table.is_ordered:
-            tree = self._traced(times, tree, found)
+            tree = self._traced(times, tree, seconds_by_cell)
         tokens, taken = tree.value(self.table), times.round_seconds(tree)
-        found[tree.depth, len(tree)] = taken / tokens
-        return TreeChoice(tree, tokens, taken, self, times, found)
+        seconds_by_cell[tree.depth, len(tree)] = taken / tokens
+        return TreeChoice(tree, tokens, taken, self, times, seconds_by_cell)
 
     def bound(self, times: RoundTimes) -> float:
         """Seconds per token that no tree with children goes below, nor plain decoding."""
@@ -177,20 +179,22 @@ class TreeObjective:
     def _from_above(self) -> AcceptanceTable:
         return AcceptanceTable(np.maximum.accumulate(self.table.hazards[:, ::-1], axis=1)[:, ::-1])
 
-    def _traced(self, times: RoundTimes, tree: StaticTree, found: Array) -> StaticTree:
+    def _traced(self, times: RoundTimes, tree: StaticTree, seconds_by_cell: Array) -> StaticTree:
         """The best of `tree` and the trees with the most tokens, the most promising ones first.
 
-        Enters what it prices in `found`, and ends where no further tree can be better.
+        Enters what it prices in `seconds_by_cell`, and ends where no further tree can be better.
         """
         best = times.round_seconds(tree) / tree.value(self.table)
-        least = _least_seconds(times, found.shape, 0, max(self.nodes, 1)) / self.exact.values
+        least = (
+            _least_seconds(times, seconds_by_cell.shape, 0, max(self.nodes, 1)) / self.exact.values
+        )
         for cell in np.argsort(least.T, axis=None, kind="stable")[:_TRACED]:
             nodes, depth = map(int, np.unravel_index(cell, least.T.shape))
             if least[depth, nodes] >= best:
                 break
             other = self.exact.tree(nodes, depth)
             taken = times.round_seconds(other) / other.value(self.table)
-            found[depth, nodes] = min(taken, found[depth, nodes])
+            seconds_by_cell[depth, nodes] = min(taken, seconds_by_cell[depth, nodes])
             if taken < best:
                 best, tree = taken, other
         return tree
@@ -246,7 +250,7 @@ def _seconds_per_token(search: OrderedSearch, rounds: Sequence[RoundTimes]) -> A
     return np.asarray(seconds / search.values, dtype=np.float64)
 
 
-def _first_least(found: Array) -> tuple[int, int]:
+def _first_least(seconds_by_cell: Array) -> tuple[int, int]:
     """(nodes, depth) of the least entry; fewer nodes first, then fewer levels."""
-    nodes, depth = np.unravel_index(int(found.T.argmin()), found.T.shape)
+    nodes, depth = np.unravel_index(int(seconds_by_cell.T.argmin()), seconds_by_cell.T.shape)
     return int(nodes), int(depth)

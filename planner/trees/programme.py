@@ -140,8 +140,8 @@ class _Places:
         sharper = np.maximum(sizes + rank + better, plain)
         # a block of sizes begins with the first start
         sharper = np.minimum.accumulate(sharper[::-1])[::-1]
-        kept = int(np.searchsorted(sharper, starts.stop - 1, side="right"))
-        return [starts[0], *sharper[:kept].tolist()]
+        useful = int(np.searchsorted(sharper, starts.stop - 1, side="right"))
+        return [starts[0], *sharper[:useful].tolist()]
 
 
 def _forests(of: _Ranks, child: Array, sums: _Sums) -> Forests:
@@ -190,10 +190,10 @@ class ProgrammeSearch:
         """Best forests below a node, [depth of the node][levels left]; the last depth for all."""
         sums, none = _Sums(self.nodes), np.zeros(self.nodes + 1)
         empty = Forests(none[None], none, none)
-        found: list[list[Forests]] = [[] for _ in self.table.hazards]
-        for depth in reversed(range(len(found))):
-            here, ranks = found[depth], _Ranks(self.table.hazards[depth])
-            below = found[min(depth + 1, len(found) - 1)]
+        forests: list[list[Forests]] = [[] for _ in self.table.hazards]
+        for depth in reversed(range(len(forests))):
+            here, ranks = forests[depth], _Ranks(self.table.hazards[depth])
+            below = forests[min(depth + 1, len(forests) - 1)]
             here.append(empty)
             for left in range(1, self.depth + 1 - depth):
                 if left > 1 and _same(below[left - 1], below[left - 2]):
@@ -201,7 +201,7 @@ class ProgrammeSearch:
                     continue
                 child = np.concatenate(([0.0], 1.0 + below[left - 1].best[:-1]))
                 here.append(_forests(ranks, child, sums))
-        return found
+        return forests
 
     def tree(self, nodes: int, depth: int) -> StaticTree:
         """The best tree of at most so many nodes and levels."""

@@ -81,19 +81,19 @@ class OrderedSearch:
             row = self.table.row(depth)
             ranks = int(np.count_nonzero(row * reach[0] > least))
             offered = (reach[:, None] * row[:ranks]).ravel()
-            kept = np.flatnonzero(offered > least)
-            if not len(kept):
+            places = np.flatnonzero(offered > least)
+            if not len(places):
                 best[depth:] = best[depth - 1]
                 break
-            reach = offered[kept]
+            reach = offered[places]
             merged = np.concatenate((best[depth - 1], reach))
             merged.sort()
             best[depth] = merged[-nodes:]
             least = best[depth, 0]
             if len(reach) > 2 * nodes:
                 useful = reach >= least
-                reach, kept = reach[useful], kept[useful]
-            levels.append(Level(reach, kept, ranks))
+                reach, places = reach[useful], places[useful]
+            levels.append(Level(reach, places, ranks))
             if self.expand is not None and len(reach) > self.expand:
                 reach = _only_largest(reach, self.expand)
         values = np.ones((self.depth + 1, nodes + 1))
@@ -150,10 +150,10 @@ class OrderedSearch:
     @cached_property
     def all_widths(self) -> NDArray[np.int32]:
         """`widths` of every depth at once, [depth, level, nodes], zero below a tree's levels."""
-        found = np.zeros((self.depth + 1, self.depth, self.nodes + 1), dtype=np.int32)
+        widths = np.zeros((self.depth + 1, self.depth, self.nodes + 1), dtype=np.int32)
         for depth in range(1, self.depth + 1):
-            found[depth, :depth] = self.widths(depth)
-        return found
+            widths[depth, :depth] = self.widths(depth)
+        return widths
 
     @cached_property
     def exists(self) -> NDArray[np.bool_]:

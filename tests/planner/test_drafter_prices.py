@@ -54,9 +54,9 @@ def test_who_costs_too_much_at_every_load_is_not_hopeful(tmp_path: Path) -> None
     facts = example_facts(tmp_path, workload=one)
     prices = DrafterPrices(facts)
     draft, target = known(facts, Model("draft"), 0.9), known(facts, FirstLayers("target", 2), 0.05)
-    assert prices.hopeful([draft]) == {Model("draft")}
+    assert prices.worthwhile([draft]) == {Model("draft")}
     assert prices.best(draft) * TOO_DEAR < prices.plain < prices.best(target) < inf
-    assert prices.hopeful([draft, target]) == {Model("draft")}
+    assert prices.worthwhile([draft, target]) == {Model("draft")}
 
 
 def test_who_is_best_at_some_load_is_hopeful(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_who_is_best_at_some_load_is_hopeful(tmp_path: Path) -> None:
             costs[one.drafter] = np.minimum(costs.get(one.drafter, inf), cost)
     best = np.min(list(costs.values()), axis=0)
     expected = {name for name, cost in costs.items() if name and (cost <= TOO_DEAR * best).any()}
-    hopeful = DrafterPrices(facts).hopeful(facts.profiles.values())
+    hopeful = DrafterPrices(facts).worthwhile(facts.profiles.values())
     assert expected and expected <= hopeful
     assert all(
         not (costs[name] <= TOO_DEAR * best).any() for name in costs.keys() - hopeful if name
@@ -80,7 +80,7 @@ def test_who_is_best_at_some_load_is_hopeful(tmp_path: Path) -> None:
 def test_who_has_no_price_stays(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
     stranger = known(facts, Model("target"), 0.5)
-    assert DrafterPrices(facts).hopeful([known(facts, Model("draft"), 0.9), stranger]) == {
+    assert DrafterPrices(facts).worthwhile([known(facts, Model("draft"), 0.9), stranger]) == {
         Model("draft"),
         Model("target"),
     }

@@ -1,4 +1,4 @@
-"""What all kinds of evidence answer, and what a round drafts under one of them."""
+"""What every kind of evidence answers, and what a round drafts according to it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Evidence(ABC):
     def drafts(self, plan: Plan, item: Round, demands: RoundDemands) -> Drafting | str:
         """What a round drafts and how much of it is accepted, or why this evidence cannot say.
 
-        Here: a static tree that is judged once, priced by `law`.
+        Here: a static tree that is judged once, priced by `model`.
 
         Args:
             plan: holds the round.
@@ -102,8 +102,8 @@ class Evidence(ABC):
 
 
 NO_STATIC_SHAPE = (
-    "trees whose shape depends on data have an acceptance law only where a beam grows them or a "
-    "source gives them, and the profile is of that: run `specplan profile acceptance`"
+    "trees whose shape depends on data have acceptance only where a beam grows them or a source "
+    "gives them, and the profile was measured with it: run `specplan profile acceptance`"
 )
 
 
@@ -195,14 +195,14 @@ def read_drafting(plan: Plan, item: Round, evidence: Evidence | None) -> Draftin
     if not demands.judged or evidence is None:
         reason = judged_several_times(demands)
         return Unpriced("", reason or "the plan drafts, and no acceptance profile is given")
-    found = evidence.drafts(plan, item, demands)
-    return Unpriced("", found) if isinstance(found, str) else found
+    drafting = evidence.drafts(plan, item, demands)
+    return Unpriced("", drafting) if isinstance(drafting, str) else drafting
 
 
 def judged_several_times(demands: RoundDemands) -> str | None:
     """Why a round whose trees are not judged once has no price here; None where one is."""
     times = len(demands.judged)
-    return None if times == 1 else f"rounds that judge {times} times have no acceptance law yet"
+    return None if times == 1 else f"rounds that judge {times} times have no acceptance model yet"
 
 
 def lag_probabilities(

@@ -76,7 +76,7 @@ class HazardModel(NodeModel):
         hazards: P(child accepted | parent accepted), rows by depth from 1, columns by rank; the
             last row holds for all deeper ones.
         trials: positions behind each row, or behind all alike; None when nobody said: then the
-            law is taken as exact.
+            table is taken as exact.
         measured_depth: depths below it are extrapolated, with no more than
             `EXTRAPOLATED_TRIALS` behind them; None: the last row was meant for all of them.
     """

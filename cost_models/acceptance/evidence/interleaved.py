@@ -139,7 +139,7 @@ class InterleavedTrace(Evidence):
 
     def lengths(self, segments: Sequence[DraftSegment]) -> Rows:
         """Per prompt and position, the tokens accepted of a chain drafted in turns from there."""
-        return tuple(tuple(_accepted(*_columns(row), segments).tolist()) for row in self._kept)
+        return tuple(tuple(_accepted(*_columns(row), segments).tolist()) for row in self._filled)
 
     def of_segments(self, segments: tuple[DraftSegment, ...]) -> Lengths:
         """The same as evidence of that chain, made once."""
@@ -154,26 +154,26 @@ class InterleavedTrace(Evidence):
     @cached_property
     def whole(self) -> Rows:
         """Tokens accepted of all that the model would draft alone."""
-        return tuple(tuple(_runs(_columns(row)[0]).tolist()) for row in self._kept)
+        return tuple(tuple(_runs(_columns(row)[0]).tolist()) for row in self._filled)
 
     @cached_property
-    def _kept(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+    def _filled(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """Prompts with a position."""
         return tuple(row for row in self.rows if row)
 
 
 def _columns(row: Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    found = np.array(row, dtype=np.int64)
-    return found[:, 0], found[:, 1]
+    places = np.array(row, dtype=np.int64)
+    return places[:, 0], places[:, 1]
 
 
 def _runs(agrees: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many tokens of the model are accepted in a row from each position on."""
-    found, run = np.zeros_like(agrees), 0
+    lengths, run = np.zeros_like(agrees), 0
     for position in range(len(agrees) - 1, -1, -1):
         run = run + 1 if agrees[position] else 0
-        found[position] = run
-    return found
+        lengths[position] = run
+    return lengths
 
 
 def _accepted(
@@ -190,9 +190,9 @@ def _accepted(
         if one.by == "judged":
             wanted = np.minimum(copies[here], one.tokens) + 1
         given = copies[here] if one.by == "source" else runs[here]
-        kept = np.where(going, np.minimum(given, wanted), 0)
-        here = np.minimum(here + kept, size)
-        going &= kept == wanted
+        agreed = np.where(going, np.minimum(given, wanted), 0)
+        here = np.minimum(here + agreed, size)
+        going &= agreed == wanted
     accepted: NDArray[np.int64] = here - start
     return accepted
 

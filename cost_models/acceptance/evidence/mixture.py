@@ -7,11 +7,11 @@ m + n = d, is accepted with probability
 
     E[x^m (1 - x)^n] prod(w) rho^(d (d - 1) / 2) = B(a + m, b + n) / B(a, b) prod(w) rho^(...)
 
-(moments of the Beta distribution). On a chain (n = 0, rho = 1) this is the law E = integral of
+(moments of the Beta distribution). On a chain (n = 0, rho = 1) this is the formula E = integral of
 (1 - x^(g + 1)) / (1 - x) dBeta(x) = 1 + sum over i <= g of B(a + i, b) / B(a, b), whose hazards
 (a + d - 1) / (a + b + d - 1) rise with depth: who came far is in an easy context. At depth 1 the
 hazards are a / (a + b) and b w_r / (a + b), any positional vector of Sequoia (arXiv 2402.12374,
-section 3.1); as a + b grows the law becomes that vector's, and with one rank the scalar alpha of
+section 3.1); as a + b grows the mixture becomes that vector, and with one rank the scalar alpha of
 Leviathan et al. 2022 (arXiv 2211.17192). rho <= 1 is a draft that weakens by this factor a level,
 all ranks alike: it says what a Beta alone cannot, that hazards fall with depth.
 
@@ -38,7 +38,7 @@ class BetaMixture(Evidence):
     """The mixture, known up to some equally likely members.
 
     Attributes:
-        members: (a, b, rho) of each; one member is an exact law.
+        members: (a, b, rho) of each; one member is exact.
         others: w_r for ranks 1, 2, ...; share of the contexts' misses that each one takes.
         trials: rounds behind it; None when nobody said.
     """
@@ -63,7 +63,7 @@ class BetaMixture(Evidence):
     def of(
         cls, a: float, b: float, *, others: Sequence[float] = (), decay: float = 1.0
     ) -> BetaMixture:
-        """The exact law of one Beta(a, b)."""
+        """The mixture of one Beta(a, b), which is exact."""
         return cls(((a, b, decay),), tuple(others))
 
     @classmethod

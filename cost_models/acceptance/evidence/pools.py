@@ -4,8 +4,8 @@ A draft model grows a pool from every position of a target's own text: the best 
 the root, then, layer after layer, the best `beam` children of each of the `beam` most probable
 nodes of the layer above (EAGLE-2, arXiv 2406.16858, section 4). A round that grows fewer layers
 grows the same pool, cut, and verifies its most probable nodes: so one pool tells of them all. Its
-nodes are point laws, which the rules `greedy` and `recursive` accept exactly when the target's own
-token is among them; what is accepted is therefore the path of the pool that spells the text.
+nodes are given tokens, which the rules `greedy` and `recursive` accept exactly when the target's
+own token is among them; what is accepted is therefore the path of the pool that spells the text.
 Trees that one lookup merges from what a source gives are cut likewise.
 """
 
@@ -160,7 +160,7 @@ class Pools(Evidence):
             nodes: see `lengths`.
         """
         rounds = lagging = 0
-        for row, lengths in zip(self._kept, self.lengths(layers, nodes), strict=True):
+        for row, lengths in zip(self._measured_rows, self.lengths(layers, nodes), strict=True):
             start = 0
             while start < len(row) and start + lengths[start] < len(row):
                 accepted, position = lengths[start], row[start]
@@ -185,28 +185,30 @@ class Pools(Evidence):
         return depth
 
     @cached_property
-    def _kept(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    def _measured_rows(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
         """Prompts with a position."""
         return tuple(row for row in self.rows if row)
 
     @cached_property
     def _ends(self) -> NDArray[np.int64]:
         """Where the positions of each prompt but the last end among all."""
-        ends: NDArray[np.int64] = np.cumsum([len(row) for row in self._kept[:-1]], dtype=np.int64)
+        ends: NDArray[np.int64] = np.cumsum(
+            [len(row) for row in self._measured_rows[:-1]], dtype=np.int64
+        )
         return ends
 
     @cached_property
     def _places(self) -> NDArray[np.int64]:
         """Places by position, layers - 1 and depth - 1; those that there are none of are high."""
-        positions = [position for row in self._kept for position in row]
-        found = np.full((len(positions), self.layers, self.layers), _NO_PLACE, dtype=np.int64)
+        positions = [position for row in self._measured_rows for position in row]
+        places = np.full((len(positions), self.layers, self.layers), _NO_PLACE, dtype=np.int64)
         for index, position in enumerate(positions):
             start = 1
             for depth in range(self._depth(position)):
                 stop = start + self.layers - depth
-                found[index, depth:, depth] = position[start:stop]
+                places[index, depth:, depth] = position[start:stop]
                 start = stop
-        return found
+        return places
 
 
 def pool_size(beam: int, layers: int) -> int:

@@ -1,1 +1,1 @@
-"""Acceptance laws from what people have: counts, rates, histograms, mean lengths."""
+"""Acceptance profiles from figures that people have: counts, rates, histograms, mean lengths."""

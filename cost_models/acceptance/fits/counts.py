@@ -42,7 +42,7 @@ def fit_counts(
             remedy="Take the counts from a run with speculative decoding.",
         )
     return AcceptanceProfile.from_hazards(
-        [[min(1.0, kept / judged)] for kept, judged in reached],
+        [[min(1.0, hits / judged)] for hits, judged in reached],
         key=key,
         trials=[float(judged) for _, judged in reached],
         measured_depth=len(reached),
@@ -77,9 +77,9 @@ def fit_rates(
             remedy="Give fractions, not percent.",
         )
     behind = rounds or ASSUMED_ROUNDS
-    kept = [rate * behind for rate in falling(rates)]
+    accepted = [rate * behind for rate in falling(rates)]
     facts = {**(provenance or {}), "rounds": behind, "rounds_assumed": not rounds}
-    return fit_counts(kept, [behind, *kept[:-1]], key, facts)
+    return fit_counts(accepted, [behind, *accepted[:-1]], key, facts)
 
 
 def falling(values: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:

@@ -62,9 +62,9 @@ def fit_length_curve(
         return np.concatenate(parts)
 
     start = np.full(deepest, min(_MOST, max(_LEAST, (lengths[-1] - 1.0) / lengths[-1])))
-    found = least_squares(residuals, start, bounds=(_LEAST, _MOST))
-    missed, slopes = found.fun[: len(points)], found.jac[: len(points)]
-    trials = _equivalent_trials(found.x, found.jac, slopes, missed)
+    fit = least_squares(residuals, start, bounds=(_LEAST, _MOST))
+    missed, slopes = fit.fun[: len(points)], fit.jac[: len(points)]
+    trials = _equivalent_trials(fit.x, fit.jac, slopes, missed)
     facts = {
         **(provenance or {}),
         "rounds": float(trials[0]),
@@ -73,7 +73,7 @@ def fit_length_curve(
         "largest_miss": float(np.abs(missed).max() * noise),
     }
     return AcceptanceProfile.from_hazards(
-        [[float(hazard)] for hazard in found.x],
+        [[float(hazard)] for hazard in fit.x],
         key=key,
         trials=trials.tolist(),
         measured_depth=deepest,
@@ -97,9 +97,9 @@ def _equivalent_trials(hazards: Floats, jacobian: Floats, slopes: Floats, missed
     widen = max(1.0, float((missed**2).mean()))
     covariance = np.linalg.inv(np.einsum("ri,rj->ij", jacobian, jacobian)) * widen
     variance = np.diag(covariance)
-    together = np.einsum("pi,ij,pj->p", slopes, covariance, slopes)
-    apart = np.einsum("pi,i->p", slopes**2, variance)
-    scale = max(1.0, float(np.exp(np.log(apart / together).mean())))
+    joint = np.einsum("pi,ij,pj->p", slopes, covariance, slopes)
+    independent = np.einsum("pi,i->p", slopes**2, variance)
+    scale = max(1.0, float(np.exp(np.log(independent / joint).mean())))
     trials: Floats = np.maximum(hazards * (1.0 - hazards) / variance * scale - 1.0, 1.0)
     return trials
 

@@ -1,4 +1,4 @@
-"""A law from one mean acceptance length: which one is not known, and the interval says so."""
+"""Acceptance from one mean length: many models fit it, and the interval spans them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from specplan.cost_models.acceptance.evidence.mixture import BetaMixture
 from specplan.cost_models.acceptance.fits.counts import ASSUMED_ROUNDS
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.formulas.closed_forms import acceptance_of_tokens, expected_tokens
+from specplan.cost_models.formulas.closed_forms import acceptance_of_tokens
 from specplan.ir.errors import UsageError
 
 Floats = NDArray[np.float64]
@@ -22,7 +22,7 @@ _MEMBERS = 100
 
 @dataclass(frozen=True)
 class Spread:
-    """What laws are held possible for one mean length: a prior between stated bounds.
+    """Which mixtures are possible for one mean length: a prior between stated bounds.
 
     Attributes:
         least_concentration: a + b of the Beta over contexts, logarithmically uniform from here
@@ -54,7 +54,7 @@ def fit_mean_length(
         draft_tokens: length of the drafted chain.
         key: what the profile is about.
         rounds: behind the mean; `ASSUMED_ROUNDS` when nobody said.
-        spread: the laws held possible; the default's when None.
+        spread: which mixtures are possible; the default's when None.
         provenance: how the mean came about.
 
     Returns:
@@ -89,29 +89,6 @@ def fit_mean_length(
     }
     mixture = BetaMixture(tuple((float(a), float(b), float(c)) for a, b, c in members), (), behind)
     return AcceptanceProfile(key, mixture, provenance=facts)
-
-
-def fit_constant(
-    length: float,
-    draft_tokens: int,
-    key: AcceptanceKey,
-    *,
-    rounds: float | None = None,
-    provenance: Mapping[str, Any] | None = None,
-) -> AcceptanceProfile:
-    """One alpha at every depth (Leviathan et al. 2022): the narrowest reading of a mean length.
-
-    Args as of `fit_mean_length`.
-
-    Raises:
-        UsageError: the length cannot be that of such a chain.
-    """
-    _check(length, draft_tokens, key)
-    behind = rounds or ASSUMED_ROUNDS
-    alpha = acceptance_of_tokens(length, draft_tokens)
-    judged = behind * expected_tokens(alpha, draft_tokens - 1)
-    facts = {**(provenance or {}), "rounds": behind, "rounds_assumed": not rounds}
-    return AcceptanceProfile.from_hazards([[alpha]], key=key, trials=judged, provenance=facts)
 
 
 def _check(length: float, draft_tokens: int, key: AcceptanceKey) -> None:

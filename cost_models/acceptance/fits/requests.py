@@ -55,12 +55,12 @@ class RequestCounts:
         Moment estimator of the analysis of variance for proportions in clusters (Ridout,
         Demetrio and Firth 1999, Biometrics 55, 137-148); clipped to [0, 0.99].
         """
-        judged, kept = self.trials.sum(axis=1), self.accepted.sum(axis=1)
-        judged, kept = judged[judged > 0], kept[judged > 0]
+        judged, accepted = self.trials.sum(axis=1), self.accepted.sum(axis=1)
+        judged, accepted = judged[judged > 0], accepted[judged > 0]
         requests, total = len(judged), judged.sum()
         if requests < 2 or total <= requests:
             return 0.0
-        rates, mean = kept / judged, kept.sum() / total
+        rates, mean = accepted / judged, accepted.sum() / total
         between = float((judged * (rates - mean) ** 2).sum() / (requests - 1))
         within = float((judged * rates * (1.0 - rates)).sum() / (total - requests))
         size = float((total - (judged**2).sum() / total) / (requests - 1))
@@ -90,8 +90,8 @@ class RequestCounts:
         hazards = self.accepted.sum(axis=0) / np.maximum(trials, 1e-300)
         if requests < 2 or not hazards.any():
             return 1.0
-        kept, rounds = self.accepted.sum(axis=1), self.rounds
-        missed = kept - rounds * kept.sum() / rounds.sum()
+        accepted, rounds = self.accepted.sum(axis=1), self.rounds
+        missed = accepted - rounds * accepted.sum() / rounds.sum()
         clustered = requests / (requests - 1) * (missed**2).sum() / rounds.sum() ** 2
         clustered *= 1.0 + (HALF_WIDTH_90**2 + 1.0) / (2.0 * (requests - 1))
         reached = np.cumprod(hazards)
@@ -128,5 +128,5 @@ def fit_requests(
         "design_effect": counts.design_effect,
     }
     effect = counts.design_effect
-    kept, judged = counts.accepted.sum(axis=0) / effect, counts.trials.sum(axis=0) / effect
-    return fit_counts(kept.tolist(), judged.tolist(), key, facts)
+    accepted, judged = counts.accepted.sum(axis=0) / effect, counts.trials.sum(axis=0) / effect
+    return fit_counts(accepted.tolist(), judged.tolist(), key, facts)

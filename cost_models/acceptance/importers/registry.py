@@ -19,13 +19,13 @@ from specplan.ir.files import sha256_bytes
 @cache
 def discover_importers() -> dict[str, Importer]:
     """All importers by the name of their format."""
-    found = {}
+    importers = {}
     for module in sorted(pkgutil.iter_modules(folder.__path__), key=lambda module: module.name):
         loaded = importlib.import_module(f"{folder.__name__}.{module.name}")
         importer = getattr(loaded, "IMPORTER", None)
         if isinstance(importer, Importer):
-            found[importer.name] = importer
-    return found
+            importers[importer.name] = importer
+    return importers
 
 
 def read_profile(
@@ -99,9 +99,9 @@ def _named(format: str) -> Importer:
 
 def _recognised(source: Source) -> Importer:
     known = discover_importers().values()
-    found = [importer for importer in known if importer.recognises(source)]
-    if len(found) != 1:
-        names = ", ".join(importer.name for importer in found or known)
-        what = "may be of several formats" if found else "is of no known format"
+    candidates = [importer for importer in known if importer.recognises(source)]
+    if len(candidates) != 1:
+        names = ", ".join(importer.name for importer in candidates or known)
+        what = "may be of several formats" if candidates else "is of no known format"
         raise source.error(f"the file {what}", f"Say which with --format: {names}.")
-    return found[0]
+    return candidates[0]

@@ -49,8 +49,8 @@ def _histogram(source: Source, row: Mapping[str, str | None]) -> Histogram:
         rates.append(source.number(row, f"{_POSITION}{len(rates)}", high=1))
     if not rates:
         raise source.error(f"subset {row.get('subset')!r} has no {_POSITION}0")
-    kept = [1.0, *falling(rates), 0.0]
-    return {len(rates): [drafts * (more - fewer) for more, fewer in pairwise(kept)]}
+    survival = [1.0, *falling(rates), 0.0]
+    return {len(rates): [drafts * (more - fewer) for more, fewer in pairwise(survival)]}
 
 
 IMPORTER = Importer("speculators", "acceptance.csv of speculators", _recognises, _read)

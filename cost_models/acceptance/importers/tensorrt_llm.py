@@ -50,8 +50,8 @@ def _iterations(source: Source, request: ImportRequest) -> AcceptanceProfile:
         rounds: dict[int, list[float]] = {}
         for drafted, accepted, _ in rows:
             tried = source.tokens(drafted, "numDraftTokens")
-            kept = source.tokens(accepted, "numAcceptedTokens")
-            rounds.setdefault(tried, [0.0] * (tried + 1))[kept] += 1
+            hits = source.tokens(accepted, "numAcceptedTokens")
+            rounds.setdefault(tried, [0.0] * (tried + 1))[hits] += 1
         return fit_requests([rounds], request.key)
     drafted, accepted, requests = (sum(column) for column in zip(*rows, strict=True))
     facts = {"iterations": len(rows), "accepted_tokens": accepted, "draft_tokens_total": drafted}
@@ -65,7 +65,7 @@ def _stats(source: Source) -> list[Mapping[str, Any]]:
     flat = [
         row for item in source.documents for row in (item if isinstance(item, list) else [item])
     ]
-    found: list[Mapping[str, Any]] = []
+    iterations: list[Mapping[str, Any]] = []
     for row in flat:
         try:
             parsed = json.loads(row) if isinstance(row, str) else row
@@ -73,8 +73,8 @@ def _stats(source: Source) -> list[Mapping[str, Any]]:
             raise source.error(f"a row is no JSON ({error})") from error
         if isinstance(parsed, dict) and parsed.get("attentionDpRank", 0) == 0:
             stats = parsed.get(_STATS)
-            found += [stats] if isinstance(stats, dict) else []
-    return found
+            iterations += [stats] if isinstance(stats, dict) else []
+    return iterations
 
 
 def _row(source: Source, stats: Mapping[str, Any]) -> tuple[float, float, float]:

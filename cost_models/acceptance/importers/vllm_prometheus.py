@@ -52,10 +52,10 @@ def _read(source: Source, request: ImportRequest) -> AcceptanceProfile:
         return fit_mean_length(mean, length, request.key, rounds=drafts, provenance=facts)
     if sorted(positions) != list(range(len(positions))) or max(positions.values()) > drafts:
         raise source.error("its counts by position do not fit the number of drafts")
-    kept = [positions[position] for position in range(len(positions))]
-    if drafted < 0.98 * drafts * len(kept):
+    counts = [positions[position] for position in range(len(positions))]
+    if drafted < 0.98 * drafts * len(counts):
         facts["note"] = "some drafts were shorter: what they lack counts as not accepted"
-    return fit_rates([count / drafts for count in kept], drafts, request.key, facts)
+    return fit_rates([count / drafts for count in counts], drafts, request.key, facts)
 
 
 IMPORTER = Importer(

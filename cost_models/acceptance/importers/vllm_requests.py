@@ -34,13 +34,13 @@ def request_histograms(source: Source, *names: str) -> list[Histogram]:
     Raises:
         UsageError: there are none, or one contradicts itself.
     """
-    found = [_histogram(source, record) for record in source.objects(*names)]
-    if not found:
+    histograms = [_histogram(source, record) for record in source.objects(*names)]
+    if not histograms:
         raise source.error(
             "it has no metrics of requests",
             "Start the server with --per-request-spec-decode-metrics detailed.",
         )
-    return [histogram for histogram in found if histogram]
+    return [histogram for histogram in histograms if histogram]
 
 
 def _histogram(source: Source, record: Mapping[str, Any]) -> Histogram:
@@ -68,14 +68,14 @@ def _by_step(source: Source, record: Mapping[str, Any]) -> Histogram:
         for name in ("per_step_accepted", "per_step_drafted")
     )
     if len(accepted) != len(drafted) or any(
-        kept > tried for kept, tried in zip(accepted, drafted, strict=True)
+        hits > tried for hits, tried in zip(accepted, drafted, strict=True)
     ):
         raise source.error("per_step_accepted and per_step_drafted do not fit each other")
-    found: dict[int, list[float]] = {}
-    for kept, tried in zip(accepted, drafted, strict=True):
+    histogram: dict[int, list[float]] = {}
+    for hits, tried in zip(accepted, drafted, strict=True):
         if tried:
-            found.setdefault(tried, [0.0] * (tried + 1))[kept] += 1
-    return found
+            histogram.setdefault(tried, [0.0] * (tried + 1))[hits] += 1
+    return histogram
 
 
 IMPORTER = Importer(

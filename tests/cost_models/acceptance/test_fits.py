@@ -17,10 +17,10 @@ from specplan.cost_models.acceptance.fits.counts import (
     fit_rates,
 )
 from specplan.cost_models.acceptance.fits.length_curve import fit_length_curve
-from specplan.cost_models.acceptance.fits.mean_length import Spread, fit_constant, fit_mean_length
+from specplan.cost_models.acceptance.fits.mean_length import Spread, fit_mean_length
 from specplan.cost_models.acceptance.fits.requests import RequestCounts, fit_requests
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.formulas.closed_forms import expected_tokens
+from specplan.cost_models.formulas.closed_forms import acceptance_of_tokens, expected_tokens
 from specplan.ir.errors import UsageError
 from tests.cost_models.small_trees import chain
 
@@ -194,7 +194,8 @@ def test_a_mean_length_is_sure_where_it_was_measured() -> None:
     assert fewer[2] - fewer[0] > 2 * (high - low)
     alike = Spread(least_concentration=1e6, most_concentration=1e7, least_decay=1.0)
     narrow = fit_mean_length(2.9, 4, KEY, rounds=400, spread=alike)
-    constant = fit_constant(2.9, 4, KEY, rounds=400)
+    alpha = acceptance_of_tokens(2.9, 4)
+    constant = AcceptanceProfile.from_alpha(alpha)
     assert wide[0] <= tokens(constant, 16)[1] <= wide[2]
     assert tokens(narrow, 16)[1] == pytest.approx(tokens(constant, 16)[1], rel=0.01)
     assert tokens(constant, 4)[1] == pytest.approx(2.9)
@@ -210,7 +211,7 @@ def test_extreme_lengths(length: float, drafted: int) -> None:
 def test_what_cannot_be_fitted() -> None:
     for call in (
         lambda: fit_mean_length(5.0, 3, KEY),
-        lambda: fit_constant(0.5, 3, KEY),
+        lambda: fit_mean_length(0.5, 3, KEY),
         lambda: fit_mean_length(1.5, 0, KEY),
         lambda: fit_length_curve({}, KEY),
         lambda: fit_length_curve({2: 3.5}, KEY),

@@ -11,9 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from specplan.cost_models.formulas.break_even import break_even, solve_for, stretches
-from specplan.cost_models.formulas.closed_forms import best_chain_length, chain_speedup
 from specplan.cost_models.formulas.formula import load_formulas
 from specplan.ir.errors import UsageError
+from tests.cost_models.chains import best_chain_length, chain_speedup
 
 LEVIATHAN = load_formulas("leviathan")
 GOODPUT: dict[str, Any] = {

@@ -13,15 +13,12 @@ from hypothesis import strategies as st
 from specplan.cost_models.formulas.closed_forms import (
     acceptance_of_tokens,
     accepted_at_least,
-    best_chain_length,
-    chain_speedup,
     depths_of,
     expected_rounds,
     expected_tokens,
-    operations_factor,
-    seconds_per_token,
     tree_value,
 )
+from tests.cost_models.chains import best_chain_length, chain_speedup
 from tests.cost_models.small_trees import expansion, independent_chains
 
 
@@ -52,16 +49,6 @@ def test_golden_best_length_and_speedup(alpha: float) -> None:
     for cost, (length, speedup) in zip(COSTS, BEST[alpha], strict=True):
         assert best_chain_length(alpha, cost) == length
         assert round(chain_speedup(alpha, length, cost), 4) == speedup
-
-
-@pytest.mark.parametrize(
-    ("alpha", "gamma", "operations", "speedup"),
-    [(0.6, 2, 1.53, 1.96), (0.7, 3, 1.58, 2.53), (0.8, 2, 1.23, 2.44), (0.8, 5, 1.63, 3.69),
-     (0.9, 2, 1.11, 2.71), (0.9, 10, 1.60, 6.86)],
-)  # fmt: skip
-def test_leviathan_table_1(alpha: float, gamma: int, operations: float, speedup: float) -> None:
-    assert round(operations_factor(alpha, gamma, 0.0), 2) == operations
-    assert round(chain_speedup(alpha, gamma, 0.0), 2) == speedup
 
 
 @given(st.floats(0.0, 1.0), st.integers(0, 60))
@@ -161,4 +148,3 @@ def test_expected_rounds_by_exact_recursion() -> None:
         assert expected_rounds(tokens, at_least) == pytest.approx(rounds[tokens], rel=1e-4)
     assert expected_rounds(0, at_least) == 0.0
     assert expected_rounds(7, ()) == 7.0
-    assert seconds_per_token(0.05, 2.5) == 0.02

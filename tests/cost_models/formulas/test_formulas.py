@@ -14,16 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specplan.cost_models.formulas.closed_forms import (
-    chain_speedup,
     expected_tokens,
-    operations_factor,
-    seconds_per_token,
     tree_value,
 )
 from specplan.cost_models.formulas.formula import FormulaSet, list_formulas, load_formulas
 from specplan.cost_models.formulas.grammar import parse_expression
 from specplan.ir.errors import UsageError
 from specplan.pages.formulas import formulas_markdown, formulas_page, formulas_text
+from tests.cost_models.chains import chain_speedup
 from tests.cost_models.small_trees import expansion, independent_chains
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -121,7 +119,6 @@ def test_closed_forms_are_leviathans_expressions(alpha: float, gamma: int, cost:
     for formula, value in (
         ("tokens", expected_tokens(alpha, gamma)),
         ("speedup", chain_speedup(alpha, gamma, cost)),
-        ("operations_factor", operations_factor(alpha, gamma, cost)),
     ):
         assert formulas.value(formula, **known) == pytest.approx(value, rel=1e-9)
 
@@ -164,8 +161,3 @@ def test_tree_values_are_the_formulas_of_trees(widths: list[int], chains: int, d
     value = tree_value(*independent_chains(chains, depth), lambda depth, rank: p[rank])
     known = {"first_acceptance": p[0], "any_acceptance": sum(p[:chains]), "depth": depth}
     assert load_formulas("sequoia").value("tokens_of_chains", **known) == pytest.approx(value)
-
-
-def test_seconds_per_token_is_the_formula_of_round_time() -> None:
-    value = load_formulas("round_time").value("seconds_per_token", tokens=2.5, round_seconds=0.05)
-    assert value == seconds_per_token(0.05, 2.5) == 0.02

@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 import sympy
 
-from specplan.cost_models.formulas.closed_forms import best_chain_length
 from specplan.cost_models.formulas.formula import load_formulas
+from tests.cost_models.chains import best_chain_length
 from tests.cost_models.formulas.test_break_even import GOODPUT
 from tests.cost_models.formulas.test_closed_forms import BEST, COSTS
 

@@ -10,12 +10,11 @@ from statistics import fmean
 import pytest
 
 from specplan.cost_models.formulas.closed_forms import (
-    best_chain_length,
-    chain_speedup,
     expected_tokens,
     tree_value,
 )
 from specplan.cost_models.formulas.formula import list_formulas, load_formulas
+from tests.cost_models.chains import best_chain_length, chain_speedup
 
 
 def value(name: str, formula: str, **known: object) -> float:

@@ -72,7 +72,7 @@ def test_the_bound_holds_where_width_costs(
     assert choice.bound <= best * (1 + 1e-9)
     assert best <= choice.seconds_per_token * (1 + 1e-9)
     assert choice.seconds_per_token <= times.plain
-    assert choice.seconds_per_token == pytest.approx(choice.found.min(), rel=1e-9)
+    assert choice.seconds_per_token == pytest.approx(choice.seconds_by_cell.min(), rel=1e-9)
 
 
 @settings(max_examples=60)
@@ -179,5 +179,5 @@ def test_the_table_of_all_sizes_is_what_was_found() -> None:
             tree = values.tree(nodes, depth)
             taken = times.round_seconds(tree) / tree.value(table)
             if len(tree) == nodes:
-                assert choice.found[depth, nodes] == pytest.approx(taken)
-    assert np.isinf(choice.found[0, 1:]).all() and choice.found[0, 0] == 1.0
+                assert choice.seconds_by_cell[depth, nodes] == pytest.approx(taken)
+    assert np.isinf(choice.seconds_by_cell[0, 1:]).all() and choice.seconds_by_cell[0, 0] == 1.0

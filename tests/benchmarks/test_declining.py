@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specplan.cost_models.acceptance.fits.declining import DECLINE, declining_hazards
+from benchmarks.decisions.declining import DECLINE, declining_hazards
 from specplan.cost_models.formulas.closed_forms import acceptance_of_tokens, tree_value
 from specplan.ir.errors import UsageError
 
