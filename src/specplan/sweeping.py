@@ -51,8 +51,8 @@ def sweep(
         drafters = tuple(dict.fromkeys((*listed_drafters(facts), *facts.profiles)))
         for drafter in drafters:
             own = (None,) if drafter in facts.profiles else ACCEPTANCES
-            found = what_if(facts, [drafter], own if acceptances is None else acceptances)
-            rows += [{**keys, **row.as_dict()} for row in found]
+            answers = what_if(facts, [drafter], own if acceptances is None else acceptances)
+            rows += [{**keys, **row.as_dict()} for row in answers]
         progress("sweeping", done + 1, len(every))
     if not rows:
         raise UsageError(
