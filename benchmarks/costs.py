@@ -18,13 +18,15 @@ from collections.abc import Callable
 from statistics import median
 
 import numpy as np
-from speed import Speed, price_speed
 
+from specplan.cost_models.acceptance.evidence.base import read_drafting
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.intervals import Seconds
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.rounds.demands import round_demands
 from specplan.cost_models.rounds.pricer import RoundPricer
+from specplan.cost_models.rounds.pricing import Unpriced, round_seconds
 from specplan.cost_models.rounds.round_types import round_types
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
@@ -94,7 +96,7 @@ def plans() -> list[Plan]:
     ]
 
 
-def price_all(device_name: str, candidates: list[Plan]) -> list[Speed]:
+def price_all(device_name: str, candidates: list[Plan]) -> list[Seconds]:
     """Price every plan on the whole grid, nothing remembered from before."""
     round_types.cache_clear()
     round_demands.cache_clear()
@@ -106,13 +108,16 @@ def price_all(device_name: str, candidates: list[Plan]) -> list[Speed]:
     context = np.array(CONTEXTS, dtype=float)[None, :]
     pricer = RoundPricer(load_device(device_name), shapes, batch, context)
     acceptance = AcceptanceProfile.from_hazards([[0.7, 0.1, 0.05] + [0.005] * 29], trials=1000.0)
-    found = []
+    times = []
     for plan in candidates:
-        speed = price_speed(plan, plan.rounds[0], pricer, acceptance.evidence)
-        assert isinstance(speed, Speed), speed
-        assert np.asarray(speed.seconds_per_token.median).shape == (len(BATCHES), len(CONTEXTS))
-        found.append(speed)
-    return found
+        drafting = read_drafting(plan, plan.rounds[0], acceptance.evidence)
+        assert not isinstance(drafting, Unpriced), drafting
+        seconds = round_seconds(drafting.demands, pricer, drafting.lag(batch))
+        assert not isinstance(seconds, Unpriced), seconds
+        per_token = seconds.times(drafting.tokens_per_round.inverse)
+        assert np.asarray(per_token.median).shape == (len(BATCHES), len(CONTEXTS))
+        times.append(per_token)
+    return times
 
 
 def seconds_of(work: Callable[[], object]) -> float:

@@ -20,8 +20,8 @@ def grid(*axes: Sequence[float]) -> tuple[Any, ...]:
 
 def split(value: T, count: int) -> list[T]:
     """One value per cell: of an array its entries, of a dataclass or a tuple those of its parts."""
-    found = _split(value, count)
-    return [value] * count if found is None else found
+    columns = _split(value, count)
+    return [value] * count if columns is None else columns
 
 
 def _split(value: Any, count: int) -> list[Any] | None:
@@ -40,9 +40,8 @@ def _split(value: Any, count: int) -> list[Any] | None:
     if is_dataclass(value) and not isinstance(value, type):
         parts = {item.name: _split(getattr(value, item.name), count) for item in fields(value)}
         changed = {name: column for name, column in parts.items() if column is not None}
-        rows = zip(*changed.values(), strict=True)
-        made = [replace(value, **dict(zip(changed, row, strict=True))) for row in rows]
-        return made if changed else None
+        cells = zip(*changed.values(), strict=True)
+        return [replace(value, **dict(zip(changed, cell, strict=True))) for cell in cells] or None
     return None
 
 
@@ -55,8 +54,13 @@ def each(key: Quantity, function: Callable[[int], T]) -> T:
     """
     if not isinstance(key, np.ndarray):
         return function(int(key))
-    values = sorted(set(key.tolist()))
-    return _stacked([function(int(value)) for value in values], np.searchsorted(values, key))
+    numbers = sorted(set(key.tolist()))
+    places = np.searchsorted(numbers, key)
+    return _joined(
+        [function(int(number)) for number in numbers],
+        lambda leaves: np.array(leaves)[places],
+        into_tuples=True,
+    )
 
 
 def chosen(values: Sequence[T], which: Any) -> T:
@@ -66,35 +70,26 @@ def chosen(values: Sequence[T], which: Any) -> T:
         values: numbers, arrays [cells], or dataclasses of them; what else they hold is the first's.
         which: index into `values` of each cell, [cells].
     """
+
+    def choose(leaves: list[Any]) -> Any:
+        return np.stack(np.broadcast_arrays(*leaves, which)[:-1])[which, np.arange(len(which))]
+
+    return _joined(list(values), choose)
+
+
+def _joined(values: list[T], join: Callable[[list[Any]], Any], into_tuples: bool = False) -> T:
+    """One value of several alike: their numbers joined, part by part; the rest is the first's."""
     first: Any = values[0]
-    found: Any = first
+    joined: Any = first
     if isinstance(first, np.ndarray | bool | int | float):
-        found = np.stack(np.broadcast_arrays(*map(np.asarray, values), which)[:-1])[
-            which, np.arange(len(which))
-        ]
+        joined = join(values)
+    elif into_tuples and isinstance(first, tuple):
+        columns: Any = zip(*values, strict=True)
+        joined = tuple(_joined(list(column), join, True) for column in columns)
     elif is_dataclass(first):
         parts = {
-            item.name: chosen([getattr(value, item.name) for value in values], which)
+            item.name: _joined([getattr(value, item.name) for value in values], join, into_tuples)
             for item in fields(first)
         }
-        found = replace(first, **parts)  # type: ignore[type-var]
-    result: T = found
-    return result
-
-
-def _stacked(values: list[T], places: Any) -> T:
-    first: Any = values[0]
-    found: Any = first
-    if isinstance(first, bool | int | float):
-        found = np.array(values)[places]
-    elif isinstance(first, tuple):
-        rows: list[Any] = list(values)
-        found = tuple(_stacked(list(column), places) for column in zip(*rows, strict=True))
-    elif is_dataclass(first):
-        parts = {
-            item.name: _stacked([getattr(value, item.name) for value in values], places)
-            for item in fields(first)
-        }
-        found = replace(first, **parts)  # type: ignore[type-var]
-    result: T = found
-    return result
+        joined = replace(first, **parts)  # type: ignore[type-var]
+    return joined  # type: ignore[no-any-return]

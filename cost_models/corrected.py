@@ -22,9 +22,9 @@ class Correction:
     Attributes:
         seconds: factor on the seconds of a request.
         tokens: factor on the tokens of a round.
-        error: relative half width of the 90 % interval of the corrected seconds, beside what all
+        error: relative half width of the 90 % interval of the corrected seconds, without what all
             plans measured there have in common; read only where the plan was measured.
-        shared: the same of what they have in common, the drift of the machine apart.
+        shared: the same of what they have in common, without the drift of the machine.
         measured: whether this very plan was measured there. Elsewhere the factors are those of
             plans like it, and the estimate keeps the relative width of its intervals.
     """

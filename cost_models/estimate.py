@@ -36,7 +36,7 @@ from specplan.ir.plan import CacheState, Plan
 class Estimate:
     """The price of a plan for a batch of equal requests, or for many of them at once.
 
-    Every number is one, or an array [cells]; `cells` takes it apart.
+    Quantities are numbers or arrays [cells]; `cells` splits them.
 
     Attributes:
         batch: requests that run together.
@@ -52,13 +52,13 @@ class Estimate:
         decode_seconds: all rounds.
         request_seconds: prefill and all rounds.
         tokens_per_second_end_to_end: output tokens of the batch over `request_seconds`.
-        prompts: how many prompts the acceptance was measured on; 0 when nobody said.
+        prompts: how many prompts the acceptance was measured on; 0 if unknown.
         memory: bytes, part by part.
         breakdown: where a round's time goes.
         assumptions: what was taken for granted, in words.
         extrapolated: some time lies outside of what was measured.
         shared_error: of the device, the relative half width that all its times have in common.
-        own_error: of a round, the relative half width beside that one; see `own_error`.
+        own_error: of a round, the relative half width that is not shared; see `own_error`.
         measured: whether this very plan was measured there, which its times then rest on.
         first_round: time of the first round in mean ones.
         segments: of the output, each emitted by one round; none of a schedule by load.
@@ -158,18 +158,18 @@ class Pricer:
 
     def worth(self, plan: Plan, drafted: Drafted) -> Estimate | Unpriced:
         """Price a plan by what its rounds draft; see `estimate`."""
-        found = price_decode(
+        priced = price_decode(
             drafted, lambda part: self._round_pricer_at((part.start + part.stop) / 2.0), self.batch
         )
-        if isinstance(found, Unpriced):
-            return found
+        if isinstance(priced, Unpriced):
+            return priced
         try:
             prefill = self.prefill(plan)
         except UnpricedError as error:
             return Unpriced("prefill", str(error))
-        per_round, tokens = found.round.seconds, found.tokens_per_round
+        per_round, tokens = priced.round.seconds, priced.tokens_per_round
         per_token = per_round.times(tokens.inverse)
-        decode = per_round.times(found.rounds)
+        decode = per_round.times(priced.rounds)
         request = prefill + decode
         return Estimate(
             batch=self.batch,
@@ -179,36 +179,36 @@ class Pricer:
             tokens_per_round=tokens,
             seconds_per_token=per_token,
             tokens_per_second=rate(self.batch, per_token),
-            ttft=prefill + per_round * found.first_round,
+            ttft=prefill + per_round * priced.first_round,
             prefill=prefill,
-            rounds=found.rounds,
+            rounds=priced.rounds,
             decode_seconds=decode,
             request_seconds=request,
             tokens_per_second_end_to_end=rate(self.batch * self.output_tokens, request),
             prompts=max(one.evidence.prompts if one.evidence else 0 for _, one in drafted),
             memory=self.memory(plan),
-            breakdown=found.round.breakdown,
-            assumptions=(*found.round.assumptions, *_assumptions(plan, drafted, self.batch)),
+            breakdown=priced.round.breakdown,
+            assumptions=(*priced.round.assumptions, *_assumptions(plan, drafted, self.batch)),
             extrapolated=request.extrapolated,
             shared_error=self.device.shared_error,
-            own_error=own_error(found.round, self.device.shared_error),
-            first_round=found.first_round,
-            segments=found.segments,
+            own_error=own_error(priced.round, self.device.shared_error),
+            first_round=priced.first_round,
+            segments=priced.segments,
         )
 
     def composed(self, plan: Plan, parts: Sequence[Estimate], which: NDArray[np.int64]) -> Estimate:
         """The price of a schedule: in each cell that of the round which runs there.
 
         Args:
-            plan: the schedule; all its models read the prompts, and all its caches are held.
+            plan: the schedule; all its models read the prompts, and all its caches take memory.
             parts: of the plans whose rounds it is made of, priced by this pricer.
             which: index into `parts` of each cell, [cells].
         """
-        found, prefill = chosen(parts, which), self.prefill(plan)
-        request = prefill + found.decode_seconds
+        picked, prefill = chosen(parts, which), self.prefill(plan)
+        request = prefill + picked.decode_seconds
         return replace(
-            found,
-            ttft=prefill + found.seconds_per_round * found.first_round,
+            picked,
+            ttft=prefill + picked.seconds_per_round * picked.first_round,
             prefill=prefill,
             request_seconds=request,
             tokens_per_second_end_to_end=rate(self.batch * self.output_tokens, request),

@@ -1,4 +1,4 @@
-"""What a run of so many requests will show: wider than the mean of all requests there could be."""
+"""Forecast of a run of a given number of requests: wider than the interval of the mean."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Forecast:
         prefill: time of the prompts of a batch.
         seconds_per_round: at the mean context of a request.
         rounds: until the slowest request of a batch is done, in the mean.
-        prompts: how many prompts `rounds` was measured on; 0 when nobody said.
+        prompts: how many prompts `rounds` was measured on; 0 if unknown.
     """
 
     batch: int

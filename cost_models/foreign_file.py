@@ -139,11 +139,11 @@ class Source:
         """
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             try:
-                found = float(value)
+                number = float(value)
             except ValueError:
-                found = math.nan
-            if math.isfinite(found) and low <= found <= high:
-                return found
+                number = math.nan
+            if math.isfinite(number) and low <= number <= high:
+                return number
         wanted = f"a number from {low:g}" if high == math.inf else f"in [{low:g}, {high:g}]"
         raise self.error(f"{name} is {value!r}, expected {wanted}")
 
@@ -153,10 +153,10 @@ class Source:
         Raises:
             UsageError: it is none.
         """
-        found = self.checked(value, name, low, MOST_TOKENS)
-        if found != int(found):
+        number = self.checked(value, name, low, MOST_TOKENS)
+        if number != int(number):
             raise self.error(f"{name} is {value!r}, expected a whole number")
-        return int(found)
+        return int(number)
 
     def numbers(self, value: object, name: str, low: float = 0.0) -> list[float]:
         """A list of finite numbers.

@@ -100,7 +100,7 @@ class Seconds:
     __rmul__ = __mul__
 
     def error_beside(self, shared_error: Quantity) -> Quantity:
-        """Relative distance of the upper bound beside an error that others share.
+        """Relative half width that is left after an error shared by all times is removed.
 
         The two add in quadrature; never below zero.
         """
@@ -123,9 +123,9 @@ class Seconds:
 
 
 def beside(error: Quantity, shared: Quantity) -> Quantity:
-    """What an error holds beside a part of it, where the two add in quadrature; at least zero."""
-    found: Quantity = maximum(error**2 - shared**2, 0.0) ** 0.5
-    return found
+    """What is left of an error without a part of it, in quadrature; at least zero."""
+    rest: Quantity = maximum(error**2 - shared**2, 0.0) ** 0.5
+    return rest
 
 
 def _hypotenuse(a: Quantity, b: Quantity) -> Quantity:
@@ -151,13 +151,13 @@ def side_by_side(lanes: Iterable[Seconds], overlap: float) -> Seconds:
         overlap: part of the shorter lanes that the longest hides, from 0 (they share all that the
             device has, and take turns) to 1 (they do not slow each other).
     """
-    kept = list(lanes)
-    longest = kept[0]
-    for lane in kept[1:]:
+    times = list(lanes)
+    longest = times[0]
+    for lane in times[1:]:
         longest = Seconds(
             maximum(longest.median, lane.median),
             maximum(longest.low, lane.low),
             maximum(longest.high, lane.high),
             longest.extrapolated | lane.extrapolated,
         )
-    return longest * overlap + total(kept) * (1.0 - overlap)
+    return longest * overlap + total(times) * (1.0 - overlap)

@@ -38,7 +38,7 @@ def read_samples(source: Source, names: Sequence[str]) -> list[Sample]:
         UsageError: a line with one of the names is no sample.
     """
     pattern = re.compile(rf"^[\w.]*:?({'|'.join(map(re.escape, names))})(_total)?[{{\s]")
-    found = []
+    samples = []
     for number, line in enumerate(source.text.splitlines(), start=1):
         named = pattern.match(line)
         if named is None:
@@ -47,8 +47,8 @@ def read_samples(source: Source, names: Sequence[str]) -> list[Sample]:
         if sample is None:
             raise source.error(f"line {number} is no Prometheus sample: {line[:80]!r}")
         labels = dict(_LABEL.findall(sample[2] or ""))
-        found.append(Sample(named[1], labels, sample[3]))
-    return found
+        samples.append(Sample(named[1], labels, sample[3]))
+    return samples
 
 
 def selected(source: Source, samples: Sequence[Sample], select: str | None) -> list[Sample]:
@@ -59,12 +59,12 @@ def selected(source: Source, samples: Sequence[Sample], select: str | None) -> l
     """
     if select is not None:
         name, _, value = select.partition("=")
-        kept = [sample for sample in samples if sample.labels.get(name) == value]
-        if not kept:
+        labelled = [sample for sample in samples if sample.labels.get(name) == value]
+        if not labelled:
             raise source.error(
                 f"no sample has the label {select!r}", "Give a label of the file as name=value."
             )
-        samples = kept
+        samples = labelled
     models = sorted({s.labels["model_name"] for s in samples if "model_name" in s.labels})
     if len(models) > 1:
         raise source.error(

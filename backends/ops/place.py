@@ -50,15 +50,9 @@ def _ordered(tree: Tree, start: int, width: int, length: int) -> Tree:
     order = torch.cat([torch.arange(start, device=device), new])
     place_of = torch.empty_like(order).scatter(0, order, torch.arange(len(order), device=device))
 
-    def moved(field: Tensor | None) -> Tensor | None:
-        return None if field is None else field.index_select(1, order)
-
-    parents = place_of[tree.parents.index_select(1, order)]
-    fields = {
-        name: moved(getattr(tree, name))
-        for name in ("tokens", "depths", "live", "keys", "probs_row", "own", "scores")
-    }
-    return replace(tree, parents=parents, tips=range(0), **fields)  # type: ignore[arg-type]
+    fields = tree.changed(lambda field: field.index_select(1, order))
+    fields["parents"] = place_of[fields["parents"]]
+    return replace(tree, **fields, tips=range(0))  # type: ignore[arg-type]
 
 
 def _filled(tokens: tuple[int, ...], tree: Tree, at: Nodes, upto: int) -> Tree:

@@ -82,7 +82,7 @@ def _drafted(
     place: Mapping[int, int],
     vectors: list[Tensor | None],
 ) -> DraftedTree:
-    """What a rule reads of the nodes `order`; `vectors`: those of their start, then their own."""
+    """The nodes `order` as a rule reads them; `vectors` are logits of their start and of each."""
     nodes = [tree.nodes[number] for number in order]
     probs: list[Tensor] = []
     index: dict[int, int] = {}

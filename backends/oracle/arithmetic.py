@@ -38,43 +38,43 @@ class Arithmetic:
 
     def drawn(self, logits: Tensor, how: str, count: int, numbers: Sequence[float]) -> list[int]:
         """See `World.drawn`."""
-        law = self.probabilities(logits)
+        probs = self.probabilities(logits)
         if how == "draw":
-            return [int(sampling.draw(law, torch.tensor(u).double())) for u in numbers]
+            return [int(sampling.draw(probs, torch.tensor(u).double())) for u in numbers]
         given = torch.tensor(numbers, dtype=torch.float64)
         if how == "draw_distinct":
-            tokens: list[int] = sampling.draw_distinct(law[None, None], given[None, None])[
+            tokens: list[int] = sampling.draw_distinct(probs[None, None], given[None, None])[
                 0, 0
             ].tolist()
             return tokens
-        raced: list[int] = race(law, exponentials(given[0], len(law)), count).tolist()
+        raced: list[int] = race(probs, exponentials(given[0], len(probs)), count).tolist()
         return raced
 
     def perturbed(
         self, logits: Tensor, count: int, number: float, line: Sequence[Node]
     ) -> list[tuple[int, float]]:
         """See `World.perturbed`."""
-        law = self.probabilities(logits).double()
+        probs = self.probabilities(logits).double()
         above = 0.0
         for node in line:
             if node.drawn and node.logits is not None:
                 above += float(self.probabilities(node.logits)[node.token].double().log())
-        times = exponentials(torch.tensor(number, dtype=torch.float64), len(law))
-        noise = above + law.log() - times.log()
+        times = exponentials(torch.tensor(number, dtype=torch.float64), len(probs))
+        noise = above + probs.log() - times.log()
         if line and line[0].drawn:  # the best child has the noise of its parent
             shift = math.exp(-line[0].noise) - torch.exp(-noise.max())
             noise = -torch.log((torch.exp(-noise) + shift).clamp(min=1e-300))
-        best = noise.topk(min(count, int((law > 0).sum()))).indices.tolist()
+        best = noise.topk(min(count, int((probs > 0).sum()))).indices.tolist()
         return [(token, float(noise[token])) for token in best]
 
     def measured(self, kind: Entry, logits: Tensor) -> float:
         """See `World.measured`."""
         if kind.name == "score":
             return float(logits[0])
-        law = logits.double().softmax(-1)
+        probs = logits.double().softmax(-1)
         if kind.name == "entropy":
-            return float(-torch.where(law > 0, law * law.log(), 0.0).sum())
-        top = law.topk(2).values
+            return float(-torch.where(probs > 0, probs * probs.log(), 0.0).sum())
+        top = probs.topk(2).values
         return float(top[0] if kind.name == "top1" else top[0] - top[1])
 
     def mixed(self, law: Entry, logits: Sequence[Tensor], weights: Sequence[float]) -> Tensor:

@@ -112,7 +112,7 @@ class Device(Protocol):
         ...
 
     def round_seconds(self, batch: int) -> Seconds:
-        """What a round takes beside its ops: the host's loop, hand-over of results.
+        """Seconds of a round outside of its ops: the host's loop, hand-over of results.
 
         Raises:
             UnpricedError: this device cannot say.
@@ -222,9 +222,9 @@ def _load_tables(text: str, count: int, name: str, stack: str) -> Device:
     from specplan.cost_models.devices.silicon.device import load_silicon
 
     def fallback(sheet: str) -> AnalyticDevice:
-        found = load_device(sheet)
-        assert isinstance(found, AnalyticDevice)
-        return found
+        device = load_device(sheet)
+        assert isinstance(device, AnalyticDevice)
+        return device
 
     if stack:
         raise UsageError(
@@ -237,7 +237,7 @@ def _load_tables(text: str, count: int, name: str, stack: str) -> Device:
 
 def _parts(text: str) -> tuple[int, str, str]:
     """Number of devices, name or path, and stack (empty where not given)."""
-    found = re.fullmatch(r"(?:(\d+)[xX])?(.+?)(?:@([\w.-]+))?", text)
-    if found is None or "/" in (found[3] or "") or Path(text).exists():
+    match = re.fullmatch(r"(?:(\d+)[xX])?(.+?)(?:@([\w.-]+))?", text)
+    if match is None or "/" in (match[3] or "") or Path(text).exists():
         return 1, text, ""
-    return int(found[1] or 1), found[2], found[3] or ""
+    return int(match[1] or 1), match[2], match[3] or ""

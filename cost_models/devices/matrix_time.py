@@ -85,8 +85,8 @@ class Tiling:
         compute = waves * seconds_per_wave
         memory = (traffic + (rows * copies) * (outputs * _EXTRA)) / self.bandwidth
         fourth = np.square(np.square(compute)) + np.square(np.square(memory))
-        found: Array = np.sqrt(np.sqrt(fourth.min(axis=-1)))
-        return found
+        seconds: Array = np.sqrt(np.sqrt(fourth.min(axis=-1)))
+        return seconds
 
 
 @lru_cache(maxsize=1024)
@@ -101,10 +101,10 @@ def _waves(tiling: Tiling, inputs: int, outputs: int) -> tuple[Array, Array]:
 def _scalar(
     tiling: Tiling, rows: float, inputs: int, outputs: int, copies: float, traffic: float
 ) -> float:
-    found = tiling._fastest(
+    seconds = tiling._fastest(
         np.array([rows]), inputs, outputs, np.array([copies]), np.array([traffic])
     )
-    return float(found)
+    return float(seconds)
 
 
 def smooth_maximum(a: Quantity, b: Quantity, sharpness: float) -> Quantity:

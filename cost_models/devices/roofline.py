@@ -20,7 +20,7 @@ from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import UsageError
 
 OWN_ERROR = 0.08
-"""Relative half width (90 %) of a forward's time beside what is wrong with all of them alike.
+"""Relative half width (90 %) of the error that a forward's time does not share with the others.
 
 Speedups and cost ratios of published rows, each the ratio of two times, are off by 4 to 6 % in the
 mean (docs/accuracy.md: Leviathan, MagicDec, Spec-Bench, Sequoia), by 11 % in nine of ten: 8 % each.
@@ -96,7 +96,7 @@ class AnalyticDevice:
             UsageError: not YAML, an unknown or missing key, a figure without a source.
         """
         plain = ("name", "sources", "stack", "count", "kind")
-        found = read_figures(
+        figures = read_figures(
             text,
             where,
             "device",
@@ -104,13 +104,13 @@ class AnalyticDevice:
             required=("memory_bytes", "memory_bandwidth", "peak_flops"),
             by_format=("peak_flops", "format_efficiency"),
         )
-        if found.values.get("lane_overlap", 0.0) > 1.0:
+        if figures.values.get("lane_overlap", 0.0) > 1.0:
             raise UsageError(
                 "lane_overlap is more than 1",
                 where=where,
                 remedy="It is the part, 0 to 1, of the shorter lanes that the longest hides.",
             )
-        return cls(name=found.name, sources=found.sources, stack=stack, **found.values)
+        return cls(name=figures.name, sources=figures.sources, stack=stack, **figures.values)
 
     def times(self, count: int) -> AnalyticDevice:
         """That many of this device sharing every layer (tensor parallelism).

@@ -21,7 +21,7 @@ class Stack:
         name: how the user calls it, after the `@` of a device.
         dispatch_seconds: host time to start one kernel; 0 where kernels are captured in a graph.
             A forward takes the longer of device and host time.
-        kernels_per_layer: small kernels per layer beside matrix products, attention and
+        kernels_per_layer: small kernels per layer besides matrix products, attention and
             collectives: norms, rotary positions, activations, residuals.
         elementwise_fusion: part of the traffic of unfused elementwise kernels that is left.
         seconds_per_forward: host time of a forward that hides behind nothing: inputs, sampling.
@@ -41,7 +41,7 @@ class Stack:
         dequantise_operations: float32 operations per weight that is stored narrower than it is
             multiplied.
         windowed_caches: 1 where layers with a sliding window cache no more tokens than it.
-        graph_bytes: memory of one captured graph on a GPU, beside its workspace.
+        graph_bytes: memory of one captured graph on a GPU, without its workspace.
         reserve_bytes: memory of the framework on a GPU: its context and kernels.
         relative_error: added in quadrature to the device's.
         sources: where each figure comes from, by attribute.
@@ -76,8 +76,8 @@ class Stack:
             UsageError: not YAML, an unknown key, a figure without a source.
         """
         known = [item.name for item in fields(cls) if item.name not in ("name", "sources")]
-        found = read_figures(text, where, "stack", known)
-        return cls(name=found.name, sources=found.sources, **found.values)
+        figures = read_figures(text, where, "stack", known)
+        return cls(name=figures.name, sources=figures.sources, **figures.values)
 
 
 IDEAL = Stack("ideal")

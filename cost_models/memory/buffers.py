@@ -1,4 +1,4 @@
-"""Buffers that a round makes beside its states: how large, and from when to when they are needed.
+"""Buffers of a round, without its states: how large, and from when to when they are needed.
 
 A value lives from the op that makes it to the last one that reads it, as the interpreter holds it
 (`specplan.ir.types.lifetimes`). What an op needs, it says itself (`Op.bytes`).
@@ -57,16 +57,15 @@ def round_buffers(
     """
     until, sizes = _Lifetimes(steps), _Sizes(shapes, batch, slots)
     return tuple(
-        Buffer(held.name, held.size, 2 * place + held.first, until.of(place, step, held),
-               held.logits)
+        Buffer(one.name, one.size, 2 * place + one.first, until.of(place, step, one), one.logits)
         for place, step in enumerate(steps)
-        for held in step.op.bytes(step, sizes)
-    )  # fmt: skip
+        for one in step.op.bytes(step, sizes)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """How large things are in a batch whose caches have so many slots."""
+    """Sizes in a batch whose caches have a given number of slots."""
 
     shapes: Mapping[str, ModelShape]
     batch: Quantity
@@ -114,20 +113,20 @@ class _Lifetimes:
         self._joined = 0  # rows that come out of a region: from which pass is not known
         self._reshaped = 0  # trees made of others: whose laws they hold is not known
         for place, step in enumerate(steps):
-            for held in step.reads.values():
-                if isinstance(held, LogitsType):
-                    self._rows[id(held)] = place
-                    self._joined = self._joined if id(held) in made else place
-                elif isinstance(held, TreeType):
-                    grown = next((one for one in _above(held.lineage) if id(one) in drawn), None)
+            for operand in step.reads.values():
+                if isinstance(operand, LogitsType):
+                    self._rows[id(operand)] = place
+                    self._joined = self._joined if id(operand) in made else place
+                elif isinstance(operand, TreeType):
+                    grown = next((one for one in _above(operand.lineage) if id(one) in drawn), None)
                     if grown is not None:
                         self._laws[id(grown)] = place
-                    elif held.drawn and id(held) not in own:
+                    elif operand.drawn and id(operand) not in own:
                         self._reshaped = place
 
-    def of(self, place: int, step: Step, held: Allocation) -> int:
+    def of(self, place: int, step: Step, allocation: Allocation) -> int:
         """The last moment in which something is needed."""
-        match held.last:
+        match allocation.last:
             case "logits":
                 return 2 * self.of_rows(place, step) + 1
             case "probs":

@@ -72,7 +72,7 @@ class Runtime:
 
     Attributes:
         windowed_caches: layers with a window keep no more slots than it (and the drafted ones).
-        graph_bytes: of one captured graph, beside its workspace; a round is one graph.
+        graph_bytes: of one captured graph, without its workspace; a round is one graph.
         reserve_bytes: context and kernels of the framework, per device.
         devices: that share each layer.
     """
@@ -139,10 +139,10 @@ def plan_memory(
         if isinstance(state, CacheState) and (state.view is None or state.budget is not None)
     ]
     for state in caches:
-        kept = slots
+        cached = slots
         if state.budget is not None:
-            kept = minimum(slots, _small(state, state.budget, drafted))
-        size = batch * cache_bytes(shapes[state.model], kept, drafted + 1, runtime)
+            cached = minimum(slots, _small(state, state.budget, drafted))
+        size = batch * cache_bytes(shapes[state.model], cached, drafted + 1, runtime)
         parts.append(MemoryPart(f"cache @{state.name}", size))
         if state.retrieves:
             asked = batch * query_bytes(shapes[state.model])
@@ -152,7 +152,7 @@ def plan_memory(
             shape = shapes[track.model]
             size = batch * slots * shape.hidden_size * shape.activation_width
             parts.append(MemoryPart(f"track @{track.name}", size))
-    parts += _laws_kept(plan, shapes["target"], batch)
+    parts += _stored_probabilities(plan, shapes["target"], batch)
     numbers = batch * (len(caches) * slots + 2 * (slots - 1)) * _POSITION_BYTES  # tokens and keys
     parts.append(MemoryPart("positions and texts", numbers))
     peaks = [prefill_peak(shapes[name], batch, prompt) for name in plan.models_run]
@@ -169,7 +169,7 @@ def plan_memory(
     return PlanMemory(tuple(parts))
 
 
-def _laws_kept(plan: Plan, target: ModelShape, batch: Quantity) -> Iterator[MemoryPart]:
+def _stored_probabilities(plan: Plan, target: ModelShape, batch: Quantity) -> Iterator[MemoryPart]:
     """Laws of drawn trees that go from round to round."""
     for state in plan.states:
         if isinstance(state, ValueState) and state.keeps_probs:
@@ -196,15 +196,15 @@ def cache_bytes(
     width = shape.kv_format.bytes_per_element
     total: Quantity = 0.0
     for attention, layers in shape.kinds(0, shape.num_layers).attentions:
-        kept = slots
+        cached = slots
         if runtime.windowed_caches and attention.reach is not None:
-            kept = minimum(slots, attention.reach + beside)
-        total += layers * kept * attention.cached_elements * _copies(attention, runtime.devices)
+            cached = minimum(slots, attention.reach + beside)
+        total += layers * cached * attention.cached_elements * _copies(attention, runtime.devices)
     return total * width
 
 
 def _copies(attention: Attention, devices: int) -> float:
-    """How often a cached element is held: key heads are split down to one per device."""
+    """How many devices hold a cached element: key heads are split down to one per device."""
     if not isinstance(attention, GroupedAttention):
         return float(devices)
     heads = attention.num_kv_heads

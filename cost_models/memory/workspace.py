@@ -127,20 +127,20 @@ class _Sizes:
 
 
 def _sizes(shape: ModelShape) -> _Sizes:
-    """Read off a shape once, and kept with it: hashing a shape costs more than this does."""
+    """Read off a shape once and stored on it: hashing a shape costs more than this does."""
     known: _Sizes | None = shape.__dict__.get("_workspace_sizes")
     if known is not None:
         return known
     width = shape.activation_width
-    found = _Sizes(
+    sizes = _Sizes(
         width=width,
         token_bytes=_INDEX_BYTES + (2 * _rotary_width(shape) + shape.hidden_size) * width,
         layer_bytes=width * max(_layer_elements(shape, kind) for kind in set(shape.layers)),
         mask_of_one=_mask_bytes(shape, 1),
         mask_of_many=_mask_bytes(shape, 2),
     )
-    shape.__dict__["_workspace_sizes"] = found
-    return found
+    shape.__dict__["_workspace_sizes"] = sizes
+    return sizes
 
 
 def prefill_peak(shape: ModelShape, batch: Quantity, prompt_tokens: Quantity) -> MemoryPeak:
@@ -178,11 +178,11 @@ def _rotary_width(shape: ModelShape) -> int:
 
 
 def _layer_elements(shape: ModelShape, layer: LayerShape) -> float:
-    """Most elements per token alive within a layer, the residual stream apart."""
+    """Most elements per token alive within a layer, without the residual stream."""
     attention, mlp = layer.attention, layer.mlp
     inner, streams = _PLAIN_MLPS.get(shape.architecture, (2.0, 2))
     if mlp.gated:
-        inner = 1.5  # gate and up, and the activated half beside both
+        inner = 1.5  # gate and up, and the activated half
     others = attention.query_width if streams > 1 else 0  # attention's output
     within = inner * mlp.active_width + streams * shape.hidden_size + others
     return max(within, _attention_elements(shape, attention))

@@ -101,32 +101,32 @@ def latent_attention_cost(
     """
     pairs, _ = query_key_pairs(tokens, context, None, None, dense_block)
     rank, heads = attention.kv_rank, attention.num_heads
-    new, held = batch * tokens, batch * (context + tokens)
+    new, cached = batch * tokens, batch * (context + tokens)
     expansion = 2 * rank * attention.expanded_width
     absorbed = 2 * batch * heads * pairs * (2 * rank + attention.rope_dim)
     expanded = (
         2 * batch * heads * pairs * (attention.nope_dim + attention.rope_dim + attention.value_dim)
     )
-    fewer = absorbed + new * expansion, expanded + held * expansion
+    fewer = absorbed + new * expansion, expanded + cached * expansion
 
     def of(in_absorbed: Quantity, in_expanded: Quantity) -> Quantity:
         return where_less(*fewer, in_absorbed, in_expanded)
 
     outputs = attention.expanded_width
     latents = new * (2 * heads * rank + outputs)  # absorbed: queries in and outputs back
-    read = held * (outputs + heads * attention.rope_dim)  # expanded: keys and values of all heads
+    read = cached * (outputs + heads * attention.rope_dim)  # expanded: keys and values of all heads
     per_head = of(
         2 * rank + attention.rope_dim, attention.query_width // heads + attention.value_dim
     )
     return (
         Cost(
-            flops=of(new, held) * expansion,
-            activation_bytes=activation_width * of(latents, held * (rank + outputs)),
+            flops=of(new, cached) * expansion,
+            activation_bytes=activation_width * of(latents, cached * (rank + outputs)),
             launches=of(2, 1),
         ),
         Cost(
             flops=of(absorbed, expanded),
-            kv_bytes=cache_width * held * attention.cached_elements,
+            kv_bytes=cache_width * cached * attention.cached_elements,
             activation_bytes=activation_width * (new * heads * per_head + of(0, read)),
             launches=1,
         ),

@@ -169,12 +169,16 @@ def spread_layers(target_layers: int, count: int) -> tuple[int, ...]:
 
 
 def _numbers(config: Config, key: str) -> tuple[int, ...] | None:
-    found = config.get(key)
-    if found is None:
+    numbers = config.get(key)
+    if numbers is None:
         return None
-    if not isinstance(found, list) or not all(type(number) is int for number in found) or not found:
+    if (
+        not isinstance(numbers, list)
+        or not all(type(number) is int for number in numbers)
+        or not numbers
+    ):
         raise UsageError(f"config.json: {key} is no list of layers", where=config.where)
-    return tuple(found)
+    return tuple(numbers)
 
 
 def _refused(what: str, where: str) -> MissingCapabilityError:

@@ -78,23 +78,25 @@ def read_drafter(
     """
     path = Path(folder)
     config = read_config(path)
-    found = read_drafter_config(config, target, str(path))
-    _check_target(found, target, str(path))
+    drafter = read_drafter_config(config, target, str(path))
+    _check_target(drafter, target, str(path))
     inner = {**config, **(config.get("transformer_layer_config") or {})}
-    decoder = replace(found.decoder, max_positions=target.max_positions)
+    decoder = replace(drafter.decoder, max_positions=target.max_positions)
     chosen = Chosen(dtype, weight_format, cache=kv_format)
     model = stated_model(decoder, inner, name or path.resolve().name, chosen)
     if _check_weights(path, decoder):
         model = replace(model, digest=model_digest(path))
     shape = ModelShape.of_stored(model)
-    return DrafterShape(found.kind, shape, found.feature_layers, found.block, found.mask_token)
+    return DrafterShape(
+        drafter.kind, shape, drafter.feature_layers, drafter.block, drafter.mask_token
+    )
 
 
-def _check_target(found: DrafterConfig, target: ModelShape, where: str) -> None:
+def _check_target(drafter: DrafterConfig, target: ModelShape, where: str) -> None:
     remedy = "Take the drafter that was trained for this target."
-    widths = [(found.decoder.feature_width or 0) // len(found.feature_layers)]
-    if not found.decoder.owns_embedding:
-        widths.append(found.decoder.hidden_size)  # it borrows the target's embedding
+    widths = [(drafter.decoder.feature_width or 0) // len(drafter.feature_layers)]
+    if not drafter.decoder.owns_embedding:
+        widths.append(drafter.decoder.hidden_size)  # it borrows the target's embedding
     width = next((width for width in widths if width != target.hidden_size), None)
     if width is not None:
         raise UsageError(
@@ -103,20 +105,20 @@ def _check_target(found: DrafterConfig, target: ModelShape, where: str) -> None:
             where=where,
             remedy=f"{remedy} A head of another hidden size states target_hidden_size.",
         )
-    last = max(found.feature_layers)
+    last = max(drafter.feature_layers)
     if last > target.num_layers:
         raise UsageError(
             f"it reads the target's layer {last}, and there are {target.num_layers}",
             where=where,
             remedy=remedy,
         )
-    if found.token_ids != target.vocab_size:
+    if drafter.token_ids != target.vocab_size:
         raise UsageError(
-            f"its vocabulary has {found.token_ids} entries, the target's {target.vocab_size}",
+            f"its vocabulary has {drafter.token_ids} entries, the target's {target.vocab_size}",
             where=where,
             remedy=remedy,
         )
-    if found.decoder.vocab_size > target.vocab_size:
+    if drafter.decoder.vocab_size > target.vocab_size:
         raise UsageError("its draft vocabulary is larger than the target's", where=where)
 
 

@@ -228,8 +228,8 @@ class ModelShape(Decoder):
         The input embedding, norms and biases are not among them.
         """
         inventory = parameter_inventory(self)
-        apart = ("embedding", "positions", "norms", "biases", "head")
-        layers = sum(count for part, count in inventory.items() if part not in apart)
+        others = ("embedding", "positions", "norms", "biases", "head")
+        layers = sum(count for part, count in inventory.items() if part not in others)
         return layers + self.vocab_size * self.embedding_size
 
     @property

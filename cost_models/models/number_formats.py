@@ -71,11 +71,11 @@ class WeightFormats:
 
     def part(self, name: str) -> NumberFormat:
         """The format of one of the attributes above."""
-        found: NumberFormat = getattr(self, name)
-        return found
+        form: NumberFormat = getattr(self, name)
+        return form
 
     def of_parameters(self, part: str) -> NumberFormat:
-        """The format of a part of `parameter_inventory`, which tells more parts apart."""
+        """The format of a part of `parameter_inventory`, which has more parts."""
         return self.part(part if part in self.__slots__ else "other")
 
 

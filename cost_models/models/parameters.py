@@ -28,7 +28,7 @@ PARTS = (
     "norms",
     "head",
 )
-"""What an inventory tells apart."""
+"""The parts of an inventory."""
 
 
 def parameter_inventory(decoder: Decoder, active: bool = False) -> dict[str, int]:

@@ -178,10 +178,10 @@ def _not_run(plan: Plan, types: RoundTypes, nodes: int) -> Mapping[str, tuple[in
     for step in types.steps:
         needed = step.op.demand(step, plan)
         if isinstance(needed, Pass) and needed.cache and needed.way == "exact":
-            held_by = ran.setdefault(needed.cache, set())
-            for held in step.reads.values():
-                if isinstance(held, TreeType):
-                    held_by |= set(range(held.nodes))
-                elif isinstance(held, NodesType):
-                    held_by |= set(held.indices or ())
-    return {cache: tuple(sorted(set(range(nodes)) - held)) for cache, held in ran.items()}
+            nodes_run = ran.setdefault(needed.cache, set())
+            for operand in step.reads.values():
+                if isinstance(operand, TreeType):
+                    nodes_run |= set(range(operand.nodes))
+                elif isinstance(operand, NodesType):
+                    nodes_run |= set(operand.indices or ())
+    return {cache: tuple(sorted(set(range(nodes)) - operand)) for cache, operand in ran.items()}

@@ -44,10 +44,10 @@ class RoundPricer:
         Raises:
             UnpricedError: it is not known.
         """
-        found = self.shapes.get(model)
-        if found is None:
+        shape = self.shapes.get(model)
+        if shape is None:
             raise UnpricedError(f"the shape of model {model!r} is not known")
-        return found
+        return shape
 
     def forward(self, demand: ForwardDemand, lag: Quantity) -> Seconds:
         """A forward; `lag` is the probability that what may be pending is.
@@ -81,7 +81,7 @@ class RoundPricer:
         return self._ops[key]
 
     def glue(self) -> Seconds:
-        """What a round takes beside its ops.
+        """Seconds of a round outside of its ops.
 
         Raises:
             UnpricedError: the device cannot say.
@@ -92,12 +92,10 @@ class RoundPricer:
         """Resources of a forward; not remembered."""
         shape, context = self._shape(demand), self._context(demand)
         tokens = demand.tokens + lag * demand.pending
-        found = Cost()
+        cost = Cost()
         for rows, span in _heads(demand):
-            found += forward_cost(
-                shape, self.batch, tokens, context, rows, span, skips=demand.skips
-            )
-        return found
+            cost += forward_cost(shape, self.batch, tokens, context, rows, span, skips=demand.skips)
+        return cost
 
     def _forward(self, demand: ForwardDemand, tokens: int) -> Seconds:
         return total(self._pass(demand, tokens, rows, span) for rows, span in _heads(demand))
@@ -123,8 +121,8 @@ class RoundPricer:
         return shape.on_own_states if borrowed else shape
 
     def _context(self, demand: ForwardDemand) -> Quantity:
-        held = self.context if demand.budget is None else minimum(self.context, demand.budget)
-        return held + demand.drafted_before
+        cached = self.context if demand.budget is None else minimum(self.context, demand.budget)
+        return cached + demand.drafted_before
 
     def _op_seconds(self, name: str, width: Quantity, moved: Quantity) -> Seconds:
         try:

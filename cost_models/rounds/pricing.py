@@ -92,13 +92,13 @@ def round_seconds(
         lag: per cache, the probability that some request of the batch needs all of a forward's
             `pending` tokens rather than the root alone; 1 where not given.
     """
-    found: list[tuple[Quantity, Seconds]] = []
+    weighted: list[tuple[Quantity, Seconds]] = []
     for share, one in _ways(demands, pricer):
         priced = _price_steps(one, pricer, lag)
         if isinstance(priced, Unpriced):
             return priced
-        found.append((share, _wall_clock(priced, pricer)))
-    return _weighed(found)
+        weighted.append((share, _wall_clock(priced, pricer)))
+    return _weighed(weighted)
 
 
 def price_round(
@@ -106,15 +106,15 @@ def price_round(
 ) -> RoundPrice | Unpriced:
     """Price a round and say where its time goes; see `round_seconds`."""
     parts: list[tuple[str | None, PricedOp]] = []
-    found: list[tuple[Quantity, Seconds]] = []
+    weighted: list[tuple[Quantity, Seconds]] = []
     for share, one in _ways(demands, pricer):
         priced = _price_steps(one, pricer, lag)
         if isinstance(priced, Unpriced):
             return priced
-        found.append((share, _wall_clock(priced, pricer)))
+        weighted.append((share, _wall_clock(priced, pricer)))
         parts += [(step.lane, _priced_op(step, seconds, share)) for step, seconds in priced]
     parts.append((None, PricedOp("round", None, 1, 1, pricer.glue())))
-    return RoundPrice(_weighed(found), _merged(parts), _assumptions(demands, pricer))
+    return RoundPrice(_weighed(weighted), _merged(parts), _assumptions(demands, pricer))
 
 
 def mean_round(prices: Sequence[RoundPrice], weights: Sequence[Quantity]) -> RoundPrice:
@@ -133,7 +133,7 @@ def mean_round(prices: Sequence[RoundPrice], weights: Sequence[Quantity]) -> Rou
 
 
 def own_error(price: RoundPrice, shared_error: float) -> Quantity:
-    """Relative half width of a round's time beside an error that all times of the device share.
+    """Relative half width of a round's time without the error that all times of a device share.
 
     Passes of one model err together, and so do ops of one name; these and those independently.
     """
@@ -143,8 +143,8 @@ def own_error(price: RoundPrice, shared_error: float) -> Quantity:
         name = part.model or part.op
         widths[name] = widths.get(name, 0.0) + own
     squares: Quantity = sum(width**2 for width in widths.values())
-    found: Quantity = squares**0.5 / maximum(price.seconds.median, 1e-300)
-    return found
+    error: Quantity = squares**0.5 / maximum(price.seconds.median, 1e-300)
+    return error
 
 
 def _ways(demands: RoundDemands, pricer: RoundPricer) -> list[tuple[Quantity, RoundDemands]]:
@@ -156,20 +156,20 @@ def _ways(demands: RoundDemands, pricer: RoundPricer) -> list[tuple[Quantity, Ro
     return [(share, one) for share, one in ways if np.any(share)]
 
 
-def _weighed(found: list[tuple[Quantity, Seconds]]) -> Seconds:
+def _weighed(weighted: list[tuple[Quantity, Seconds]]) -> Seconds:
     """The mean of times with their probabilities."""
-    if len(found) == 1:
-        return found[0][1]
-    return total(seconds * share for share, seconds in found)
+    if len(weighted) == 1:
+        return weighted[0][1]
+    return total(seconds * share for share, seconds in weighted)
 
 
 def round_cost(demands: RoundDemands, pricer: RoundPricer, lag: Mapping[str, Quantity]) -> Cost:
     """Resources of all forwards of a round; see `round_seconds`."""
-    found = Cost()
+    cost = Cost()
     for step in demands.steps:
         if isinstance(step, ForwardDemand):
-            found += pricer.cost(step, lag.get(step.cache, 1.0))
-    return found
+            cost += pricer.cost(step, lag.get(step.cache, 1.0))
+    return cost
 
 
 def _price_steps(
@@ -219,15 +219,15 @@ def _wall_clock(priced: list[PricedStep], pricer: RoundPricer) -> Seconds:
 
 def _merged(parts: Sequence[tuple[str | None, PricedOp]]) -> tuple[PricedOp, ...]:
     """Executions of the same op, model and width in one lane become one entry."""
-    found: dict[tuple[str | None, str, str | None, int], PricedOp] = {}
+    merged: dict[tuple[str | None, str, str | None, int], PricedOp] = {}
     for lane, part in parts:
         key = lane, part.op, part.model, part.width
-        known = found.get(key)
+        known = merged.get(key)
         if known is not None:
             times, seconds = known.times + part.times, known.seconds + part.seconds
             part = replace(part, times=times, seconds=seconds)
-        found[key] = part
-    return tuple(found.values())
+        merged[key] = part
+    return tuple(merged.values())
 
 
 def _assumptions(demands: RoundDemands, pricer: RoundPricer) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """What it takes to fill a part of a cache from the whole: tokens that are copied or ranked, bytes.
 
-What is kept is read and written. Chunks are ranked by the mean of their keys
+Selected tokens are read and written. Chunks are ranked by the mean of their keys
 (arXiv 2404.11912, section 4.1), so that all keys of a text are read where it exceeds the budget.
 """
 
@@ -32,7 +32,7 @@ def refresh_bytes(view: CacheState, shape: ModelShape, context: Quantity) -> Qua
         shape: of its model.
         context: tokens of text.
     """
-    token = kept_elements(shape) * shape.kv_format.bytes_per_element
+    token = cache_elements(shape) * shape.kv_format.bytes_per_element
     budget = context if view.budget is None else view.budget
     moved = 2 * minimum(context, budget) * token
     if view.retrieves:
@@ -42,7 +42,7 @@ def refresh_bytes(view: CacheState, shape: ModelShape, context: Quantity) -> Qua
 
 def query_bytes(shape: ModelShape) -> float:
     """Bytes of one request's queries, one of each layer and key/value head, as large as a key."""
-    return kept_elements(shape) * shape.kv_format.bytes_per_element / 2
+    return cache_elements(shape) * shape.kv_format.bytes_per_element / 2
 
 
 def chunk_of(view: CacheState) -> int:
@@ -52,7 +52,7 @@ def chunk_of(view: CacheState) -> int:
     return int(declared.arguments(view.policy)["chunk"])
 
 
-def kept_elements(shape: ModelShape) -> int:
+def cache_elements(shape: ModelShape) -> int:
     """Cached numbers of a token in all layers."""
     kinds = shape.kinds(0, shape.num_layers).attentions
     return sum(layers * attention.cached_elements for attention, layers in kinds)

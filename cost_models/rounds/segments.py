@@ -91,11 +91,11 @@ def read_segments(
     loads = {(int(b), round(c)) for b, c in np.broadcast(batch, context)}
     if _guarded(plan) <= {"emitted"}:
         loads = {min(loads)}
-    found = {_segments(plan, *load, output_tokens) for load in loads}
-    if len(found) > 1:
-        names = sorted({segment.round for segments in found for segment in segments})
-        raise ValueError(f"loads that run different rounds are priced apart: {names}")
-    return found.pop()
+    ways = {_segments(plan, *load, output_tokens) for load in loads}
+    if len(ways) > 1:
+        names = sorted({segment.round for segments in ways for segment in segments})
+        raise ValueError(f"loads that run different rounds must be priced separately: {names}")
+    return ways.pop()
 
 
 @lru_cache(maxsize=1024)
@@ -103,13 +103,13 @@ def _segments(
     plan: Plan, batch: int, context: int, output_tokens: int
 ) -> tuple[OutputSegment, ...]:
     current = select_round(plan, batch=batch, context=context)
-    start, found = 0, []
+    start, segments = 0, []
     for emitted in range(1, output_tokens if "emitted" in _guarded(plan) else 0):
         chosen = select_round(plan, batch=batch, context=context, emitted=emitted, current=current)
         if chosen != current:
-            found.append(OutputSegment(current, start, emitted))
+            segments.append(OutputSegment(current, start, emitted))
             current, start = chosen, emitted
-    return (*found, OutputSegment(current, start, output_tokens))
+    return (*segments, OutputSegment(current, start, output_tokens))
 
 
 @lru_cache(maxsize=1024)
@@ -123,13 +123,13 @@ def read_drafted(
     plan: Plan, segments: Sequence[OutputSegment], evidence: Evidence | None
 ) -> Drafted | Unpriced:
     """What the rounds of segments draft, all by one drafter; see `read_drafting`."""
-    found = []
+    drafted = []
     for segment in segments:
         drafting = read_drafting(plan, plan.round(segment.round), evidence)
         if isinstance(drafting, Unpriced):
             return drafting
-        found.append((segment, drafting))
-    return found
+        drafted.append((segment, drafting))
+    return drafted
 
 
 def price_decode(
@@ -184,7 +184,7 @@ def segment_rounds(drafted: Drafted, batch: int) -> tuple[Interval, ...]:
     Of a round that drafts, those until the end of its segment less those until its beginning, and
     what its own rounds would have emitted beyond the beginning less what those before it did.
     """
-    found: list[Interval] = []
+    counts: list[Interval] = []
     before: Drafting | None = None
     for segment, drafting in drafted:
         count = drafting.rounds(segment.stop, batch)
@@ -192,9 +192,9 @@ def segment_rounds(drafted: Drafted, batch: int) -> tuple[Interval, ...]:
             done = drafting.rounds(segment.start, batch)
             ahead = before.overshoot(segment.start) - drafting.overshoot(segment.start)
             count = _less(count, done, ahead / drafting.tokens_per_round.mean)
-        found.append(count)
+        counts.append(count)
         before = drafting
-    return tuple(found)
+    return tuple(counts)
 
 
 def _less(count: Interval, done: Interval, ahead: float) -> Interval:

@@ -1,4 +1,4 @@
-"""Rounds whose loop ends by request: what they ask for when it ends after so many trips."""
+"""Rounds whose loop ends by request: their demands when it ends after a number of trips."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def shares_of_batch(demands: RoundDemands, batch: Quantity) -> list[Quantity]:
         demands: with `ends`.
         batch: requests, a number or an array.
     """
-    found: list[Quantity] = []
+    shares: list[Quantity] = []
     before: Quantity = 0.0
     for ended, _ in demands.ends:
         now: Quantity = ended**batch
-        found.append(now - before)
+        shares.append(now - before)
         before = now
-    return found
+    return shares
 
 
 @lru_cache(maxsize=1024)
 def _ended_after(plan: Plan, item: Round, count: int) -> RoundDemands:
-    """What the round asks for with so many trips."""
+    """What the round asks for with that number of trips."""
     ops = tuple(_cut(op, count) for op in item.ops)
     cut = replace(item, ops=ops)
     rounds = tuple(cut if one is item else one for one in plan.rounds)

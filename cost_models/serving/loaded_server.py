@@ -34,12 +34,12 @@ def requests_in_flight(batches: Floats, seconds: Floats, load: float) -> Floats:
     below, above = _at(excess, left), _at(excess, right)
     share = -below / np.where(right > 0, above - below, 1.0)
     inside = batches[left] + share * (batches[right] - batches[left])
-    found = np.where(right > 0, inside, load * _at(seconds, right))
-    return np.where(borne.any(axis=-1), found, np.nan)
+    in_flight = np.where(right > 0, inside, load * _at(seconds, right))
+    return np.where(borne.any(axis=-1), in_flight, np.nan)
 
 
 def between(batches: Floats, values: Floats, in_flight: Floats) -> Floats:
-    """What is known at batch sizes, with so many requests in flight.
+    """Quantities at batch sizes, with a given number of requests in flight.
 
     Args:
         batches: batch sizes, rising, [batches].
@@ -55,8 +55,8 @@ def between(batches: Floats, values: Floats, in_flight: Floats) -> Floats:
     left = right - 1
     share = (in_flight - batches[left]) / (batches[right] - batches[left])
     low, high = _at(values, left), _at(values, right)
-    found: Floats = low + (high - low) * np.maximum(share, 0.0)
-    return found
+    point: Floats = low + (high - low) * np.maximum(share, 0.0)
+    return point
 
 
 def most_served(batches: Floats, seconds: Floats, slack: Floats) -> Floats:
@@ -72,19 +72,19 @@ def most_served(batches: Floats, seconds: Floats, slack: Floats) -> Floats:
         [...]; 0 where no number in flight keeps all limits.
     """
     idle = (slack[..., 0] >= 0.0).all(axis=0)
-    found = np.where(idle, batches[0] / seconds[..., 0], 0.0)
+    most = np.where(idle, batches[0] / seconds[..., 0], 0.0)
     for left in range(len(batches) - 1):
-        low, high = _kept(slack[..., left], slack[..., left + 1])
+        low, high = _within_limits(slack[..., left], slack[..., left + 1])
         for share in (low, high):  # N / T(N) has no maximum inside of a stretch where T is linear
             within = np.where(low <= high, share, 0.0)
             number = batches[left] + within * (batches[left + 1] - batches[left])
             time = seconds[..., left] + within * (seconds[..., left + 1] - seconds[..., left])
-            found = np.maximum(found, np.where(low <= high, number / time, 0.0))
-    return found
+            most = np.maximum(most, np.where(low <= high, number / time, 0.0))
+    return most
 
 
-def _kept(left: Floats, right: Floats) -> tuple[Floats, Floats]:
-    """From where to where all limits are kept, as shares of the way; low > high for nowhere.
+def _within_limits(left: Floats, right: Floats) -> tuple[Floats, Floats]:
+    """From where to where all limits hold, as shares of the way; low > high for nowhere.
 
     Args:
         left: slack at the start, [limits, ...].
@@ -102,5 +102,5 @@ def _kept(left: Floats, right: Floats) -> tuple[Floats, Floats]:
 def _at(values: Floats, place: NDArray[np.int64]) -> Floats:
     """The entry of the last axis at each place, [...]."""
     values = np.broadcast_to(values, (*place.shape, values.shape[-1]))
-    found: Floats = np.take_along_axis(values, place[..., None], axis=-1)[..., 0]
-    return found
+    taken: Floats = np.take_along_axis(values, place[..., None], axis=-1)[..., 0]
+    return taken

@@ -10,7 +10,7 @@ from specplan.ir.meaning import Scope
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Region, Step
 from specplan.ir.plan import Plan
-from specplan.ir.types.context import Context
+from specplan.ir.types.context import Context, Place
 from specplan.ir.types.scope import WORDS
 from specplan.ir.types.value_types import FlagType, LogitsType, TreeType, Type
 from specplan.ir.values import Value
@@ -51,9 +51,8 @@ class Repeat(Op):
         parameters = [parameter for parameter, _ in self.carried]
         ends = [carried] if self.only is not None else []
         for trip in range(self.count):
-            inner = context.region(
-                body, dict(zip(parameters, carried, strict=True)), trip=trip, trips=self.count
-            )
+            given = dict(zip(parameters, carried, strict=True))
+            inner = context.region(body, given, Place(trip=trip, trips=self.count))
             following = inner.yields(body)
             for before, after in zip(carried, following, strict=True):
                 if type(before) is not type(after):

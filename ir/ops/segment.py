@@ -10,7 +10,7 @@ from specplan.ir.meaning import Scope
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Region, Step
 from specplan.ir.plan import Plan
-from specplan.ir.types.context import Context
+from specplan.ir.types.context import Context, Place
 from specplan.ir.types.value_types import Type
 from specplan.ir.world import Batch
 
@@ -32,7 +32,7 @@ class Segment(Op):
         """What its region yields."""
         if self.body.until is not None:
             raise RuleError("arity", "until= ends a repeat, not a segment")
-        return context.region(self.body, lane=self.lane).yields(self.body)
+        return context.region(self.body, place=Place(lane=self.lane)).yields(self.body)
 
     def demand(self, step: Step, plan: Plan) -> Work:
         """Nothing itself; the ops of its region have demands of their own."""

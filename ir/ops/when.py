@@ -9,7 +9,7 @@ from specplan.ir.errors import RuleError
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Region, Step
 from specplan.ir.plan import Plan
-from specplan.ir.types.context import Context, Scope
+from specplan.ir.types.context import Context, Place, Scope
 from specplan.ir.types.scope import join
 from specplan.ir.types.tree_types import identified
 from specplan.ir.types.value_types import FlagType, LogitsType, TreeType, Type
@@ -42,7 +42,7 @@ class When(Op):
                 f"when yields {len(body.yields)} values and otherwise= has {len(self.otherwise)}"
             )
             raise RuleError("arity", counts)
-        inner = context.region(body, conditional=True)
+        inner = context.region(body, place=Place(conditional=True))
         joined: list[Type] = []
         for name, other in zip(body.yields, self.otherwise, strict=True):
             entered, spared = inner.look(name, "yield"), context.look(other, "otherwise")

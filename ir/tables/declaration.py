@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Literal, TypeAlias
@@ -21,8 +21,8 @@ class Declaration:
     """One entry.
 
     Attributes:
-        table: the table that it stands in.
-        name: by which plans know it.
+        table: the table of which it is an entry. `entries_of` fills this in from the folder.
+        name: its name in plans. `entries_of` fills this in from the file.
         summary: what it does, in a line.
         parameters: each name with its default, or with the type of what must be given.
         ranges: where a parameter may lie, for those that are bounded.
@@ -51,8 +51,8 @@ class Declaration:
         source: the paper.
     """
 
-    table: Table
-    name: str
+    table: Table = "rule"
+    name: str = ""
     summary: str = ""
     parameters: tuple[tuple[str, Atom | type], ...] = ()
     ranges: tuple[tuple[str, Range], ...] = ()
@@ -82,12 +82,15 @@ class Declaration:
         }
 
 
-def entries_of(package: str, folder: Iterable[str]) -> tuple[Declaration, ...]:
-    """What the files of a package declare as their `ENTRY`, by name.
+def entries_of(table: Table, package: str, folder: Iterable[str]) -> tuple[Declaration, ...]:
+    """The `ENTRY` of each file of a package, named as the file, in order of name.
 
     Args:
+        table: the table of these entries.
         package: its full name.
         folder: its `__path__`.
     """
     names = sorted(module.name for module in iter_modules(folder))
-    return tuple(import_module(f"{package}.{name}").ENTRY for name in names)
+    return tuple(
+        replace(import_module(f"{package}.{name}").ENTRY, table=table, name=name) for name in names
+    )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import TypeAlias, TypeVar
 
 from specplan.ir.op import Region
 from specplan.ir.plan import Plan
@@ -15,34 +15,40 @@ from specplan.ir.values import Value
 
 T = TypeVar("T")
 Scope = dict[Value, Type]
+NO_PARAMETERS: Mapping[Value, Type] = MappingProxyType({})
 
 
-class WalkRegion(Protocol):
-    """Infers the types of a region's ops."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How often the ops of a region run.
 
-    def __call__(
-        self,
-        region: Region,
-        scope: Scope,
-        given: Mapping[Value, Type],
-        *,
-        trip: int = 0,
-        trips: int = 1,
-        conditional: bool = False,
-        lane: str | None = None,
-    ) -> Scope:
-        """The scope at the region's end.
+    Attributes:
+        trip: number of this trip through the region.
+        trips: how many trips there are.
+        conditional: some requests may skip it.
+        lane: runs in parallel with other lanes; None for the lane of the ops around.
+    """
 
-        Args:
-            region: the region.
-            scope: names that stand around it.
-            given: its parameters.
-            trip: which of `trips` trips through it this is.
-            trips: how many there are.
-            conditional: it may be left out for some requests.
-            lane: what runs beside other lanes; None for that of what stands around it.
-        """
-        ...
+    trip: int = 0
+    trips: int = 1
+    conditional: bool = False
+    lane: str | None = None
+
+    def within(self, outer: Place) -> Place:
+        """This place inside another."""
+        return Place(
+            outer.trip * self.trips + self.trip,
+            outer.trips * self.trips,
+            self.conditional or outer.conditional,
+            self.lane or outer.lane,
+        )
+
+
+ONCE = Place()
+WalkRegion: TypeAlias = Callable[[Region, Scope, Mapping[Value, Type], Place], Scope]
+"""Infers the types of a region's ops.
+
+From the region, the names around it, its parameters and its place to the names at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +80,10 @@ class Context:
         return nodes_of(self.scope, name, what)
 
     def region(
-        self,
-        region: Region,
-        given: Mapping[Value, Type] = MappingProxyType({}),
-        *,
-        trip: int = 0,
-        trips: int = 1,
-        conditional: bool = False,
-        lane: str | None = None,
+        self, region: Region, given: Mapping[Value, Type] = NO_PARAMETERS, place: Place = ONCE
     ) -> Context:
         """The context at a region's end; see `WalkRegion`."""
-        inner = self.walk(
-            region, self.scope, given, trip=trip, trips=trips, conditional=conditional, lane=lane
-        )
+        inner = self.walk(region, self.scope, given, place)
         return Context(self.plan, inner, self.ends, self.walk)
 
     def yields(self, region: Region) -> tuple[Type, ...]:

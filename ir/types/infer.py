@@ -14,7 +14,7 @@ from specplan.ir.op import Op, Region, Step
 from specplan.ir.ops.forward import stack_ends
 from specplan.ir.plan import Plan, Round
 from specplan.ir.types.bounds import MOST_STEPS, MOST_WORK, check_bounds
-from specplan.ir.types.context import Context, Scope
+from specplan.ir.types.context import ONCE, Context, Place, Scope
 from specplan.ir.types.scope import operands
 from specplan.ir.types.tree_types import identified
 from specplan.ir.types.value_types import LogitsType, NodesType, TreeType, Type
@@ -63,9 +63,7 @@ class _Walk:
         self.steps: list[Step] = []
         self.regions: dict[tuple[int, int], tuple[Type, ...]] = {}
         self.work, self.unrolled = 0, 0
-        self.trip, self.trips = 0, 1
-        self.conditional = False
-        self.lane: str | None = None
+        self.place = ONCE
 
     def ops(self, ops: tuple[Op, ...], scope: Scope) -> None:
         for op in ops:
@@ -79,7 +77,7 @@ class _Walk:
         self._count(1, 0)
         gives = op.infer(Context(self.plan, scope, self.ends, self.region))
         if op.body is not None:
-            self.regions[id(op), self.trip] = gives
+            self.regions[id(op), self.place.trip] = gives
         else:
             gives = tuple(identified(item) for item in gives)
             self._record(op, scope, gives)
@@ -93,32 +91,21 @@ class _Walk:
             scope[name] = self.seen[name] = item
 
     def region(
-        self,
-        region: Region,
-        scope: Scope,
-        given: Mapping[Value, Type],
-        *,
-        trip: int = 0,
-        trips: int = 1,
-        conditional: bool = False,
-        lane: str | None = None,
+        self, region: Region, scope: Scope, given: Mapping[Value, Type], place: Place
     ) -> Scope:
         """See `WalkRegion`."""
         self._count(1, 0)
-        outer = self.trip, self.trips, self.conditional, self.lane
-        self.trip, self.trips = self.trip * trips + trip, self.trips * trips
-        self.conditional, self.lane = self.conditional or conditional, lane or self.lane
+        outer, self.place = self.place, place.within(self.place)
         self.seen.update(given)
         inner = {**scope, **given}
         self.ops(region.ops, inner)
-        self.trip, self.trips, self.conditional, self.lane = outer
+        self.place = outer
         return inner
 
     def _record(self, op: Op, scope: Scope, gives: tuple[Type, ...]) -> None:
         reads = {name: scope[name] for name in operands(op) if name in scope}
-        self.steps.append(
-            Step(op, reads, gives, self.trip, self.trips, self.conditional, self.lane)
-        )
+        at = self.place
+        self.steps.append(Step(op, reads, gives, at.trip, at.trips, at.conditional, at.lane))
         for item in gives:
             if isinstance(item, TreeType):
                 self._count(0, item.nodes)

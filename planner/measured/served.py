@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from specplan.cost_models.devices.engines.run import ServedRun
+from specplan.cost_models.devices.engine_runs import ServedRun
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts

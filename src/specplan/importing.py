@@ -123,7 +123,7 @@ def import_device(
         UsageError: a file is broken or of no known format, the problem has no such load, or its
             device is this machine.
     """
-    from specplan.cost_models.devices.engines.read import read_served
+    from specplan.cost_models.devices.engine_runs import read_served
     from specplan.planner.facts import gather_facts
     from specplan.planner.measured.served import plain_plan, remember_served, served_plan
     from specplan.problems import as_problem

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from specplan.backends.bundle import Bundle, write_bundle, write_executables, write_kernels
 from specplan.backends.bundle_executable import load_models
-from specplan.backends.inductor.package import CODE, TABLES
+from specplan.backends.inductor.backend import CODE, TABLES
 from specplan.backends.kernels.kernel_folder import SCHEMA_VERSION, BuiltKernel, KernelIndex
 from specplan.backends.kernels.variants import INDEX, acceptance, layers
 from specplan.backends.machine import this_machine

@@ -14,7 +14,7 @@ from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.graph_capabilities import STATIC
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.rounds.pricing import Unpriced
-from specplan.cost_models.rounds.segments import read_drafted, read_stretches, stretch_rounds
+from specplan.cost_models.rounds.segments import read_drafted, read_segments, segment_rounds
 from specplan.ir.plan import Plan
 from specplan.ir.schedule import select_round
 from specplan.measure.acceptance.run_rounds import run_rounds
@@ -124,9 +124,9 @@ def test_rounds_are_priced_by_the_run_without_an_end(repeating: Path, tmp_path: 
     pure, first = (METHOD.plan(facts, JacobiOptions(4, first)) for first in (None, FIRST))
     told = run_rounds(EagerBackend().compile(pure, models), requests)
     evidence = RoundsRun.of_places(told)
-    drafted = read_drafted(first, read_stretches(first, 1, 40, output), evidence)
+    drafted = read_drafted(first, read_segments(first, 1, 40, output), evidence)
     assert not isinstance(drafted, Unpriced)
-    blocks, after = stretch_rounds(drafted, 1)
+    blocks, after = segment_rounds(drafted, 1)
     found = ran(EagerBackend().compile(first, models), requests, 1)
     assert counts(found, "blocks") / len(requests) == pytest.approx(blocks.mean)
     assert counts(found, "blocks") < FIRST * len(requests), "some guess was right"

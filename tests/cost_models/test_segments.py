@@ -97,7 +97,9 @@ def test_guards_also_read_the_load() -> None:
     assert read_segments(plan, 3, 100, 20) == cut[20]
     assert read_segments(plan, 3, 401.0, 20)[0] == OutputSegment("r0", 0, 4)
     assert read_segments(plan, np.array([1, 2]), np.array([9.0, 99.5]), 20) == cut[8]
-    with pytest.raises(ValueError, match=r"different rounds are priced apart: \['r0', 'r1'\]"):
+    with pytest.raises(
+        ValueError, match=r"different rounds must be priced separately: \['r0', 'r1'\]"
+    ):
         read_segments(plan, np.array([2, 3]), 100, 20)
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.speed import Speed, price_speed
 from specplan.cost_models.acceptance.drafters import OwnRounds
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.estimate import Estimate, Pricer
+from specplan.cost_models.intervals import Seconds
 from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import RoundPrice, price_round, round_seconds
 from specplan.cost_models.rounds.stopping import shares_of_batch
@@ -91,9 +91,9 @@ def test_many_loads_are_priced_as_each_of_them() -> None:
         assert cell.seconds_per_round.median == pytest.approx(alone.seconds_per_round.median)
         assert "loops" not in " ".join(cell.assumptions)
     pricer = RoundPricer(device, SHAPES, batches[:, None], 56)
-    speed = price_speed(plan, plan.rounds[0], pricer, PROFILE.evidence)
-    assert isinstance(speed, Speed)
-    first = float(np.ravel(speed.seconds_per_round.median)[0])
+    seconds = round_seconds(drafting_of(plan).demands, pricer, {})
+    assert isinstance(seconds, Seconds)
+    first = float(np.ravel(seconds.median)[0])
     assert first == pytest.approx(every.cells()[0].seconds_per_round.median)
 
 

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import specplan  # noqa: E402
-from specplan.backends import opening  # noqa: E402
+from specplan.backends import bundle_executable  # noqa: E402
 from specplan.backends.bundle import (  # noqa: E402
     Bundle,
     load_bundle,
@@ -126,7 +126,7 @@ def test_a_bundle_for_another_machine_is_refused_before_it_is_loaded(
     manifest["executables"]["shapes"] = [shape | {"backend": "onnxruntime"}]
     (written.folder / "manifest.json").write_text(json.dumps(manifest))
     loaded: list[object] = []
-    for home in (opening, models_module):
+    for home in (bundle_executable, models_module):
         monkeypatch.setattr(home, "load_model", lambda *given, **_: loaded.append(given))
     with pytest.raises(MissingCapabilityError, match=r"processor pdp11 \(here .*specplan compile"):
         specplan.Decoder(written.folder)

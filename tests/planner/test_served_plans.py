@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from specplan.cost_models.devices.engines.run import ServedRun
+from specplan.cost_models.devices.engine_runs import ServedRun
 from specplan.importing import import_device
 from specplan.ir.errors import UsageError
 from specplan.planner.facts import ProblemFacts

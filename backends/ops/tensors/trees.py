@@ -1,4 +1,4 @@
-"""Trees made of trees: longer ones, some of their columns, other roots, more room."""
+"""Operations on trees: add columns, select columns, change the root, add room."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from torch.nn.functional import pad
 from specplan.backends.ops.tensors.keys import NO_KEY, child_keys, keys_along
 from specplan.backends.ops.tensors.values import FIELDS, Nodes, Tree
 from specplan.runtime.masks import prefix
+
+_DEAD = {"depths": 1, "keys": NO_KEY, "probs_row": -1}
+"""Fields of a node that is not there, where they are not 0."""
 
 
 def extended(
@@ -115,20 +118,16 @@ def selected(
     live = torch.cat([torch.ones_like(root, dtype=torch.bool), live], 1)
     places = torch.arange(order.shape[1], device=order.device).expand_as(order)
     place_of = torch.zeros_like(tree.parents).scatter(1, order, places)
-    parents = place_of.gather(1, tree.parents.gather(1, order))
-    parents = torch.cat([torch.zeros_like(root), parents[:, 1:]], 1)
-    depths = tree.depths.gather(1, order)
-    score = None if tree.scores is None else tree.scores.gather(1, order)
+    fields = tree.changed(lambda field: field.gather(1, order))
+    parents = place_of.gather(1, fields["parents"])
+    fields["parents"] = torch.cat([torch.zeros_like(root), parents[:, 1:]], 1)
+    fields["live"] = live & fields["live"]
+    fields["depths"] = fields["depths"] - fields["depths"][:, :1]
+    if "scores" in fields:
+        fields["scores"] = fields["scores"] - fields["scores"][:, :1]
     return replace(
         tree,
-        tokens=tree.tokens.gather(1, order),
-        parents=parents,
-        depths=depths - depths[:, :1],
-        live=live & tree.live.gather(1, order),
-        keys=tree.keys.gather(1, order),
-        probs_row=tree.probs_row.gather(1, order),
-        own=None if tree.own is None else tree.own.gather(1, order),
-        scores=None if score is None else score - score[:, :1],
+        **fields,  # type: ignore[arg-type]
         levels=levels,
         layered=False,
         newest=range(1, order.shape[1]) if order.shape[1] > 1 else range(1),
@@ -141,26 +140,16 @@ def padded_to(tree: Tree, columns: int) -> Tree:
     more = columns - tree.columns
     if more <= 0:
         return tree
-
-    def filled(field: Tensor, value: float = 0) -> Tensor:
-        return torch.cat([field, field.new_full((len(field), more), value)], 1)
-
-    return replace(
-        tree,
-        tokens=filled(tree.tokens),
-        parents=filled(tree.parents),
-        depths=filled(tree.depths, 1),
-        live=filled(tree.live),
-        keys=filled(tree.keys, NO_KEY),
-        probs_row=filled(tree.probs_row, -1),
-        own=None if tree.own is None else filled(tree.own),
-        scores=None if tree.scores is None else filled(tree.scores),
-        levels=max(tree.levels, 1),
-    )
+    fields = {
+        name: torch.cat([field, field.new_full((len(field), more), _DEAD.get(name, 0))], 1)
+        for name, field in zip(FIELDS, tree.fields, strict=True)
+        if field is not None
+    }
+    return replace(tree, **fields, levels=max(tree.levels, 1))  # type: ignore[arg-type]
 
 
 def with_own_probs(tree: Tree) -> Tree:
-    """The tree with one law for each node, and none that no node was drawn from."""
+    """The tree with the probabilities of each drawn node at its own place, and no others."""
     probs = tree.all_probs
     if probs is None:
         return tree
@@ -171,7 +160,7 @@ def with_own_probs(tree: Tree) -> Tree:
 
 
 def as_given(tree: Tree) -> Tree:
-    """The tree whose nodes count as given: nothing is known of how they came about."""
+    """The tree whose nodes all count as given, without the probabilities they were drawn from."""
     return replace(
         tree,
         probs=(),
@@ -183,7 +172,7 @@ def as_given(tree: Tree) -> Tree:
 
 
 def first_columns(mask: Tensor, width: int, order: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The first columns `[B, width]` where a mask `[B, C]` holds, and which of them there are.
+    """The first columns `[B, width]` where a mask `[B, C]` is true, and which of them exist.
 
     Args:
         mask: what is wanted.
@@ -198,7 +187,7 @@ def first_columns(mask: Tensor, width: int, order: Tensor | None = None) -> tupl
 
 
 def counts_of(children: int | Sequence[int], width: int) -> tuple[int, ...]:
-    """Children of each of so many nodes; the last of a list are of nodes that data left out."""
+    """Children of each of `width` nodes; a longer list also counts nodes that are missing."""
     return (children,) * width if isinstance(children, int) else tuple(children)[:width]
 
 

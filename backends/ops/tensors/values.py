@@ -1,14 +1,15 @@
-"""What ops pass on: drafted trees, nodes of them, rows of logits, judged paths.
+"""Values that lowerings pass on: drafted trees, nodes of them, logits, accepted paths.
 
 There is one form of tree. Column 0 is the root, the last token of the text; drafted nodes follow,
-parents before children. Every field is a tensor `[B, 1 + N]`; requests whose trees are smaller or
-have other shapes have dead columns and parents of their own. A node is the path of tokens that
-leads to it, from the begin of the text on: its key is a hash of that path, so that nodes of two
-trees, or of a tree and a cache, are the same where their keys are.
+parents before children. Every field is a tensor `[B, 1 + N]`. Requests whose trees are smaller or
+have other shapes have dead columns and parents of their own. A node is the path of tokens from the
+begin of the text to it, and its key is a hash of that path: nodes of two trees, or of a tree and a
+cache, are the same if their keys are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter, is_
@@ -20,7 +21,7 @@ from torch import Tensor
 from specplan.backends.ops.tensors.keys import places_of
 
 FIELDS = ("tokens", "parents", "depths", "live", "keys", "probs_row", "own", "scores")
-"""What a tree has of each column."""
+"""Fields of a tree that are tensors of its columns."""
 Fields: TypeAlias = tuple[Tensor | None, ...]
 """These tensors, `[B, 1 + N]` each."""
 _fields = attrgetter(*FIELDS)
@@ -34,13 +35,13 @@ class Tree:
         tokens: int64 `[B, 1 + N]`; that of the root is the last of the text.
         parents: columns, int64 `[B, 1 + N]`; the root's is itself.
         depths: edges from the root, int64 `[B, 1 + N]`.
-        live: bool `[B, 1 + N]`; what hangs below a dead node is dead.
+        live: bool `[B, 1 + N]`; all nodes below a dead node are dead.
         keys: of the nodes' paths, int64 `[B, 1 + N]`.
         probs_row: row of `probs` that the node was drawn from, -1 for nodes that were ranked, found
             or given, int64 `[B, 1 + N]`.
-        laws: probabilities that nodes were drawn from, blocks of `[B, Q, V]` one after another.
-        own: log-probability of each token in the row it was taken from, `[B, 1 + N]`; None where no
-            round of the plan asks for scores.
+        probs: probabilities that nodes were drawn from, blocks of `[B, Q, V]` one after another.
+        own: log-probability of each token by the logits that it was taken from, `[B, 1 + N]`; None
+            where no round of the plan asks for scores.
         scores: the same summed along the path.
         levels: no node is deeper.
         distinct: siblings were drawn without replacement.
@@ -50,10 +51,10 @@ class Tree:
         chain: no node has two children.
         layered: every level was grown below nodes of the one before, no two siblings alike. So
             depths rise from column to column, dead ones aside, and no two nodes are the same.
-        sure: no node is dead because its parent had no row.
+        sure: no node is dead because its parent had no logits.
         in_order: of a chain, every live node stands in the column of its depth.
         grown: fields of the tree that it was grown from in one step, and its own at that time.
-        rows: what its nodes' children were grown from, where the plan mixes that with other rows.
+        logits: those that its nodes' children were grown from, where a later `mix` reads them.
         noise: perturbed log-probabilities `[B, Q, 1]` of paths that were drawn without replacement.
     """
 
@@ -81,12 +82,17 @@ class Tree:
 
     @property
     def fields(self) -> Fields:
-        """What there is of each column."""
+        """The tensors of the columns, in the order of `FIELDS`."""
         fields: Fields = _fields(self)
         return fields
 
+    def changed(self, change: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+        """Each tensor of the columns after a change, by the name of the field."""
+        fields = zip(FIELDS, self.fields, strict=True)
+        return {name: change(field) for name, field in fields if field is not None}
+
     def was_grown_from(self, other: Tree) -> bool:
-        """Whether it is known to be another tree and more columns, in all that is of columns."""
+        """Whether its columns are known to be those of another tree and more."""
         if self.grown is None:
             return False
         above, mine = self.grown
@@ -104,19 +110,19 @@ class Tree:
 
     @property
     def probs_count(self) -> int:
-        """Rows of all laws."""
+        """Vectors of all blocks of `probs`, Q."""
         return sum(block.shape[1] for block in self.probs)
 
     @property
     def all_probs(self) -> Tensor | None:
-        """All laws `[B, Q, V]`; None where no node was drawn."""
+        """All blocks of `probs` as one, `[B, Q, V]`; None where no node was drawn."""
         if len(self.probs) > 1:  # joined once, and the blocks are free
             object.__setattr__(self, "probs", (torch.cat(self.probs, 1),))
         return self.probs[0] if self.probs else None
 
     @property
     def everything(self) -> Nodes:
-        """The root and all nodes; made anew, as a tree that held them would outlive its round."""
+        """The root and all nodes; not stored: a cycle would keep the tree alive after its round."""
         return Nodes(self, range(self.columns))
 
     def are_tips(self, nodes: Nodes) -> bool:
@@ -127,7 +133,7 @@ class Tree:
         return self.tips.start <= at.start and at.stop <= self.tips.stop
 
     def widest_below(self, nodes: Nodes, children: int) -> int:
-        """A bound of the children of one node, once some nodes get so many more each."""
+        """A bound of the children of one node after each of some nodes gets `children` more."""
         return max(self.widest, children) if self.are_tips(nodes) else self.widest + children
 
     def lines(self, nodes: Tensor) -> Tensor:
@@ -164,7 +170,7 @@ class Nodes:
         return len(self.at) if isinstance(self.at, range) else self.at.shape[1]
 
     def take(self, fields: Tensor) -> Tensor:
-        """What a tensor `[B, 1 + N]` says of them, `[B, W]`."""
+        """Their entries of a tensor `[B, 1 + N]`: `[B, W]`."""
         if isinstance(self.at, range):
             return part(fields, self.at.start, self.at.stop)
         return fields.gather(1, self.at)
@@ -212,10 +218,10 @@ class Logits:
     Attributes:
         keys: of the nodes, int64 `[B, R]`.
         values: `[B, R, V]`: logits over the target's vocabulary, or scores `[B, R, 1]`.
-        live: bool `[B, R]`, which of them there are.
-        nodes: the nodes, where all requests have rows of one set.
-        sure: all live nodes have one, of the nodes that are known.
-        deeper: of the same nodes, rows that say what lies one node deeper, two nodes, and so on.
+        live: bool `[B, R]`, which of the vectors exist.
+        nodes: the nodes, where they are the same columns for all requests.
+        sure: all live ones of these nodes have a vector.
+        deeper: of the same nodes, logits that look one token further ahead, two, and so on.
     """
 
     keys: Tensor
@@ -226,7 +232,7 @@ class Logits:
     deeper: tuple[Logits, ...] = ()
 
     def of(self, wanted: Nodes) -> tuple[Tensor, Tensor]:
-        """Vectors `[B, W, V]` of nodes, any numbers where there is none; and which there are."""
+        """Vectors `[B, W, V]` of nodes, arbitrary where there is none; and which exist."""
         if wanted.same(self.nodes):
             return self.values, wanted.live if self.sure else self.live
         place, there = places_of(wanted.keys, self.keys, self.live)
@@ -234,10 +240,10 @@ class Logits:
         return vectors, there
 
     def ahead(self, wanted: Nodes) -> tuple[Tensor, Tensor]:
-        """The same of nodes by their own row, or by that of the nearest node above which has one.
+        """Vectors of nodes: their own, or those of the nearest ancestor that has some.
 
-        That row is the one of the level that says what lies so deep below it; there is none where
-        it does not look as far ahead.
+        An ancestor contributes the level that looks as many tokens ahead as it stands above the
+        node; there is no vector where it does not look that far.
         """
         vectors, there = self.of(wanted)
         column, settled = wanted.columns, there
@@ -254,7 +260,7 @@ class Logits:
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """What was accepted of a tree, and the token after it.
+    """The accepted nodes of a tree, and the token after them.
 
     Attributes:
         nodes: columns of accepted nodes from the top, int64 `[B, D]`; any number behind them.

@@ -1,7 +1,7 @@
 """What a compiler makes of the times that the interpreter was measured with.
 
-A compiled round is one call whose ops cannot be timed apart. So some whole rounds are run both
-ways, and their times are told from the interpreter's by a form with few numbers:
+A compiled round is one call, whose ops cannot be timed one by one. Some whole rounds are run both
+ways, and a form with few coefficients predicts compiled times from the interpreter's:
 
     pass over some tokens = kernels x interpreted - dispatch x layers
     everything else       = others x interpreted
@@ -33,7 +33,7 @@ from specplan.ir.blocks import NO_SKIPS, Skips
 LEAST, MOST = 0.05, 2.0
 """Of an interpreted pass, what a compiled one takes at least and at most."""
 LEAST_ERROR = 0.03
-"""Relative half width of a round's 90 % interval, however well the form tells those that ran."""
+"""Relative half width of a round's 90 % interval, however well the form predicts those that ran."""
 PRIOR = 0.005
 """Weight of what is taken where no round says otherwise (kernels as interpreted, half of the
 dispatch, all of the rest) against a relative error, so that each round can be left out."""
@@ -58,8 +58,8 @@ class CompiledForm:
 
     def pass_seconds(self, seconds: Quantity, layers: float, model: tuple[str, str]) -> Quantity:
         """Passes of a model that took so long, and ran so many layers, by the interpreter."""
-        told: Quantity = self.factor(model) * seconds - self.dispatch * layers
-        return maximum(told, LEAST * seconds)
+        compiled: Quantity = self.factor(model) * seconds - self.dispatch * layers
+        return maximum(compiled, LEAST * seconds)
 
     def factor(self, model: tuple[str, str]) -> float:
         """On the kernels of a model; the mean of all where no round of it was run compiled."""
@@ -75,7 +75,7 @@ class CompiledForm:
 
 
 def fit_compiled(runs: Sequence[CompiledRun]) -> CompiledForm:
-    """The form that tells rounds best, by least squares of relative errors.
+    """The form that predicts rounds best, by least squares of relative errors.
 
     Its error is that of what rounds are missed by, with the unknowns counted. Where there are no
     more rounds than these, it is Student's of what each is missed by where the others are fitted.
@@ -122,9 +122,9 @@ def _fitted(runs: Sequence[CompiledRun], models: Sequence[tuple[str, str]]) -> C
     bounds = [*[LEAST] * len(models), 0.0, 0.0], [*[MOST] * len(models), 1.0, 1.0]
     design = np.concatenate([rows, PRIOR * np.eye(len(prior))])
     wanted = np.concatenate([np.ones(len(runs)), PRIOR * prior])
-    found = [float(number) for number in lsq_linear(design, wanted, bounds).x]
-    kernels = dict(zip(models, found, strict=False))
-    return CompiledForm(kernels, found[-2] * layer, found[-1], error=0.0)
+    coefficients = [float(number) for number in lsq_linear(design, wanted, bounds).x]
+    kernels = dict(zip(models, coefficients, strict=False))
+    return CompiledForm(kernels, coefficients[-2] * layer, coefficients[-1], error=0.0)
 
 
 class CompiledDevice:
@@ -166,8 +166,8 @@ class CompiledDevice:
         time = self.base.forward_seconds(shape, batch, tokens, context, logit_rows, layers, skips)
         first, last = layers or (0, shape.num_layers)
         model, ran = (shape.digest, shape.dtype), last - first - len(skips) / 2.0
-        told = self.form.pass_seconds(time.median, ran, model)
-        return self._within(time, told, self.form.factor(model))
+        compiled = self.form.pass_seconds(time.median, ran, model)
+        return self._within(time, compiled, self.form.factor(model))
 
     def prefill_seconds(self, shape: ModelShape, batch: Quantity, tokens: Quantity) -> Seconds:
         """A prompt, by the interpreter; see `Device`."""
@@ -190,15 +190,15 @@ class CompiledDevice:
     def _share(self, time: Seconds) -> Seconds:
         return self._within(time, self.form.others * time.median, self.form.others)
 
-    def _within(self, time: Seconds, told: Quantity, factor: float) -> Seconds:
-        """A time as it was told from another, within the errors of that and of the form."""
-        whole = maximum(told, 1e-300)
+    def _within(self, time: Seconds, compiled: Quantity, factor: float) -> Seconds:
+        """A time predicted from another, with the errors of that and of the form."""
+        whole = maximum(compiled, 1e-300)
         down, up = (
             ((factor * (end - time.median) / whole) ** 2 + self.form.error**2) ** 0.5
             for end in (time.low, time.high)
         )
-        low, high = told * maximum(1.0 - down, 0.0), told * (1.0 + up)
-        return Seconds(told, low, high, time.extrapolated)
+        low, high = compiled * maximum(1.0 - down, 0.0), compiled * (1.0 + up)
+        return Seconds(compiled, low, high, time.extrapolated)
 
 
 def compiled_by(device: Device, backend: str) -> Device:

@@ -1,4 +1,4 @@
-"""Rounds that a backend ran as one call, beside the interpreter; see `compiled`."""
+"""Rounds that a backend ran as one call, and the interpreter too; see `compiled`."""
 
 from __future__ import annotations
 

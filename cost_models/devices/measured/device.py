@@ -179,7 +179,7 @@ class MeasuredDevice:
         """A round's glue; see `Device`."""
         if ("round",) not in self._points:
             raise UnpricedError(
-                "what a round takes beside its ops was not measured",
+                "the time of a round outside of its ops was not measured",
                 where=f"device {self.name}",
                 remedy=_REMEDY,
             )
@@ -203,13 +203,13 @@ class MeasuredDevice:
             self._axes[about] = nested_axes(self._points[about], along, stepping)
         spread = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in point))
         error = 0.0 if fit is None else fit.error
-        found = self._axes[about].at(tuple(x.ravel() for x in spread), along, error)
-        columns = [np.asarray(x) for x in (found.median, found.low, found.high)]
+        times = self._axes[about].at(tuple(x.ravel() for x in spread), along, error)
+        columns = [np.asarray(x) for x in (times.median, times.low, times.high)]
         if not single:
             a, b, c = (column.reshape(spread[0].shape) for column in columns)
-            return Seconds(a, b, c, found.extrapolated)  # type: ignore[arg-type]
+            return Seconds(a, b, c, times.extrapolated)  # type: ignore[arg-type]
         median, low, high = (float(column[0]) for column in columns)
-        answer = Seconds(median, low, high, found.extrapolated)
+        answer = Seconds(median, low, high, times.extrapolated)
         self._known[about, point] = answer
         return answer
 

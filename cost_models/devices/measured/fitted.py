@@ -92,8 +92,8 @@ class _Work:
         longer, shorter = np.maximum(compute, memory), np.minimum(compute, memory)
         ratio = shorter / np.maximum(longer, 1e-300)
         busy = longer * (1.0 + ratio**sharpness) ** (1.0 / sharpness)
-        found: Floats = (self.count * (launch * self.launches + busy)).sum(axis=0)
-        return found
+        total: Floats = (self.count * (launch * self.launches + busy)).sum(axis=0)
+        return total
 
 
 def _work(
@@ -131,21 +131,21 @@ def fit_form(
         forwards: its rows over all layers.
         prefills: its prompts.
     """
-    kept = [row for row in forwards if row.seconds > 0.0 and row.whole]
-    if len(kept) < LEAST_ROWS or len({row.batch * row.tokens for row in kept}) < 3:
+    whole = [row for row in forwards if row.seconds > 0.0 and row.whole]
+    if len(whole) < LEAST_ROWS or len({row.batch * row.tokens for row in whole}) < 3:
         return None
-    work = [_work(shape, *_columns(kept), None)]
+    work = [_work(shape, *_columns(whole), None)]
     prompts = [row for row in prefills if row.seconds > 0.0 and row.tokens > 1]
     if prompts:
         batch = np.array([row.batch for row in prompts])
         work.append(_work(shape, batch, np.array([row.tokens - 1 for row in prompts]), 0, 1))
-    measured = np.log([row.seconds for row in (*kept, *prompts)])
+    measured = np.log([row.seconds for row in (*whole, *prompts)])
     constants = _least_squares(work, measured)
     ratio = np.exp(_logs(work, constants) - measured)
     launch, bandwidth, peak, sharpness = (float(x) for x in np.exp(constants))
     return FittedForm(
-        model=kept[0].model,
-        dtype=kept[0].dtype,
+        model=whole[0].model,
+        dtype=whole[0].dtype,
         seconds_per_launch=launch,
         bytes_per_second=bandwidth,
         flops_per_second=peak,
@@ -186,7 +186,7 @@ def _least_squares(work: Sequence[_Work], measured: Floats) -> Floats:
     low = np.array([*(start[:3] - wide), 0.0])
     high = np.array([*(start[:3] + wide), np.log(_LARGEST_SHARPNESS)])
     residuals: Callable[[Floats], Floats] = lambda x: _logs(work, x) - measured  # noqa: E731
-    found = [
+    solutions = [
         least_squares(
             residuals,
             np.clip(start + np.array(shift), low + 1e-9, high - 1e-9),
@@ -196,5 +196,5 @@ def _least_squares(work: Sequence[_Work], measured: Floats) -> Floats:
         )
         for shift in ((0.0, 0.0, 0.0, 0.0), (-3.0, 0.7, 0.7, 1.0), (0.7, 0.7, 0.0, -0.6))
     ]
-    best: Floats = min(found, key=lambda result: float(result.cost)).x
+    best: Floats = min(solutions, key=lambda result: float(result.cost)).x
     return best

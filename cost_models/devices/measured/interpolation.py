@@ -70,7 +70,7 @@ class Axis:
         anchors: [n].
         inner: an axis per anchor; None where the anchors hold times.
         times: [n] arrays where the anchors hold times.
-        cliffs: [n - 1], steps between neighbours that are cliffs; None where they are told by
+        cliffs: [n - 1], steps between neighbours that are cliffs; None where they are found by
             the values at the point asked for.
         may_step: whether the axis has cliffs at all.
     """
@@ -92,12 +92,12 @@ class Axis:
         Without a trend it is on the line through the last two anchors, which is not let fall;
         below the first it is the first.
         """
-        found = self._at(points, _Outside(trend, max(error, _LEAST_ERROR)))
+        times = self._at(points, _Outside(trend, max(error, _LEAST_ERROR)))
         return Seconds(
-            found.median,  # type: ignore[arg-type]
-            found.low,  # type: ignore[arg-type]
-            found.high,  # type: ignore[arg-type]
-            bool(found.outside.any()),
+            times.median,  # type: ignore[arg-type]
+            times.low,  # type: ignore[arg-type]
+            times.high,  # type: ignore[arg-type]
+            bool(times.outside.any()),
         )
 
     def _at(self, points: Coordinates, rule: _Outside) -> Times:
@@ -107,30 +107,30 @@ class Axis:
         below, above = self._values(left, points, rule), self._values(right, points, rule)
         span = np.where(right > left, self.anchors[right] - self.anchors[left], 1.0)
         part = np.clip((x - self.anchors[left]) / span, 0.0, 1.0)
-        found = Times.where(
+        times = Times.where(
             self._steps(left, below, above) & (part > 0.0) & (part < 1.0),
             _spanned(part, below, above),
             _mixed(part, below, above),
         )
         under, over = x < self.anchors[0], x > self.anchors[last]
         if under.any():
-            found = Times.where(under, rule.below(self, points, below), found)
+            times = Times.where(under, rule.below(self, points, below), times)
         if over.any():
-            found = Times.where(over, rule.beyond(self, points, below, above), found)
-        return found
+            times = Times.where(over, rule.beyond(self, points, below, above), times)
+        return times
 
     def _values(self, index: NDArray[np.int64], points: Coordinates, rule: _Outside) -> Times:
         if self.times is not None:
-            held = self.times
-            return Times(*(getattr(held, field)[index] for field in _FIELDS))
+            times = self.times
+            return Times(*(getattr(times, field)[index] for field in _FIELDS))
         assert self.inner is not None
         columns = [np.empty(len(index), dtype=bool if f == "outside" else float) for f in _FIELDS]
         for place in np.unique(index):
             chosen = index == place
             here = tuple(coordinate[chosen] for coordinate in points)
-            found = self.inner[place]._at(replaced(here, self.level, self.anchors[place]), rule)
+            inner = self.inner[place]._at(replaced(here, self.level, self.anchors[place]), rule)
             for column, field in zip(columns, _FIELDS, strict=True):
-                column[chosen] = getattr(found, field)
+                column[chosen] = getattr(inner, field)
         return Times(*columns)
 
     def _steps(self, left: NDArray[np.int64], below: Times, above: Times) -> Bools:
@@ -164,19 +164,19 @@ def nested_axes(
             nested_axes(points[place], trend, stepping, (*_outer, place)) for place in places
         )
         return Axis(level, anchors, inner, None, None, may_step)
-    held = [points[place] for place in places]
-    median = np.array([anchor.time.median for anchor in held], dtype=np.float64)
+    members = [points[place] for place in places]
+    median = np.array([anchor.time.median for anchor in members], dtype=np.float64)
     usual = median
     if trend is not None:
         usual = trend((*(np.full(len(places), x) for x in _outer), anchors))
     times = Times(
         median,
-        np.array([anchor.time.low for anchor in held], dtype=np.float64),
-        np.array([anchor.time.high for anchor in held], dtype=np.float64),
+        np.array([anchor.time.low for anchor in members], dtype=np.float64),
+        np.array([anchor.time.high for anchor in members], dtype=np.float64),
         np.asarray(usual, dtype=np.float64),
-        np.array([anchor.time.extrapolated for anchor in held], dtype=bool),
+        np.array([anchor.time.extrapolated for anchor in members], dtype=bool),
     )
-    own = np.array([anchor.own for anchor in held], dtype=np.float64)
+    own = np.array([anchor.own for anchor in members], dtype=np.float64)
     noise = np.hypot(own[:-1], own[1:])
     cliffs = is_cliff(median[:-1], median[1:], times.trend[:-1], times.trend[1:], noise)
     return Axis(level, anchors, None, times, cliffs, may_step)
@@ -189,8 +189,8 @@ def is_cliff(
     least = 1e-300
     step = np.log(np.maximum(after, least) / np.maximum(before, least))
     usual = np.log(np.maximum(trend_after, least) / np.maximum(trend_before, least))
-    found: Bools = np.abs(step - usual) > np.log1p(np.maximum(CLIFF, noise))
-    return found
+    cliffs: Bools = np.abs(step - usual) > np.log1p(np.maximum(CLIFF, noise))
+    return cliffs
 
 
 def replaced(points: Coordinates, level: int, value: Any) -> Coordinates:

@@ -39,7 +39,7 @@ class _Timing:
             )
 
     def own(self, scatter: float) -> float:
-        """Half width of the 90 % interval of `seconds`, drift of the machine apart; seconds.
+        """Half width of the 90 % interval of `seconds`, without drift of the machine; seconds.
 
         Args:
             scatter: relative standard deviation of a pass.
@@ -147,7 +147,7 @@ class OpRow(_Timing):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRow(_Timing):
-    """What a round takes beside its ops."""
+    """What a round takes outside of its ops."""
 
     batch: int
 

@@ -1,6 +1,6 @@
 """How far a measured time may be from what the same call takes at another moment.
 
-Two errors are told apart, both as half widths of 90 % intervals:
+Two errors are distinguished, both as half widths of 90 % intervals:
 
 * drift: the whole machine is some per cent faster or slower at another moment, by clocks, caches
   and neighbours; it falls on all rows alike and no number of runs in one go shows it. Each pass
@@ -66,11 +66,11 @@ def pass_scatter(cells: Sequence[ArrayLike]) -> float:
         cells: of each cell of the grid, seconds [rows, passes]. What a pass's rows have in common
             is taken out; the scatter is the median over all rows, as each alone has few passes.
     """
-    found: list[float] = []
+    scatters: list[float] = []
     for cell in cells:
         times = _relative(cell)
-        found += [scale(row) for row in times / np.median(times, axis=0)]
-    return float(np.median(found)) if found else 0.0
+        scatters += [scale(row) for row in times / np.median(times, axis=0)]
+    return float(np.median(scatters)) if scatters else 0.0
 
 
 def drift_half_width(cells: Sequence[ArrayLike]) -> float:
@@ -92,15 +92,15 @@ def drift_half_width(cells: Sequence[ArrayLike]) -> float:
     fewest = min(map(len, slowness))
     wide = _student(degrees) * sqrt(float(np.mean([scale(passes) ** 2 for passes in slowness])))
     whole = np.mean([passes[:fewest] for passes in slowness], axis=0)
-    apart = _student(fewest - 1) * float(np.std(whole, ddof=1))
-    return hypot(max(apart, wide / sqrt(len(slowness))), wide * _MEDIAN / sqrt(fewest))
+    independent = _student(fewest - 1) * float(np.std(whole, ddof=1))
+    return hypot(max(independent, wide / sqrt(len(slowness))), wide * _MEDIAN / sqrt(fewest))
 
 
 def _relative(cell: ArrayLike) -> NDArray[np.float64]:
     """Times over the median of their row, [rows, passes]."""
     times = np.asarray(cell, dtype=np.float64)
-    found: NDArray[np.float64] = times / np.median(times, axis=1, keepdims=True)
-    return found
+    relative: NDArray[np.float64] = times / np.median(times, axis=1, keepdims=True)
+    return relative
 
 
 def scale(numbers: ArrayLike) -> float:

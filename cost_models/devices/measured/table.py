@@ -63,7 +63,7 @@ class Provenance:
         object.__setattr__(self, "backend", backend_name(self.backend))
 
     def differences(self, other: Provenance) -> tuple[str, ...]:
-        """What keeps rows of `other` from standing beside rows of this; the date does not."""
+        """Why rows of `other` cannot join this table; the date is no reason."""
         names = ("hardware", "backend", "threads", "versions")
         return tuple(
             f"{name}: {getattr(self, name)} against {getattr(other, name)}"
@@ -121,11 +121,11 @@ class MeasuredTable:
         for row in self.rows.values():
             if isinstance(row, ForwardRow) and len(row.passes) > 1 and row.seconds > 0.0:
                 cells[row.batch, row.context].append(row.passes)
-        found = []
+        listed = []
         for rows in cells.values():
             count = mode(map(len, rows))
-            found.append([passes for passes in rows if len(passes) == count])
-        return found
+            listed.append([passes for passes in rows if len(passes) == count])
+        return listed
 
     def add(self, row: Row) -> None:
         """Add a row, in place of an earlier one with the same key."""
@@ -144,15 +144,15 @@ class MeasuredTable:
         """Fit the analytic form to the rows of a model and keep it; None when they are too few."""
         about = (shape.digest, shape.dtype)
         rows = self.rows.values()
-        found = fit_form(
+        form = fit_form(
             shape,
             [r for r in rows if isinstance(r, ForwardRow) and (r.model, r.dtype) == about],
             [r for r in rows if isinstance(r, PrefillRow) and (r.model, r.dtype) == about],
         )
         self.fits.pop(about, None)
-        if found is not None:
-            self.fits[about] = found
-        return found
+        if form is not None:
+            self.fits[about] = form
+        return form
 
     def merge(self, other: MeasuredTable) -> None:
         """Add all rows of a table of the same provenance; its fits are not taken.

@@ -114,8 +114,8 @@ class Attention:
         """The grid of the nearest head width, and the error if that is another one."""
         widths = [
             width
-            for found, width, kv_format in self.grids
-            if found == kind and kv_format == size.kv_format
+            for grid_kind, width, kv_format in self.grids
+            if grid_kind == kind and kv_format == size.kv_format
         ]
         if not widths:
             return None

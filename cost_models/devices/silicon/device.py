@@ -136,8 +136,8 @@ class SiliconDevice:
         files: set[str] = set()
         for shape in shapes:
             for part in self._parts(shape, 1, 2, 1024, None, None):
-                found = computed if part.price is None else measured
-                found.update(dict.fromkeys(op.name for op in part.ops))
+                names = computed if part.price is None else measured
+                names.update(dict.fromkeys(op.name for op in part.ops))
                 files.update(part.sources if part.price is not None else ())
         if not measured:
             return "is computed from data-sheet figures: the kernel tables have none of the ops"

@@ -89,13 +89,13 @@ class Experts:
         if name not in FORMATS or routing is None:
             return None
         rows = table.where(chosen & (columns["distribution"] == routing))
-        kept = rows.columns
+        by_column = rows.columns
         keys = np.stack(
             [
-                kept["hidden_size"],
-                kept["inter_size"] / kept["moe_tp_size"],
-                kept["topk"],
-                kept["num_experts"],
+                by_column["hidden_size"],
+                by_column["inter_size"] / by_column["moe_tp_size"],
+                by_column["topk"],
+                by_column["num_experts"],
             ],
             axis=1,
         )
@@ -103,7 +103,7 @@ class Experts:
         families, index = np.unique(keys, axis=0, return_inverse=True)
         for number, sizes in enumerate(families):
             family, mask = Family(*map(float, sizes)), index.ravel() == number
-            tokens = kept["num_tokens"][mask].astype(float)
+            tokens = by_column["num_tokens"][mask].astype(float)
             reference = _reference(sheet, FORMATS[name], family, tokens)
             grids[family] = Grid.of([tokens], rows.seconds[mask] / reference, noise_axis=0)
         return cls(sheet, FORMATS[name], grids, table.source)

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 _LEVEL = 0.90  # every interval of the project is meant as a 90 % interval
 _HOLE = 0.1  # weight of unmeasured corners from which on a point counts as outside
-_UNKNOWN = 0.5  # relative error where there is nothing to tell it from
+_UNKNOWN = 0.5  # relative error where no measurements bound it
 _NEIGHBOURS = 1.5  # variance of (a point - the mean of two neighbours) over that of a point
 
 
@@ -164,12 +164,12 @@ class _Place:
 
 def _place(axis: Floats, x: Any) -> _Place:
     """The cell that holds `x`, where in it, and how far `x` is beyond the axis."""
-    held = np.clip(x, axis[0], axis[-1])
+    clipped = np.clip(x, axis[0], axis[-1])
     if len(axis) == 1:
-        return _Place(np.zeros_like(held, dtype=np.intp), np.zeros_like(held), x - held)
-    index = np.clip(np.searchsorted(axis, held, side="right") - 1, 0, len(axis) - 2)
-    weight = (held - axis[index]) / (axis[index + 1] - axis[index])
-    return _Place(index, weight, x - held)
+        return _Place(np.zeros_like(clipped, dtype=np.intp), np.zeros_like(clipped), x - clipped)
+    index = np.clip(np.searchsorted(axis, clipped, side="right") - 1, 0, len(axis) - 2)
+    weight = (clipped - axis[index]) / (axis[index + 1] - axis[index])
+    return _Place(index, weight, x - clipped)
 
 
 def _medians(cells: NDArray[np.intp], factors: Any, shape: tuple[int, ...]) -> Floats:
@@ -177,10 +177,10 @@ def _medians(cells: NDArray[np.intp], factors: Any, shape: tuple[int, ...]) -> F
     values = np.log(np.asarray(factors, dtype=np.float64))
     order = np.lexsort((values, cells))
     cells, values = cells[order], values[order]
-    found, start, count = np.unique(cells, return_index=True, return_counts=True)
+    distinct, start, count = np.unique(cells, return_index=True, return_counts=True)
     middle = 0.5 * (values[start + (count - 1) // 2] + values[start + count // 2])
     logs = np.full(int(np.prod(shape)), np.nan)
-    logs[found] = middle
+    logs[distinct] = middle
     return logs.reshape(shape)
 
 

@@ -79,15 +79,15 @@ def systems_folder() -> Path:
     Raises:
         MissingCapabilityError: the extra is not installed.
     """
-    found = find_spec("aiconfigurator_core")
-    if found is None or not found.submodule_search_locations or find_spec("pyarrow") is None:
+    spec = find_spec("aiconfigurator_core")
+    if spec is None or not spec.submodule_search_locations or find_spec("pyarrow") is None:
         raise MissingCapabilityError(
             "measured kernel tables need the Python package 'aiconfigurator-core', "
             "which is not installed",
             where="device silicon:...",
             remedy="Install it with: pip install 'specplan[silicon]'",
         )
-    return Path(found.submodule_search_locations[0]) / "systems"
+    return Path(spec.submodule_search_locations[0]) / "systems"
 
 
 def list_systems(folder: Path) -> tuple[str, ...]:
@@ -119,18 +119,18 @@ def current_version(folder: Path, system: str, stack: str) -> str | None:
         return None
     listed = _yaml(file)
     own = listed.get("overrides", {}).get(system, {}).get(stack)
-    found = own or listed.get("defaults", {}).get(stack)
-    return str(found["current"]) if found else None
+    version = own or listed.get("defaults", {}).get(stack)
+    return str(version["current"]) if version else None
 
 
 def find_table(folder: Path, system: str, family: str, stack: str, name: str) -> Path | None:
     """The file of a table: the stack's current version, else the newest; None for none."""
     versions = folder / "data" / system / family / stack
-    found = sorted(versions.glob(f"*/{name}.parquet"), key=lambda path: _natural(path.parts[-2]))
-    if not found:
+    paths = sorted(versions.glob(f"*/{name}.parquet"), key=lambda path: _natural(path.parts[-2]))
+    if not paths:
         return None
     current = current_version(folder, system, stack)
-    return next((path for path in found if path.parts[-2] == current), found[-1])
+    return next((path for path in paths if path.parts[-2] == current), paths[-1])
 
 
 def read_table(file: Path, columns: tuple[str, ...], optional: tuple[str, ...] = ()) -> Table:
@@ -138,7 +138,7 @@ def read_table(file: Path, columns: tuple[str, ...], optional: tuple[str, ...] =
 
     Args:
         file: the Parquet file.
-        columns: what to read beside the latency.
+        columns: what to read besides the latency.
         optional: columns that older tables lack.
 
     Raises:

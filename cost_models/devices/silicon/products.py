@@ -44,7 +44,7 @@ _OUTPUT_BYTES = 2.0
 _HOST_BOUND_SECONDS = 30e-6
 """Of the quickest product in a table: more, and what was timed is the host, not the kernel."""
 
-_SMALLEST = 128  # narrower products are left out: they tell launch times, not efficiencies
+_SMALLEST = 128  # narrower products show launch times rather than efficiencies
 
 
 @dataclass(frozen=True)

@@ -104,25 +104,25 @@ def _product(tables: KernelTables, shape: ModelShape, op: OpCost) -> Part:
     if op.matrix is None or op.name not in _PARTS:
         return Part((op,), None)
     for name in table_formats(shape.formats.part(_PARTS[op.name]), shape.dtype):
-        found = tables.products(name)
-        if found is not None and found.holds(op.matrix.outputs, op.matrix.inputs):
+        table = tables.products(name)
+        if table is not None and table.holds(op.matrix.outputs, op.matrix.inputs):
             rows = np.maximum(op.matrix.rows, 1.0)
-            price = found.seconds(rows, op.matrix.outputs, op.matrix.inputs)
-            return Part((op,), price, (found.source,))
+            price = table.seconds(rows, op.matrix.outputs, op.matrix.inputs)
+            return Part((op,), price, (table.source,))
     return Part((op,), None)
 
 
 def _all_reduce(tables: KernelTables, place: Place, op: OpCost) -> Part:
-    found = tables.reduction()
-    if found is None:
+    table = tables.reduction()
+    if table is None:
         return Part((op,), None)
-    return Part((op,), found.seconds(place.devices, op.cost.link_bytes), (found.source,))
+    return Part((op,), table.seconds(place.devices, op.cost.link_bytes), (table.source,))
 
 
 def _attention(tables: KernelTables, place: Place, core: Attention, op: OpCost) -> Part:
     shape, form = place.shape, place.shape.kv_format
-    found = tables.attention()
-    if found is None or not isinstance(core, GroupedAttention) or core.chunk is not None:
+    table = tables.attention()
+    if table is None or not isinstance(core, GroupedAttention) or core.chunk is not None:
         return Part((op,), None)
     if shape.dtype not in ("bfloat16", "float16"):
         return Part((op,), None)
@@ -136,7 +136,7 @@ def _attention(tables: KernelTables, place: Place, core: Attention, op: OpCost) 
         head_dim=core.head_dim,
         kv_format="bfloat16" if form.name == "float16" else form.name,
     )
-    return Part((op,), found.seconds(size), found.sources)
+    return Part((op,), table.seconds(size), table.sources)
 
 
 def _experts(
@@ -145,8 +145,8 @@ def _experts(
     """One kernel does both products of gated experts."""
     shape = place.shape
     names = table_formats(shape.formats.experts, shape.dtype) if mlp.gated else ()
-    found = next((table for name in names if (table := tables.experts(name))), None)
-    if found is None:
+    expert_table = next((table for name in names if (table := tables.experts(name))), None)
+    if expert_table is None:
         yield from (Part((up,), None), Part((down,), None))
         return
     family = Family(
@@ -156,7 +156,7 @@ def _experts(
         mlp.num_experts,
     )
     tokens = np.maximum(place.batch * place.tokens, 1.0)
-    yield Part((up, down), found.seconds(family, tokens), (found.source,))
+    yield Part((up, down), expert_table.seconds(family, tokens), (expert_table.source,))
 
 
 def table_formats(form: NumberFormat, dtype: str) -> tuple[str, ...]:

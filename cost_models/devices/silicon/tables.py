@@ -82,8 +82,8 @@ class KernelTables:
     def _once(self, key: tuple[str, str], build: Callable[[], Found]) -> Found:
         if key not in self._built:
             self._built[key] = build()
-        found: Found = self._built[key]
-        return found
+        table: Found = self._built[key]
+        return table
 
     def _read(
         self,
@@ -118,7 +118,7 @@ class KernelTables:
     def _reduction(self) -> Reduction | None:
         for stack, name in ((self.stack, "custom_allreduce_perf"), ("nccl", "nccl_perf")):
             table = self._read("comm", name, collectives.COLUMNS, stack=stack)
-            found = None if table is None else Reduction.of(self.sheet, table)
-            if found is not None:
-                return found
+            reduction = None if table is None else Reduction.of(self.sheet, table)
+            if reduction is not None:
+                return reduction
         return None

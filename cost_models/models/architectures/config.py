@@ -23,8 +23,8 @@ class Config:
 
     def get(self, key: str, default: Any = None) -> Any:
         """A value; the default where it is absent or null."""
-        found = self.values.get(key)
-        return default if found is None else found
+        value = self.values.get(key)
+        return default if value is None else value
 
     def size(self, *keys: str, default: int | None = None) -> int:
         """A positive integer under the first of some names that is there.

@@ -72,8 +72,8 @@ def glm4_moe(config: Config) -> Decoder:
     norms = 2 * plain.head_dim * config.flag("use_qk_norm")
     attention = replace(plain, norm_parameters=norms)
     expert = routed_and_shared(config)
-    found = decoder(config, attention, first_dense(config, expert))
-    return with_drafter(config, found, expert)
+    base = decoder(config, attention, first_dense(config, expert))
+    return with_drafter(config, base, expert)
 
 
 def llama4(config: Config) -> Decoder:
@@ -86,13 +86,13 @@ def llama4(config: Config) -> Decoder:
     step = config.size("interleave_moe_layer_step", default=1)
     sparse = config.get("moe_layers", list(range(step - 1, count, step)))
     mlps: list[Mlp] = [expert if i in sparse else dense for i in range(count)]
-    found = decoder(config, attention, mlps)
+    base = decoder(config, attention, mlps)
     width = config.size("attention_chunk_size") if config.get("attention_chunk_size") else None
     layers = tuple(
         replace(layer, attention=replace(attention, chunk=width)) if chunked else layer
-        for layer, chunked in zip(found.layers, _chunked(config, count), strict=True)
+        for layer, chunked in zip(base.layers, _chunked(config, count), strict=True)
     )
-    return replace(found, layers=layers)
+    return replace(base, layers=layers)
 
 
 def routed(config: Config, intermediate: int) -> ExpertMlp:
@@ -111,7 +111,7 @@ def routed(config: Config, intermediate: int) -> ExpertMlp:
 
 
 def routed_and_shared(config: Config) -> ExpertMlp:
-    """Experts of DeepSeek's kind: `n_shared_experts` of the routed ones' width beside them."""
+    """Experts of DeepSeek's kind: and `n_shared_experts` shared ones of the same width."""
     width = config.size("moe_intermediate_size")
     shared = width * config.count("n_shared_experts")
     return replace(routed(config, width), shared_intermediate_size=shared)
@@ -125,12 +125,12 @@ def first_dense(config: Config, expert: ExpertMlp) -> list[Mlp]:
     ]
 
 
-def with_drafter(config: Config, found: Decoder, expert: ExpertMlp) -> Decoder:
+def with_drafter(config: Config, base: Decoder, expert: ExpertMlp) -> Decoder:
     """Add the multi-token-prediction modules: each holds a layer like the last one, of experts."""
     count = config.count("num_nextn_predict_layers") or config.count("num_mtp_layers")
-    last = found.layers[-1]
+    last = base.layers[-1]
     layer = LayerShape(last.attention, expert, last.norm_parameters)
-    return replace(found, drafter_layers=(layer,) * count)
+    return replace(base, drafter_layers=(layer,) * count)
 
 
 def _sparse(config: Config, expert: ExpertMlp) -> list[Mlp]:

@@ -34,7 +34,7 @@ def deepseek(config: Config) -> Decoder:
         bias=config.flag("attention_bias"),
     )
     expert = routed_and_shared(config)
-    found = decoder(config, attention, first_dense(config, expert))
+    base = decoder(config, attention, first_dense(config, expert))
     if config.family == "deepseek_v2":
-        return found
-    return with_drafter(config, found, expert)
+        return base
+    return with_drafter(config, base, expert)

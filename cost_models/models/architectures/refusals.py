@@ -48,9 +48,9 @@ def refusal(outer: Config, inner: Config, classes: Sequence[str]) -> str:
         classes: class names that are priced; empty where the family is not known.
     """
     for config in (outer, inner):
-        found = _structure(config)
-        if found:
-            return found
+        reason = _structure(config)
+        if reason:
+            return reason
     if not classes:
         kind = "a mixture of experts of " if _experts(inner) else ""
         return f"{kind}an unknown architecture"
@@ -62,12 +62,12 @@ def refusal(outer: Config, inner: Config, classes: Sequence[str]) -> str:
     return ""
 
 
-def overlooked(inner: Config, found: Decoder) -> str:
+def overlooked(inner: Config, decoder: Decoder) -> str:
     """What a config states that its family does not have; an empty string for nothing."""
-    routed = any(isinstance(layer.mlp, ExpertMlp) for layer in found.layers)
+    routed = any(isinstance(layer.mlp, ExpertMlp) for layer in decoder.layers)
     if _experts(inner) and not routed:
         return "a mixture of experts"
-    latent = any(isinstance(layer.attention, LatentAttention) for layer in found.layers)
+    latent = any(isinstance(layer.attention, LatentAttention) for layer in decoder.layers)
     if inner.get("kv_lora_rank") and not latent:
         return "latent attention (MLA)"
     return ""

@@ -122,10 +122,10 @@ def read_decoder(config: Mapping[str, Any], where: str) -> Decoder:
         classes = WRAPPERS.get(outer.family) or (family.classes if family else ())
         reason = refusal(outer, inner, classes)
         if family is not None and not reason:
-            found = family.read(inner)
-            reason = overlooked(inner, found)
+            decoder = family.read(inner)
+            reason = overlooked(inner, decoder)
             if not reason:
-                return found
+                return decoder
     except (TypeError, AttributeError, KeyError) as error:
         raise UsageError(
             f"config.json has a value of the wrong kind ({error})", where=where

@@ -116,15 +116,15 @@ def config_of_gguf(model: GgufModel) -> dict[str, Any]:
 
 def formats_by_part(model: GgufModel) -> dict[str, dict[NumberFormat, int]]:
     """Elements of each type, part by part of `WeightFormats`."""
-    found: dict[str, dict[NumberFormat, int]] = {}
+    parts: dict[str, dict[NumberFormat, int]] = {}
     for name, tensor in model.tensors.items():
         if _ABSENT.match(name):
             continue
         part = next((part for part, words in _PARTS if words.search(name)), "other")
-        counts = found.setdefault(part, {})
+        counts = parts.setdefault(part, {})
         form = number_format(tensor.type)
         counts[form] = counts.get(form, 0) + tensor.elements
-    return found
+    return parts
 
 
 def _biases(model: GgufModel) -> dict[str, bool]:
@@ -175,8 +175,8 @@ def _deepseek(config: Mapping[str, Any], architecture: str, model: GgufModel) ->
 
     def width(name: str) -> int:
         prefix = f"{architecture}.attention.{name}"
-        found: int = model.metadata.get(f"{prefix}_mla", model.metadata.get(prefix, 0))
-        return found
+        width_of_key: int = model.metadata.get(f"{prefix}_mla", model.metadata.get(prefix, 0))
+        return width_of_key
 
     rope = config.get("qk_rope_head_dim", 0)
     return {

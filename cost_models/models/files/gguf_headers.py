@@ -82,9 +82,9 @@ def read_gguf(path: Path | str) -> GgufModel:
     metadata: dict[str, Any] = {}
     tensors: dict[str, GgufTensor] = {}
     for file in files:
-        of_file, held = _read_file(file)
+        of_file, tensors_of_file = _read_file(file)
         metadata = {**of_file, **metadata}
-        tensors |= held
+        tensors |= tensors_of_file
     expected = int(metadata.get("split.count", 0) or 1)
     if expected != len(files):
         raise UsageError(
@@ -96,10 +96,10 @@ def read_gguf(path: Path | str) -> GgufModel:
 
 
 def _files(path: Path) -> tuple[Path, ...]:
-    found = _PART.search(path.name)
-    if found is None:
+    match = _PART.search(path.name)
+    if match is None:
         return (path,)
-    stem, count = path.name[: found.start()], int(found[2])
+    stem, count = path.name[: match.start()], int(match[2])
     return tuple(
         path.with_name(f"{stem}-{index:05d}-of-{count:05d}.gguf") for index in range(1, count + 1)
     )
@@ -139,19 +139,19 @@ class _Cursor:
             if key in metadata:
                 raise _broken(self.path, f"it states {key!r} twice")
             self.value(key, metadata)
-        held: dict[str, GgufTensor] = {}
+        by_name: dict[str, GgufTensor] = {}
         for _ in range(tensors):
             name = self.text()
-            if name in held:
+            if name in by_name:
                 raise _broken(self.path, f"it holds {name!r} twice")
-            held[name] = self.tensor(name)
+            by_name[name] = self.tensor(name)
         alignment = metadata.get("general.alignment", 32)
         if not isinstance(alignment, int) or alignment < 1:
             raise _broken(self.path, f"its alignment is {alignment!r}")
         begin = -(-self.at // alignment) * alignment
         if begin + max(self.ends, default=0) > len(self.data):
             raise _broken(self.path, "it is cut off")
-        return metadata, held
+        return metadata, by_name
 
     def tensor(self, name: str) -> GgufTensor:
         ranks = self.number("<I")
@@ -165,11 +165,11 @@ class _Cursor:
                 where=str(self.path),
                 remedy=f"Known types: {', '.join(_TYPES.values())}.",
             )
-        found = GgufTensor(_TYPES[number], dimensions)
-        if dimensions[0] % GGUF_BLOCKS[found.type][0]:
+        tensor = GgufTensor(_TYPES[number], dimensions)
+        if dimensions[0] % GGUF_BLOCKS[tensor.type][0]:
             raise _broken(self.path, f"rows of {name!r} are no whole blocks")
-        self.ends.append(self.number("<Q") + found.bytes)
-        return found
+        self.ends.append(self.number("<Q") + tensor.bytes)
+        return tensor
 
     def value(self, key: str, metadata: dict[str, Any]) -> None:
         kind = self.number("<I")
@@ -198,8 +198,8 @@ class _Cursor:
         return self.take(self.number("<Q")).decode("utf-8", errors="replace")
 
     def number(self, form: str) -> Any:
-        (found,) = struct.unpack(form, self.take(struct.calcsize(form)))
-        return found
+        (number,) = struct.unpack(form, self.take(struct.calcsize(form)))
+        return number
 
     def take(self, size: int) -> bytes:
         if size > len(self.data) - self.at:

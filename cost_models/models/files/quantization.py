@@ -32,30 +32,30 @@ class Scheme:
 
     Attributes:
         forms: formats with the patterns of the modules that are stored so, first match first.
-        kept: patterns of modules that are not quantised.
+        excluded: patterns of modules that are not quantised.
         parts: parts that may be quantised at all.
         cache: format of the cache; None where it says nothing.
     """
 
     forms: tuple[tuple[tuple[str, ...], NumberFormat], ...]
-    kept: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
     parts: tuple[str, ...] = _MATRICES
     cache: NumberFormat | None = None
 
     def widths(self, decoder: Decoder, plain: NumberFormat) -> dict[str, dict[NumberFormat, int]]:
         """Elements of each format, part by part."""
-        kept = any_of(self.kept)
+        excluded = any_of(self.excluded)
         forms = [("Linear" in patterns, any_of(patterns), form) for patterns, form in self.forms]
-        found: dict[str, dict[NumberFormat, int]] = {}
+        elements: dict[str, dict[NumberFormat, int]] = {}
         for module in matrices(decoder):
             chosen = plain
-            if module.part in self.parts and not kept(module):
+            if module.part in self.parts and not excluded(module):
                 chosen = next(
                     (form for every, named, form in forms if every or named(module)), plain
                 )
-            counts = found.setdefault(module.part, {})
+            counts = elements.setdefault(module.part, {})
             counts[chosen] = counts.get(chosen, 0) + module.elements
-        return found
+        return elements
 
 
 def read_formats(
@@ -69,10 +69,10 @@ def read_formats(
         MissingCapabilityError: the method, or what it says, is not known.
     """
     plain = number_format(dtype, config.where)
-    found = WeightFormats.uniform(plain)
+    formats = WeightFormats.uniform(plain)
     settings = config.get("quantization_config")
     if not settings:
-        return found, plain
+        return formats, plain
     try:
         scheme = _scheme(Config(settings, config.where))
         widths = scheme.widths(decoder, plain)
@@ -83,7 +83,7 @@ def read_formats(
     parts = {part: joined(counts) for part, counts in widths.items()}
     if decoder.tied_embeddings:
         parts["head"] = plain
-    return replace(found, **parts), scheme.cache or plain
+    return replace(formats, **parts), scheme.cache or plain
 
 
 def _scheme(settings: Config) -> Scheme:
@@ -103,8 +103,8 @@ def _unknown(settings: Config, what: str) -> MissingCapabilityError:
     )
 
 
-def _everywhere(form: NumberFormat, kept: Sequence[str], **options: Any) -> Scheme:
-    return Scheme(((("Linear",), form),), tuple(kept), **options)
+def _everywhere(form: NumberFormat, excluded: Sequence[str], **options: Any) -> Scheme:
+    return Scheme(((("Linear",), form),), tuple(excluded), **options)
 
 
 def _fp8(settings: Config) -> Scheme:
@@ -122,24 +122,24 @@ def _gptq(settings: Config) -> Scheme:
     bits = settings.size("bits", "w_bit")
     group = settings.get("group_size", settings.get("q_group_size", 128))
     form = integer_groups(bits, group) if group > 0 else NumberFormat(f"int{bits}", 8, float(bits))
-    kept = list(settings.get("modules_to_not_convert", []))
+    excluded = list(settings.get("modules_to_not_convert", []))
     if not settings.flag("lm_head"):
-        kept.append("lm_head")
-    return _everywhere(form, kept)
+        excluded.append("lm_head")
+    return _everywhere(form, excluded)
 
 
 def _bitsandbytes(settings: Config) -> Scheme:
-    kept = [*settings.get("llm_int8_skip_modules", []), "lm_head"]
+    excluded = [*settings.get("llm_int8_skip_modules", []), "lm_head"]
     if settings.flag("load_in_8bit"):
-        return _everywhere(number_format("w8a8"), kept)
+        return _everywhere(number_format("w8a8"), excluded)
     double = settings.flag("bnb_4bit_use_double_quant")
-    return _everywhere(number_format("nf4-double" if double else "nf4"), kept)
+    return _everywhere(number_format("nf4-double" if double else "nf4"), excluded)
 
 
 def _mxfp4(settings: Config) -> Scheme:
     """gpt-oss: the routed experts only; their kernels multiply in the dtype."""
-    kept = settings.get("modules_to_not_convert", [])
-    return _everywhere(number_format("mxfp4"), kept, parts=("experts",))
+    excluded = settings.get("modules_to_not_convert", [])
+    return _everywhere(number_format("mxfp4"), excluded, parts=("experts",))
 
 
 def _modelopt(settings: Config) -> Scheme:
@@ -154,8 +154,8 @@ def _modelopt(settings: Config) -> Scheme:
     algorithm = str(settings.get("quant_algo", "unnamed")).upper()
     if algorithm not in names:
         raise _unknown(settings, f"Model Optimizer's algorithm {algorithm}")
-    kept = settings.get("ignore", settings.get("exclude_modules", []))
-    return _everywhere(number_format(names[algorithm]), kept, cache=_cache(settings))
+    excluded = settings.get("ignore", settings.get("exclude_modules", []))
+    return _everywhere(number_format(names[algorithm]), excluded, cache=_cache(settings))
 
 
 def _compressed(settings: Config) -> Scheme:

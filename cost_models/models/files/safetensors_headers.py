@@ -100,8 +100,8 @@ def stored_tensors(folder: Path) -> dict[str, Tensor]:
 
 def config_identity(config: Mapping[str, Any]) -> bytes:
     """The part of a config that makes the model, as canonical JSON bytes."""
-    kept = {key: value for key, value in config.items() if key not in _VOLATILE_KEYS}
-    return json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()
+    stable = {key: value for key, value in config.items() if key not in _VOLATILE_KEYS}
+    return json.dumps(stable, sort_keys=True, separators=(",", ":")).encode()
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import files_digest, model_digest
 
 ASSUMED_DTYPE = "bfloat16"
-"""Of a model whose config.json states no dtype, and that has no weights to tell it."""
+"""The dtype of a model whose config.json states none and whose weights are not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +96,12 @@ def read_folder(folder: Path, name: str, chosen: Chosen) -> StoredModel:
         _check_parameters(decoder, tensors, folder)
         if chosen.stated_dtype is None:
             chosen = replace(chosen, dtype=_stored_dtype(tensors, folder))
-    found = replace(stated_model(decoder, config, name, chosen), digest=model_digest(folder))
+    model = replace(stated_model(decoder, config, name, chosen), digest=model_digest(folder))
     if packed and chosen.weights is None and chosen.head is None:
         stored = [(part_of(key), tensor.bytes) for key, tensor in tensors.items()]
-        exact = exact_formats(decoder, found.formats, stored, str(folder))
-        found = replace(found, formats=exact)
-    return found
+        exact = exact_formats(decoder, model.formats, stored, str(folder))
+        model = replace(model, formats=exact)
+    return model
 
 
 def read_gguf_file(path: Path, name: str, chosen: Chosen) -> StoredModel:
@@ -118,7 +118,7 @@ def read_gguf_file(path: Path, name: str, chosen: Chosen) -> StoredModel:
         plain = {"F32": "float32", "BF16": "bfloat16"}
         dtype = plain.get(joined(counts["attention"]).name, "float16")
         chosen = replace(chosen, dtype=dtype)
-    parts = {part: joined(found) for part, found in counts.items()}
+    parts = {part: joined(forms) for part, forms in counts.items()}
     if decoder.tied_embeddings:
         parts["head"] = parts["embedding"]
     stated = stated_model(decoder, config, name, chosen)

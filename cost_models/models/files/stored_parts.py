@@ -77,7 +77,7 @@ def exact_formats(
     for part, size in stored:
         sizes[part] += size
     elements = elements_by_part(decoder)
-    found = {}
+    exact = {}
     for part in elements.keys() | sizes.keys():
         bits = 8 * sizes[part] / elements[part] if elements[part] else 0.0
         if not 1.0 <= bits <= 72.0:
@@ -88,10 +88,10 @@ def exact_formats(
                 remedy="Take config.json and weights from the same checkpoint.",
             )
         form = formats.part(part)
-        found[part] = mixture(form.name, form, float(sizes[part]), elements[part])
+        exact[part] = mixture(form.name, form, float(sizes[part]), elements[part])
     if decoder.tied_embeddings:
-        found["head"] = found["embedding"]
-    return replace(formats, **found)
+        exact["head"] = exact["embedding"]
+    return replace(formats, **exact)
 
 
 def check_elements(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from specplan.ir.tables.declaration import Declaration, entries_of
 
 RULE_ENTRIES = tuple(
-    sorted(entries_of(__name__, __path__), key=lambda entry: entry.lossless == "never")
+    sorted(entries_of("rule", __name__, __path__), key=lambda entry: entry.lossless == "never")
 )
 """Those that keep the target's law first, each half by name."""
 LOSSLESS = tuple(entry for entry in RULE_ENTRIES if entry.lossless != "never")

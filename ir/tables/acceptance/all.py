@@ -5,9 +5,7 @@ from __future__ import annotations
 from specplan.ir.tables.declaration import Declaration
 
 ENTRY = Declaration(
-    table="rule",
-    name="all",
-    summary="accepts every node, unseen",
+    summary="accepts every node without looking at logits",
     lossless="never",
     needs_logits=False,
     loss=(0.3, 0.3),

@@ -5,9 +5,7 @@ from __future__ import annotations
 from specplan.ir.tables.declaration import Declaration
 
 ENTRY = Declaration(
-    table="rule",
-    name="deterministic",
-    summary="takes children as given, whatever they were drawn from",
+    summary="treats drafted tokens as fixed guesses, however they were drawn",
     uniforms_per_node=1,
     source="Li et al. 2024, EAGLE, arXiv 2401.15077",
 )

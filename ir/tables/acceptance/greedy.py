@@ -5,9 +5,7 @@ from __future__ import annotations
 from specplan.ir.tables.declaration import Declaration
 
 ENTRY = Declaration(
-    table="rule",
-    name="greedy",
-    summary="accepts what the target finds most probable",
+    summary="accepts the target's most probable token",
     lossless="greedy",
     source="Leviathan et al. 2022, arXiv 2211.17192",
 )

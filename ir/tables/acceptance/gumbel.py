@@ -5,9 +5,7 @@ from __future__ import annotations
 from specplan.ir.tables.declaration import Declaration
 
 ENTRY = Declaration(
-    table="rule",
-    name="gumbel",
-    summary="target and draft draw with the same randomness",
+    summary="draws target and draft tokens with the same randomness",
     uniforms_per_node=1,
     draws_by_place=True,
     shares_uniforms=True,

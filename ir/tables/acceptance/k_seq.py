@@ -5,9 +5,7 @@ from __future__ import annotations
 from specplan.ir.tables.declaration import Declaration
 
 ENTRY = Declaration(
-    table="rule",
-    name="k_seq",
-    summary="scans independent draws under one level of acceptance",
+    summary="tests independent draws in sequence with one acceptance level",
     reads_probs=True,
     children=("draw",),
     uniforms_per_node=1,

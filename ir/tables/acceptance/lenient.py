@@ -6,9 +6,7 @@ from specplan.ir.tables.declaration import Declaration
 from specplan.ir.values import Range
 
 ENTRY = Declaration(
-    table="rule",
-    name="lenient",
-    summary="rejects token by token, less often than the target's law asks",
+    summary="rejects token by token, less often than exactness requires",
     parameters=(("lenience", 0.5),),
     ranges=(("lenience", Range(1e-6, 1.0)),),
     lossless="never",

@@ -5,9 +5,7 @@ from __future__ import annotations
 from specplan.ir.tables.declaration import Declaration
 
 ENTRY = Declaration(
-    table="rule",
-    name="recursive",
-    summary="rejects sibling by sibling, drawn with or without replacement, ranked or given",
+    summary="rejection sampling over siblings: drawn with or without replacement, ranked or given",
     reads_probs=True,
     uniforms_per_node=1,
     source="Chen et al. 2024, Sequoia, arXiv 2402.12374; MCSD, arXiv 2401.06706; RSD, arXiv "

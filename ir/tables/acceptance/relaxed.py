@@ -6,9 +6,7 @@ from specplan.ir.tables.declaration import Declaration
 from specplan.ir.values import Range
 
 ENTRY = Declaration(
-    table="rule",
-    name="relaxed",
-    summary="accepts what is among the first choices, and not much less probable",
+    summary="accepts tokens among the target's top choices with at most delta less probability",
     parameters=(("top", 10), ("delta", 0.6)),
     ranges=(("top", Range(1, 1 << 31)), ("delta", Range(0.0, 1.0))),
     lossless="never",

@@ -6,9 +6,7 @@ from specplan.ir.tables.declaration import Declaration
 from specplan.ir.values import Range
 
 ENTRY = Declaration(
-    table="rule",
-    name="rollback",
-    summary="accepts what is not too unlikely",
+    summary="accepts tokens that the target finds not too improbable",
     parameters=(("threshold", 5.0),),
     ranges=(("threshold", Range(0.0, 1e6)),),
     lossless="never",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from specplan.ir.tables.declaration import Declaration
 
 ENTRY = Declaration(
-    table="rule",
-    name="token",
     summary="rejects token by token (speculative sampling)",
     chain_only=True,
     reads_probs=True,

@@ -6,9 +6,7 @@ from specplan.ir.tables.declaration import Declaration
 from specplan.ir.values import Range
 
 ENTRY = Declaration(
-    table="rule",
-    name="top_beta",
-    summary="accepts what is among the first choices, and not far behind",
+    summary="accepts tokens among the target's top choices within a tolerance of the best",
     parameters=(("beta", 5), ("tolerance", 3.0)),
     ranges=(("beta", Range(1, 1 << 31)), ("tolerance", Range(0.0, 1e6))),
     lossless="never",

@@ -6,9 +6,7 @@ from specplan.ir.tables.declaration import Declaration
 from specplan.ir.values import Range
 
 ENTRY = Declaration(
-    table="rule",
-    name="typical",
-    summary="accepts what the target finds typical, by its entropy",
+    summary="accepts tokens above a threshold that depends on the target's entropy",
     parameters=(("epsilon", 0.09), ("delta", 0.3)),
     ranges=(("epsilon", Range(0.0, 1.0)), ("delta", Range(0.0, 1e6))),
     lossless="never",

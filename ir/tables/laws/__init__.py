@@ -8,5 +8,5 @@ from __future__ import annotations
 
 from specplan.ir.tables.declaration import entries_of
 
-LAW_ENTRIES = entries_of(__name__, __path__)
+LAW_ENTRIES = entries_of("law", __name__, __path__)
 """By name."""

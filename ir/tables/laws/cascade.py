@@ -6,9 +6,7 @@ from specplan.ir.tables.declaration import Declaration
 from specplan.ir.values import Range
 
 ENTRY = Declaration(
-    table="law",
-    name="cascade",
-    summary="the second model's probabilities where it is as sure as the first",
+    summary="the second model's probabilities where it is as confident as the first",
     parameters=(("alpha", 0.1),),
     ranges=(("alpha", Range(0.0, 1e3)),),
     source="Narasimhan et al. 2024, arXiv 2405.19261",

@@ -8,5 +8,5 @@ from __future__ import annotations
 
 from specplan.ir.tables.declaration import entries_of
 
-SOURCE_ENTRIES = entries_of(__name__, __path__)
+SOURCE_ENTRIES = entries_of("source", __name__, __path__)
 """By name."""

@@ -6,8 +6,6 @@ from specplan.ir.tables.declaration import Declaration
 from specplan.ir.values import Range
 
 ENTRY = Declaration(
-    table="source",
-    name="adjacency",
     parameters=(("width", 8),),
     ranges=(("width", Range(1, 1024)),),
     learns=("logits",),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from specplan.ir.tables.declaration import Declaration
 
 ENTRY = Declaration(
-    table="source",
-    name="datastore",
     parameters=(("order", 16),),
     learns=(),
     source="He et al. 2023, arXiv 2311.08252",

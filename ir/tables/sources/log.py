@@ -6,8 +6,6 @@ from specplan.ir.tables.declaration import Declaration
 from specplan.ir.values import Range
 
 ENTRY = Declaration(
-    table="source",
-    name="log",
     parameters=(("capacity", 65536),),
     ranges=(("capacity", Range(1, 1_000_000_000)),),
     learns=("text",),

@@ -6,8 +6,6 @@ from specplan.ir.tables.declaration import Declaration
 from specplan.ir.values import Range
 
 ENTRY = Declaration(
-    table="source",
-    name="ngram",
     parameters=(("order", 3), ("capacity", 65536)),
     ranges=(
         ("order", Range(1, 1024)),

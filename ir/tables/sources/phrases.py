@@ -6,8 +6,6 @@ from specplan.ir.tables.declaration import Declaration
 from specplan.ir.values import Range
 
 ENTRY = Declaration(
-    table="source",
-    name="phrases",
     parameters=(("order", 3), ("width", 8), ("capacity", 65536)),
     ranges=(
         ("order", Range(1, 1024)),

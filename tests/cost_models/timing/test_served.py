@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from specplan.cost_models.devices.engines.read import read_served
+from specplan.cost_models.devices.engine_runs import read_served
 from specplan.ir.errors import UsageError
 
 RESULT = {

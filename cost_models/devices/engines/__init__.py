@@ -1,1 +1,0 @@
-"""What serving engines and load generators say of how long requests took."""
