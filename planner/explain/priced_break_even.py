@@ -84,7 +84,7 @@ def priced_break_even(
 def _crossings(values: Sequence[float], curve: Any, whole: bool) -> tuple[Stretch, ...]:
     """Stretches where a curve that is straight between the values is above 1."""
     places = [math.log(x) if whole else float(x) for x in values]
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     start = values[0] if curve[0] > 1.0 else None
     for i in range(1, len(values)):
         before, after = float(curve[i - 1]) - 1.0, float(curve[i]) - 1.0
@@ -96,11 +96,11 @@ def _crossings(values: Sequence[float], curve: Any, whole: bool) -> tuple[Stretc
             start = math.ceil(edge) if whole else edge
         else:
             assert start is not None
-            found.append((float(start), float(math.floor(edge)) if whole else edge))
+            stretches.append((float(start), float(math.floor(edge)) if whole else edge))
             start = None
     if start is not None:
-        found.append((float(start), float(values[-1])))
-    return tuple(found)
+        stretches.append((float(start), float(values[-1])))
+    return tuple(stretches)
 
 
 def _start(
