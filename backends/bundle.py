@@ -82,6 +82,11 @@ class Bundle:
     executables: Executables | None = None
     kernels: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """The folder, and the rounds of the plan; `report` is long."""
+        rounds = ", ".join(item.name for item in self.plan.rounds)
+        return f"Bundle({str(self.folder)!r}, rounds {rounds}, backend {self.backend})"
+
     def model_folder(self, name: str) -> Path:
         """Absolute folder of a model's checkpoint."""
         return (self.folder / self.models[name].path).resolve()

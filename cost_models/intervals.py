@@ -11,7 +11,7 @@ HALF_WIDTH_90 = 1.6449
 """Half width of a 90 % interval in standard deviations: the normal law's 0.95 quantile."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Interval:
     """A mean with its 90 % interval, `low <= mean <= high`; numbers, or arrays of one shape.
 
@@ -50,6 +50,12 @@ class Interval:
         return Interval(self.mean * factor, self.low * factor, self.high * factor)
 
     __rmul__ = __mul__
+
+    def __repr__(self) -> str:
+        """`1.86 (1.61 to 2)`: the mean and the interval."""
+        if getattr(self.mean, "ndim", 0):
+            return f"Interval of {len(self.mean)} cells"  # type: ignore[arg-type]
+        return f"{self.mean:.4g} ({self.low:.4g} to {self.high:.4g})"
 
 
 @dataclass(frozen=True, slots=True)

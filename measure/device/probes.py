@@ -9,17 +9,12 @@ from typing import Any
 
 from specplan.cost_models.acceptance.draft_sources import DraftSource
 from specplan.cost_models.acceptance.drafters import SmallCache
-from specplan.cost_models.rounds.demands import OpDemand, round_demands
 from specplan.ir.blocks import Skips
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
 from specplan.ir.values import print_atom
 from specplan.planner import (
-    ProblemFacts,
     cache_policy,
-    later_drafters,
-    possible_drafters,
-    profiling_plan,
 )
 
 CHAINS = (1, 3, 7, 16)
@@ -144,38 +139,6 @@ def budget_probes(parts: Sequence[SmallCache], greedy: bool) -> Iterator[Probe]:
             end="  refresh @part\n",
         )
         yield Probe(f"chain {SKIP_CHAIN} with {part.words}", plan)
-
-
-def profiling_probes(facts: ProblemFacts) -> Iterator[Probe]:
-    """Plans that are profiled by running them: the first and the last setting of each method.
-
-    And every other setting whose rounds have an op or a kind of pass that these two lack.
-    """
-    by_method: dict[str, list[Probe]] = {}
-    for drafter in dict.fromkeys((*possible_drafters(facts), *later_drafters(facts))):
-        plan = profiling_plan(facts, drafter)
-        if plan is not None:
-            by_method.setdefault(plan.name, []).append(Probe(str(drafter), plan))
-    for settings in by_method.values():
-        chosen = list(dict.fromkeys((settings[0], settings[-1])))
-        covered = set().union(*(_kinds_of_steps(probe.plan) for probe in chosen))
-        for probe in settings:
-            kinds = _kinds_of_steps(probe.plan)
-            if not kinds <= covered:
-                chosen.append(probe)
-                covered |= kinds
-        yield from chosen
-
-
-def _kinds_of_steps(plan: Plan) -> set[object]:
-    """The ops and the kinds of passes of a plan's rounds, whatever their widths."""
-    return {
-        step.name
-        if isinstance(step, OpDemand)
-        else (step.model, step.spans, step.skips, step.rows > 0)
-        for item in plan.rounds
-        for step in round_demands(plan, item).steps
-    }
 
 
 def probe_of_width(role: str, width: int, greedy: bool) -> Probe:

@@ -12,31 +12,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from itertools import product
 from pathlib import Path
 
-from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
-from specplan.cost_models.acceptance.drafters import FirstLayers, SmallCache
 from specplan.cost_models.devices.measured.device import MeasuredDevice
 from specplan.cost_models.devices.measured.table import (
     SCHEMA_VERSION,
     MeasuredTable,
     Provenance,
 )
-from specplan.ir.capabilities import refusals
 from specplan.measure.device.cliffs import Cliff, find_cliffs
 from specplan.measure.device.compiled import time_compiled
+from specplan.measure.device.coverage import Cell, budget_cells, cells, every_probe
 from specplan.measure.device.overlap import lane_overlap, runs_at_once
 from specplan.measure.device.probes import (
     Probe,
-    budget_probes,
     chain_probes,
-    exit_probes,
     probe_of_width,
-    probes,
-    profiling_probes,
-    skip_probes,
-    source_probes,
 )
 from specplan.measure.device.time_probe import Samples, dtype_name, joined, rows_of, time_probe
 from specplan.measure.machine import hardware_name, memory_bytes, versions
@@ -44,8 +35,6 @@ from specplan.measure.progress import Progress, silent
 from specplan.measure.workbench import Workbench
 from specplan.planner import (
     ProblemFacts,
-    leaves_blocks_out,
-    possible_drafters,
 )
 from specplan.runtime.executable import Executable
 
@@ -53,7 +42,6 @@ PASSES = 4
 """Passes over the grid; the spread of a row's own centre is read from their differences."""
 MOST_REFINED = 8
 """Rows measured at most between anchors that show a cliff."""
-Cell = tuple[int, int]
 
 
 @dataclass
@@ -123,7 +111,7 @@ def measure_device(
     Raises:
         MissingCapabilityError: one of `compilers` cannot run here, or does not compile a round.
     """
-    every = _every_probe(bench, facts)
+    every = every_probe(bench, facts)
     whole = cells(facts, batches, contexts)
     short = budget_cells(facts, whole)
     table, path = _table(bench, every, short)
@@ -146,60 +134,6 @@ def measure_device(
     progress("seconds per op", 1, 1)
     time_compiled(bench, facts, table, path, compilers, whole, progress)
     return MeasuredDevice(table)
-
-
-def cells(
-    facts: ProblemFacts, batches: Sequence[int] = (), contexts: Sequence[int] = ()
-) -> list[Cell]:
-    """(batch, context in tokens) to measure at: every batch, shortest and longest text."""
-    shortest = min(request.prompt_tokens for request in facts.requests)
-    ends = {max(shortest, 1), max(facts.longest_text - 1, 1)}
-    return list(product(sorted({*facts.batch_sizes, *batches}), sorted({*ends, *contexts})))
-
-
-def budget_cells(facts: ProblemFacts, whole: Sequence[Cell]) -> list[Cell]:
-    """Cells in which only chains are measured: contexts as long as the small caches of drafters.
-
-    Only below the contexts of the whole cells: between two of them, rows of chains would stand
-    between rows of trees, and the times there follow from both neighbours.
-    """
-    shortest = min(context for _, context in whole)
-    budgets = [budget for budget in budgets_of(facts) if budget < shortest]
-    return list(product(sorted({batch for batch, _ in whole}), budgets))
-
-
-def exits_of(facts: ProblemFacts) -> tuple[int, ...]:
-    """Layers after which the problem's methods may exit the target to draft."""
-    every = (one for one in possible_drafters(facts) if isinstance(one, FirstLayers))
-    return tuple(one.layers for one in every if one.model == "target")
-
-
-def budgets_of(facts: ProblemFacts) -> tuple[int, ...]:
-    """Budgets of the problem's drafters with small caches, in tokens."""
-    return tuple(sorted({drafter.budget for drafter in _small_caches(facts)}))
-
-
-def _small_caches(facts: ProblemFacts) -> list[SmallCache]:
-    """The problem's drafters with small caches, by rising budget."""
-    every = (one for one in possible_drafters(facts) if isinstance(one, SmallCache))
-    return sorted(every, key=lambda one: one.budget)
-
-
-def _every_probe(bench: Workbench, facts: ProblemFacts) -> list[Probe]:
-    """The probes of a problem that the backend runs."""
-    exits = exits_of(facts)
-    greedy, target = bench.problem.workload.greedy, bench.models["target"]
-    every = [*probes(bench.drafts, greedy, target.vocab_size)]
-    every += exit_probes(exits, target.num_layers, greedy)
-    sources = [DRAFT_SOURCES[word] for word in bench.problem.sources if word in DRAFT_SOURCES]
-    every += source_probes(sources, bench.problem.datastore, greedy)
-    if leaves_blocks_out(bench.problem):
-        every += skip_probes(target.num_layers, greedy)
-    every += profiling_probes(facts)
-    for retrieved in (False, True):
-        parts = [one for one in _small_caches(facts) if one.retrieved == retrieved]
-        every += budget_probes(parts, greedy)
-    return [probe for probe in every if not refusals(probe.plan, bench.backend.capabilities)]
 
 
 def _start(

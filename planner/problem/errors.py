@@ -15,9 +15,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from specplan.ir.errors import InfeasibleError, SpecplanError, UsageError
+from specplan.planner.problem.limits import QuantityError
 from specplan.planner.problem.schema import Problem
 from specplan.planner.problem.short_form import KEY_OF
-from specplan.planner.problem.units import QuantityError
 
 Location = tuple[str | int, ...]
 Errors = Iterator[SpecplanError]
@@ -240,8 +240,8 @@ def _step(annotation: Any, part: str | int) -> Any:
     """The annotation one step down: into a union's models, a tuple's or mapping's values."""
     origin = typing.get_origin(annotation)
     if origin in (typing.Union, types.UnionType):
-        found = (_step(choice, part) for choice in typing.get_args(annotation))
-        return next((choice for choice in found if choice is not None), None)
+        steps = (_step(choice, part) for choice in typing.get_args(annotation))
+        return next((choice for choice in steps if choice is not None), None)
     if origin in (tuple, dict):
         return typing.get_args(annotation)[0 if origin is tuple else 1]
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
         UsageError,
     )
     from specplan.ir.tables.acceptance import list_rules
-    from specplan.planner import Problem, load_problem
+    from specplan.notebook.problem import Problem, load_problem
+    from specplan.notebook.sweeps import Comparison, Sweep, compare
     from specplan.result import Result
     from specplan.tuning import Tuned, tune
 
@@ -74,7 +75,8 @@ _HOMES = {
         "SpecplanError",
         "UsageError",
     ),
-    "planner": ("Problem", "load_problem"),
+    "notebook.problem": ("Problem", "load_problem"),
+    "notebook.sweeps": ("Comparison", "Sweep", "compare"),
     "result": ("Result",),
     "tuning": ("Tuned", "tune"),
 }
@@ -82,6 +84,7 @@ _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names
 
 __all__ = [
     "Bundle",
+    "Comparison",
     "Decoder",
     "InfeasibleError",
     "MissingCapabilityError",
@@ -93,6 +96,7 @@ __all__ = [
     "Round",
     "Settings",
     "SpecplanError",
+    "Sweep",
     "Tuned",
     "UsageError",
     "__version__",
@@ -101,6 +105,7 @@ __all__ = [
     "check_acceptance",
     "check_plans",
     "check_speed",
+    "compare",
     "compile_bundle",
     "emit",
     "explain",
@@ -139,5 +144,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Every public name, loaded or not."""
-    return sorted({*globals(), *__all__})
+    """Every public name, loaded or not, and nothing else."""
+    return sorted(__all__)

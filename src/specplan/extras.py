@@ -8,6 +8,7 @@ from specplan.ir.errors import MissingCapabilityError
 MODULES_OF_EXTRA = {
     "run": ("torch", "transformers", "tokenizers", "psutil", "cpuinfo", "optuna"),
     "report": ("jinja2", "matplotlib"),
+    "pandas": ("pandas",),
     "nvidia": ("pynvml",),
     "onnx": ("onnx", "onnxruntime", "onnxscript", "onnx_ir"),
     "triton": ("triton",),

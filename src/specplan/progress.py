@@ -1,4 +1,4 @@
-"""Progress of long-running work, told to whoever cares to show it.
+"""Progress of long-running work, reported to a listener.
 
 Functions that take long accept ``progress: Progress`` and call it as
 ``progress(description, done, total)``, in steps; what stands behind a colon in a description is

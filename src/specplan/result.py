@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from specplan.cost_models.estimate import Estimate
     from specplan.cost_models.intervals import Interval
     from specplan.ir.plan import Plan
+    from specplan.notebook.plots import Plot
     from specplan.planner.problem.schema import Problem
     from specplan.planner.search.candidates import Candidate
     from specplan.planner.search.search import SearchResult
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from specplan.planner.serving.at_load import AtLoad
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """The chosen plan, and everything that it was chosen from.
 
@@ -92,6 +93,44 @@ class Result:
         from specplan.planner.explain.words import explain_words
 
         return "\n".join(explain_words(self.explanation()))
+
+    def table(self) -> Any:
+        """One row per operating point, as a pandas DataFrame, or as a list without pandas.
+
+        The columns, with their units, are those of `specplan.notebook.tables.result_rows`; an
+        undecided result has the rows of `what_if`.
+        """
+        from specplan.notebook.tables import frame, result_rows
+
+        return frame(result_rows(self))
+
+    def plot(self) -> Plot:
+        """Time per output token over the batch size, with and without speculation.
+
+        Raises:
+            UndecidedError: no acceptance is known, so that there is no plan to draw.
+            ImportError: matplotlib is not installed (extra `report`).
+        """
+        from specplan.notebook.plots import plot_lines
+        from specplan.notebook.tables import result_rows
+
+        check_decided(self.search.undecided, "a plot", "plot")
+        series: dict[str, list[dict[str, Any]]] = {}
+        for row in result_rows(self):
+            series.setdefault(f"{row['prompt_tokens']:.0f} prompt tokens,", []).append(row)
+        columns = [("tpot_ms_plain", "no speculation"), ("tpot_ms", "the plan")]
+        return plot_lines(series.items(), "batch", columns)
+
+    def __repr__(self) -> str:
+        """The decision in a few lines."""
+        from specplan.notebook.cards import text_card
+
+        return text_card(self)
+
+    def _repr_html_(self) -> str:
+        from specplan.notebook.cards import html_card
+
+        return html_card(self)
 
     def as_dict(self) -> dict[str, Any]:
         """The answer as JSON data: the verdict, the plan as text (None if undecided), and why."""

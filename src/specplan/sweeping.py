@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from specplan.progress import Progress, silent
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from specplan.problems import ProblemLike
 
 Row = dict[str, Any]
@@ -29,7 +31,7 @@ def sweep(
         problems: each with the values that tell it from the others, by their keys.
         acceptances: P(a draft token is accepted | those before it were); None for the profile of
             a drafter that has one, and 0.5 ... 0.9 for the others.
-        progress: told of every problem.
+        progress: called after every problem.
 
     Returns:
         One row per problem, drafter, load and acceptance: `WhatIfRow.as_dict` with the swept keys.
@@ -49,8 +51,8 @@ def sweep(
         drafters = tuple(dict.fromkeys((*listed_drafters(facts), *facts.profiles)))
         for drafter in drafters:
             own = (None,) if drafter in facts.profiles else ACCEPTANCES
-            found = what_if(facts, [drafter], own if acceptances is None else acceptances)
-            rows += [{**keys, **row.as_dict()} for row in found]
+            answers = what_if(facts, [drafter], own if acceptances is None else acceptances)
+            rows += [{**keys, **row.as_dict()} for row in answers]
         progress("sweeping", done + 1, len(every))
     if not rows:
         raise UsageError(
@@ -77,22 +79,37 @@ def as_csv(rows: Sequence[Row], keys: Sequence[str] = ()) -> str:
 
 
 def draw(rows: Sequence[Row], path: Path, keys: Sequence[str] = ()) -> None:
-    """Draw the gain over acceptance, one panel per drafter, one line per load and swept values.
-
-    Where only one acceptance was looked at, over the batch size.
-
-    Args:
-        rows: from `sweep`.
-        path: of the picture; its ending says the format (.png, .svg, .pdf).
-        keys: that were swept besides acceptance and batch.
+    """Write the picture of `figure_of`; the ending of the path says its format (.png, .svg, .pdf).
 
     Raises:
         ImportError: matplotlib is not installed.
         UsageError: the ending names no format.
     """
-    from matplotlib.figure import Figure
-
     from specplan.ir.errors import UsageError
+
+    try:
+        figure_of(rows, keys).savefig(path)
+    except ValueError as error:
+        raise UsageError(
+            f"no picture has the format of {path.name}",
+            where="--plot",
+            remedy="End the name with .png, .svg or .pdf.",
+        ) from error
+
+
+def figure_of(rows: Sequence[Row], keys: Sequence[str] = ()) -> Figure:
+    """The gain over acceptance, one panel per drafter, one line per load and swept values.
+
+    Where only one acceptance was looked at, over the batch size.
+
+    Args:
+        rows: from `sweep`.
+        keys: that were swept besides acceptance and batch.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    from matplotlib.figure import Figure
 
     axis, other = "acceptance", "batch"
     if len({row["acceptance"] for row in rows}) == 1:
@@ -115,14 +132,7 @@ def draw(rows: Sequence[Row], path: Path, keys: Sequence[str] = ()) -> None:
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize="small")
     panels[0].set_ylabel("speed over no speculation")
-    try:
-        figure.savefig(path)
-    except ValueError as error:
-        raise UsageError(
-            f"no picture has the format of {path.name}",
-            where="--plot",
-            remedy="End the name with .png, .svg or .pdf.",
-        ) from error
+    return figure
 
 
 def _label(values: Mapping[str, Any], rows: Sequence[Row]) -> str:

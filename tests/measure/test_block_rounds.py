@@ -15,7 +15,7 @@ from specplan.cost_models.acceptance.evidence.rounds import RoundsRun  # noqa: E
 from specplan.cost_models.devices.device import load_device  # noqa: E402
 from specplan.cost_models.rounds.demands import OpDemand, round_demands  # noqa: E402
 from specplan.measure.acceptance.continuations import request_of  # noqa: E402
-from specplan.measure.device.probes import profiling_probes  # noqa: E402
+from specplan.measure.device.coverage import profiling_probes  # noqa: E402
 from specplan.measure.drafters import measure_drafters  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
 from specplan.planner import gather_facts, load_problem, profiling_plan, search  # noqa: E402

@@ -22,14 +22,9 @@ from specplan.cost_models.devices.measured.table import MeasuredTable  # noqa: E
 from specplan.measure.device import profile as device_module  # noqa: E402
 from specplan.measure.device import time_probe as times  # noqa: E402
 from specplan.measure.device.cliffs import find_cliffs  # noqa: E402
+from specplan.measure.device.coverage import budget_cells, budgets_of, cells  # noqa: E402
 from specplan.measure.device.probes import EXIT_CHAINS  # noqa: E402
-from specplan.measure.device.profile import (  # noqa: E402
-    MOST_REFINED,
-    budget_cells,
-    budgets_of,
-    cells,
-    measure_device,
-)
+from specplan.measure.device.profile import MOST_REFINED, measure_device  # noqa: E402
 from specplan.measure.device.time_probe import ProbeTimes  # noqa: E402
 from specplan.measure.workbench import Workbench  # noqa: E402
 from specplan.planner import ProblemFacts, gather_facts, load_problem  # noqa: E402

@@ -17,8 +17,8 @@ from specplan.ir.errors import UsageError  # noqa: E402
 from specplan.ir.ops import Repeat  # noqa: E402
 from specplan.ir.plan import Plan, walk  # noqa: E402
 from specplan.measure.device import overlap  # noqa: E402
+from specplan.measure.device.coverage import profiling_probes  # noqa: E402
 from specplan.measure.device.overlap import lane_overlap, runs_at_once  # noqa: E402
-from specplan.measure.device.probes import profiling_probes  # noqa: E402
 from specplan.measure.device.profile import machine_of  # noqa: E402
 from specplan.measure.device.time_probe import rows_of, time_probe  # noqa: E402
 from specplan.measure.workbench import Workbench  # noqa: E402

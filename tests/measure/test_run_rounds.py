@@ -22,7 +22,7 @@ from specplan.cost_models.rounds.demands import OpDemand, round_demands  # noqa:
 from specplan.measure.acceptance.continuations import request_of  # noqa: E402
 from specplan.measure.acceptance.profile import measure_acceptance  # noqa: E402
 from specplan.measure.acceptance.run_rounds import run_rounds  # noqa: E402
-from specplan.measure.device.probes import profiling_probes  # noqa: E402
+from specplan.measure.device.coverage import profiling_probes  # noqa: E402
 from specplan.measure.device.time_probe import time_probe  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
 from specplan.planner import (  # noqa: E402

@@ -115,7 +115,7 @@ def _check_comparable(base: AcceptanceProfile, head: AcceptanceProfile) -> None:
 
 def _summary(drifted: Drift, status: Status, depth: int) -> str:
     verdict = {"regressed": "less is accepted", "noted": "more is accepted"}.get(
-        status, "no significant drift"
+        status, "no drift beyond the interval"
     )
     base, head, ratio = drifted.base_tokens, drifted.head_tokens, drifted.ratio
     return (

@@ -53,8 +53,8 @@ def _measured(path: Path) -> dict[str, Any]:
     from specplan.ir.files import read_json
     from specplan.report.content import MEASURED
 
-    found = read_json(path, "bench result")
-    lines = found.get("lines") if isinstance(found, dict) else None
+    document = read_json(path, "bench result")
+    lines = document.get("lines") if isinstance(document, dict) else None
     if not isinstance(lines, list) or not all(
         isinstance(line, dict) and line.keys() >= MEASURED for line in lines
     ):
@@ -63,4 +63,4 @@ def _measured(path: Path) -> dict[str, Any]:
             where=str(path),
             remedy="Write it with `specplan bench DIR --json`.",
         )
-    return dict(found)
+    return dict(document)

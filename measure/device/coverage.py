@@ -1,0 +1,117 @@
+"""What a device profile needs for a problem: the probes to time, and the cells to time them in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
+from specplan.cost_models.acceptance.drafters import FirstLayers, SmallCache
+from specplan.cost_models.rounds.demands import OpDemand, round_demands
+from specplan.ir.capabilities import refusals
+from specplan.ir.plan import Plan
+from specplan.measure.device.probes import (
+    Probe,
+    budget_probes,
+    exit_probes,
+    probes,
+    skip_probes,
+    source_probes,
+)
+from specplan.measure.workbench import Workbench
+from specplan.planner import (
+    ProblemFacts,
+    later_drafters,
+    leaves_blocks_out,
+    possible_drafters,
+    profiling_plan,
+)
+
+Cell = tuple[int, int]
+"""Batch size, and context in tokens."""
+
+
+def cells(
+    facts: ProblemFacts, batches: Sequence[int] = (), contexts: Sequence[int] = ()
+) -> list[Cell]:
+    """(batch, context in tokens) to measure at: every batch, shortest and longest text."""
+    shortest = min(request.prompt_tokens for request in facts.requests)
+    ends = {max(shortest, 1), max(facts.longest_text - 1, 1)}
+    return list(product(sorted({*facts.batch_sizes, *batches}), sorted({*ends, *contexts})))
+
+
+def budget_cells(facts: ProblemFacts, whole: Sequence[Cell]) -> list[Cell]:
+    """Cells in which only chains are measured: contexts as long as the small caches of drafters.
+
+    Only below the contexts of the whole cells: between two of them, rows of chains would stand
+    between rows of trees, and the times there follow from both neighbours.
+    """
+    shortest = min(context for _, context in whole)
+    budgets = [budget for budget in budgets_of(facts) if budget < shortest]
+    return list(product(sorted({batch for batch, _ in whole}), budgets))
+
+
+def exits_of(facts: ProblemFacts) -> tuple[int, ...]:
+    """Layers after which the problem's methods may exit the target to draft."""
+    every = (one for one in possible_drafters(facts) if isinstance(one, FirstLayers))
+    return tuple(one.layers for one in every if one.model == "target")
+
+
+def budgets_of(facts: ProblemFacts) -> tuple[int, ...]:
+    """Budgets of the problem's drafters with small caches, in tokens."""
+    return tuple(sorted({drafter.budget for drafter in _small_caches(facts)}))
+
+
+def _small_caches(facts: ProblemFacts) -> list[SmallCache]:
+    """The problem's drafters with small caches, by rising budget."""
+    every = (one for one in possible_drafters(facts) if isinstance(one, SmallCache))
+    return sorted(every, key=lambda one: one.budget)
+
+
+def every_probe(bench: Workbench, facts: ProblemFacts) -> list[Probe]:
+    """The probes of a problem that the backend runs."""
+    exits = exits_of(facts)
+    greedy, target = bench.problem.workload.greedy, bench.models["target"]
+    every = [*probes(bench.drafts, greedy, target.vocab_size)]
+    every += exit_probes(exits, target.num_layers, greedy)
+    sources = [DRAFT_SOURCES[word] for word in bench.problem.sources if word in DRAFT_SOURCES]
+    every += source_probes(sources, bench.problem.datastore, greedy)
+    if leaves_blocks_out(bench.problem):
+        every += skip_probes(target.num_layers, greedy)
+    every += profiling_probes(facts)
+    for retrieved in (False, True):
+        parts = [one for one in _small_caches(facts) if one.retrieved == retrieved]
+        every += budget_probes(parts, greedy)
+    return [probe for probe in every if not refusals(probe.plan, bench.backend.capabilities)]
+
+
+def profiling_probes(facts: ProblemFacts) -> Iterator[Probe]:
+    """Plans that are profiled by running them: the first and the last setting of each method.
+
+    And every other setting whose rounds have an op or a kind of pass that these two lack.
+    """
+    by_method: dict[str, list[Probe]] = {}
+    for drafter in dict.fromkeys((*possible_drafters(facts), *later_drafters(facts))):
+        plan = profiling_plan(facts, drafter)
+        if plan is not None:
+            by_method.setdefault(plan.name, []).append(Probe(str(drafter), plan))
+    for settings in by_method.values():
+        chosen = list(dict.fromkeys((settings[0], settings[-1])))
+        covered = set().union(*(_kinds_of_steps(probe.plan) for probe in chosen))
+        for probe in settings:
+            kinds = _kinds_of_steps(probe.plan)
+            if not kinds <= covered:
+                chosen.append(probe)
+                covered |= kinds
+        yield from chosen
+
+
+def _kinds_of_steps(plan: Plan) -> set[object]:
+    """The ops and the kinds of passes of a plan's rounds, whatever their widths."""
+    return {
+        step.name
+        if isinstance(step, OpDemand)
+        else (step.model, step.spans, step.skips, step.rows > 0)
+        for item in plan.rounds
+        for step in round_demands(plan, item).steps
+    }

@@ -1,0 +1,1 @@
+"""Objects for Python and notebooks: problems by keywords, cards, tables, sweeps, plots."""
