@@ -101,7 +101,7 @@ BROKEN = {
     "automaton for all": ("automaton", "capacity=40)", "capacity=40) scope=process",
         "holds the text of one request"),
     "automaton, several": ("automaton", "length=6", "children=2 length=3", "one continuation"),
-    "merged n-grams": ("ngram", "length=5", "children=3 length=5 nodes=7", "cannot merge continuations"),
+    "merged n-grams": ("ngram", "length=5", "children=3 length=5 nodes=7", "cannot merge"),
     "rows for a log": (
         "log", "update @past %t0 last=1", "%r = forward target %t0 cache=@kv pending=1\n"
         "  update @past %t0 logits=%r", "log learns the text"),
