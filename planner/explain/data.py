@@ -49,8 +49,9 @@ def summarise(result: SearchResult) -> dict[str, Any]:
         `objective`; the `setting`, the `points`, the `rules` of a schedule and the `basis` of the
         numbers, as `operating_points` says; `chosen` and `plain` with their figures by batch size;
         `speedup` over plain decoding; `verdict`, one of `speculate`, `plain_faster`,
-        `plain_within_error`, `plain_only`, `plain_refused`, `undecided`; `what_if`, the rows of an undecided answer;
-        `assumed`, what was assumed of acceptance, by drafter; `runner_up`, the second best plan,
+        `plain_within_error`, `plain_only`, `plain_refused`, `undecided`; `what_if`, the rows of
+        an undecided answer; `assumed`, what was assumed of acceptance, by drafter; `runner_up`,
+        the second best plan,
         and `best_single`, the best of one round where a schedule was chosen, each with the chosen
         plan's `gain` over it
         (None where there is none); `confidence`, how sure the choice is and what to measure next;
@@ -79,7 +80,7 @@ def summarise(result: SearchResult) -> dict[str, Any]:
         "pareto": pareto_data(result),
         "points": points_data(result, _drafting(result, rival)),
         "rules": rules_data(result.chosen),
-        "basis": basis_data(result),
+        "basis": basis_data(result, _drafting(result, rival)),
         "left_out": [list(load) for load in result.left_out],
         "chosen": _by_batch(result, result.chosen),
         "plain": _by_batch(result, result.plain),

@@ -11,6 +11,7 @@ from typing import Any
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cells import split
 from specplan.planner.explain.as_data import interval_data, seconds_data
+from specplan.planner.explain.governing import decode_gain
 from specplan.planner.facts import MissingAcceptance
 from specplan.planner.search.candidates import Candidate, judged
 from specplan.planner.search.comparing import gains
@@ -35,7 +36,7 @@ def setting_data(result: SearchResult) -> dict[str, Any]:
     return {
         "target": problem.models.target.path.name,
         "dtype": facts.target.dtype,
-        "device": f"this machine ({facts.device.name})" if here else problem.device,
+        "device": facts.device.name if here else problem.device,
         "devices": devices(problem.device),
         "backends": list(problem.all_backends),
         "output_tokens": problem.workload.output_tokens,
@@ -60,7 +61,7 @@ def points_data(result: SearchResult, drafting: Candidate | None) -> list[dict[s
     Returns:
         Per batch size and prompt length: `method` and `words` of the round that runs there,
         `draft_tokens` that it verifies per step (K; 0 without speculation); `plain_tpot` and
-        `tpot`, seconds per output token while decoding; `decode_gain`, their quotient;
+        `tpot`, seconds per output token while decoding; `decode_gain`, how many times as fast;
         `request_gain`, the same of whole requests, prompts included; `plain_ttft` and `ttft`;
         `tokens_per_step`; and `memory_bytes` of all devices, `plain_memory_bytes` without
         speculation.
@@ -83,7 +84,7 @@ def points_data(result: SearchResult, drafting: Candidate | None) -> list[dict[s
                 "draft_tokens": 0 if tree is None else tree.nodes,
                 "plain_tpot": seconds_data(base.seconds_per_token),
                 "tpot": seconds_data(own.seconds_per_token),
-                "decode_gain": base.seconds_per_token.median / own.seconds_per_token.median,
+                "decode_gain": decode_gain(own, base),
                 "request_gain": interval_data(request_gains[place]),
                 "plain_ttft": seconds_data(base.ttft),
                 "ttft": seconds_data(own.ttft),
@@ -125,11 +126,15 @@ def rules_data(candidate: Candidate) -> list[dict[str, Any]]:
     return rules
 
 
-def basis_data(result: SearchResult) -> list[dict[str, Any]]:
+def basis_data(result: SearchResult, drafting: Candidate | None) -> list[dict[str, Any]]:
     """What the numbers rest on: times, then the acceptance of every drafter with a profile.
 
+    Args:
+        result: of the search.
+        drafting: the plan with speculation, chosen or not; None where none has a price.
+
     Each has `of` (`times` or a drafter), `kind` (`measured`, `imported`, `assumed`, `data sheet`,
-    `given`), `words`, and `used`: whether the chosen plan drafts with it.
+    `given`), `words`, and `used`: whether the plan with speculation drafts with it.
     """
     facts = result.facts
     basis, name = facts.device.basis(facts.shapes.values()), facts.device.name
@@ -138,7 +143,8 @@ def basis_data(result: SearchResult) -> list[dict[str, Any]]:
         times = {"kind": "data sheet", "words": name}
     elif basis == "was measured":
         times = {"kind": "measured", "words": name}
-    used = {str(part.drafter) for part, _ in result.chosen.parts if part.drafter is not None}
+    parts = () if drafting is None else drafting.parts
+    used = {str(part.drafter) for part, _ in parts if part.drafter is not None}
     return [
         {"of": "times", **times, "used": True},
         *(

@@ -69,7 +69,7 @@ def _context(problem: ProblemSource, result: Result, out: Path | None) -> Contex
 
     steps = []
     if result.bundle is not None:
-        steps.append(f"specplan run {out}")
+        steps.append(f"specplan run {out} --prompt-file FILE")
         if compilers_of(result.problem):
             steps.append(f"specplan compile {out}")
     steps += [

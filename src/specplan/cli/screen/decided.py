@@ -93,7 +93,14 @@ def decided(
             "dim",
         )
     yield ""
-    yield _labelled(_notes(explanation, whole), context)
+    yield _labelled(_notes(explanation, whole))
+    steps = [*context.steps, f"specplan {context.command} {context.problem} --show plan"]
+    for place, step in enumerate(steps):
+        line = _text("Next       " if place == 0 else " " * 11, "bold").append(
+            step, "not bold cyan"
+        )
+        line.no_wrap, line.overflow = True, "ignore"  # a command stays whole, to be copied
+        yield line
 
 
 def _text(text: str, style: str = "") -> Text:
@@ -102,18 +109,15 @@ def _text(text: str, style: str = "") -> Text:
     return Text(text, style=style)
 
 
-def _labelled(notes: Iterator[tuple[str, str, str]], context: Context) -> RenderableType:
+def _labelled(notes: Iterator[tuple[str, str, str]]) -> RenderableType:
     """Labels at the left, what they say wrapped at the right."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, min_width=9)
     table.add_column(overflow="fold")
     for label, text, style in notes:
         table.add_row(_text(label, "bold"), _text(text, style))
-    steps = [*context.steps, f"specplan {context.command} {context.problem} --show plan"]
-    for place, step in enumerate(steps):
-        table.add_row(_text("Next" if place == 0 else "", "bold"), _text(step, "cyan"))
     return table
 
 
@@ -204,9 +208,11 @@ def _backends(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 def _alternatives(explanation: Mapping[str, Any]) -> Iterator[str]:
     """The best of every other family over no speculation, that itself last."""
+    best = explanation["best_drafting"]
+    named_above = best is not None and explanation["chosen"]["method"] == PLAIN
     several = len(explanation["points"]) > 1 and explanation["rules"]
     for one in explanation["runners_up"]:
-        if one["method"] == PLAIN:
+        if one["method"] == PLAIN or (named_above and one["words"] == best["words"]):
             continue
         reason = ""
         if one["refusal"]:
@@ -279,7 +285,7 @@ def _not_tried(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]
         parts = [f"{count} {CAUSES[cause][0]}" for cause, count in first]
         rest = counts.total() - sum(count for _, count in first)
         parts += [f"{rest} others"] if rest else []
-        text = f"{counts.total()} kinds of plans: {', '.join(parts)}   --show not-tried"
+        text = f"{counts.total()} kinds: {', '.join(parts)}   --show not-tried"
         yield "Not tried", text, "dim"
 
 

@@ -108,13 +108,13 @@ def _where(condition: str | None, first: bool, rules: Any) -> str:
 
 
 def times(number: float) -> str:
-    """A gain: `1.9x`, with two decimals where it is close to 1."""
-    return f"{number:.2f}x" if number < 1.25 else f"{number:.1f}x"
+    """A gain: `2.9x`, with two decimals below 2."""
+    return f"{number:.2f}x" if number < 1.995 else f"{number:.1f}x"
 
 
 def spread(interval: Mapping[str, float]) -> str:
-    """The ends of an interval, as `1.7-2.1x`."""
-    digits = 2 if interval["mean"] < 1.25 else 1
+    """The ends of an interval, as `2.7-3.1x`."""
+    digits = 2 if interval["mean"] < 1.995 else 1
     return f"{interval['low']:.{digits}f}-{interval['high']:.{digits}f}x"
 
 
@@ -138,6 +138,7 @@ def problem_name(explanation: Mapping[str, Any]) -> str:
         ", ".join(setting["backends"]),
         lengths,
         "greedy" if heat == 0.0 else f"temperature {heat:g}",
-        f"objective: {explanation['objective']}",
     ]
+    if explanation["objective"] != "latency":
+        parts.append(f"objective: {explanation['objective']}")
     return " | ".join(parts)

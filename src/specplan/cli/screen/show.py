@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,7 +75,7 @@ def print_screen(
         plan: that was chosen; None for an undecided problem.
         show: what was asked for instead of the screen.
     """
-    from specplan.cli.screen.decided import decided, not_tried_lines
+    from specplan.cli.screen.decided import not_tried_lines
     from specplan.ir.text.printer import print_plan
     from specplan.planner.explain.picture import picture_lines
     from specplan.planner.explain.words import explain_words
@@ -90,33 +90,41 @@ def print_screen(
     if "points" not in explanation:  # of a bundle that an older version wrote
         print("\n".join(explain_words(explanation)))
         return
-    console = new_console()
-    if undecided:
-        from rich.text import Text
-
-        from specplan.cli.screen.names import problem_name
-        from specplan.planner.explain.what_if_words import undecided_lines
-
-        lines = undecided_lines(explanation, whole=show is Show.ALL)
-        texts = [line.replace("PROBLEM", context.problem) for line in lines]
-        header = [Text(problem_name(explanation), style="dim"), ""]
-        first, *others = texts
-        print_parts(console, [*header, Text(first, style="bold red"), *map(Text, others)])
-        return
-    if show is Show.ALL:
-        assert plan is not None, "it is decided"
+    console, whole = new_console(), show is Show.ALL
+    if whole and plan is not None and not undecided:
         print(print_plan(plan))
         print("\n".join(picture_lines(explanation)))
-    print_parts(console, decided(explanation, console, context, whole=show is Show.ALL))
-    if show is Show.ALL:
+    print_parts(console, screen_parts(explanation, console, context, whole=whole))
+    if whole and not undecided:
         print()
         print("\n".join(explain_words(explanation)))
+
+
+def screen_parts(
+    explanation: Mapping[str, Any], console: Console, context: Context, *, whole: bool = False
+) -> Iterator[RenderableType]:
+    """The screen of an explanation, whatever its verdict; see `decided`."""
+    from rich.text import Text
+
+    from specplan.cli.screen.decided import decided
+    from specplan.cli.screen.names import problem_name
+    from specplan.planner.explain.what_if_words import undecided_lines
+
+    if explanation["verdict"] != "undecided":
+        yield from decided(explanation, console, context, whole=whole)
+        return
+    yield Text(problem_name(explanation), style="dim")
+    yield ""
+    first, *others = undecided_lines(explanation, whole=whole)
+    yield Text(first, style="bold red")
+    for line in others:
+        yield Text(line.replace("PROBLEM", context.problem), no_wrap=True, overflow="ignore")
 
 
 def print_parts(console: Console, parts: Iterable[RenderableType]) -> None:
     """Print renderables without blanks at the ends of lines."""
     with console.capture() as capture:
         for part in parts:
-            console.print(part)
+            console.print(part, crop=False)
     for line in capture.get().splitlines():
         console.file.write(line.rstrip() + "\n")

@@ -72,7 +72,7 @@ def _one_point(explanation: Mapping[str, Any], point: Point) -> Table:
     ):
         table.add_column(name, justify="right" if right else "left", no_wrap=True)
     plain, own, count = point["plain_tpot"]["mean"], point["tpot"]["mean"], point["batch"]
-    gain = times(point["decode_gain"])
+    gain = times(point["decode_gain"]["mean"])
     table.add_row("time per output token (TPOT)", seconds_words(plain), seconds_words(own), gain)
     table.add_row("tokens/s per user, decoding", short(1 / plain), short(1 / own), gain)
     if count > 1:
@@ -114,7 +114,7 @@ def _by_batch(
         ("K", [str(point["draft_tokens"] or "-") for point in rows], 0),
         ("TPOT ms\nwithout", [milliseconds(p["plain_tpot"]["mean"]) for p in rows], 0),
         ("\nwith", [milliseconds(p["tpot"]["mean"]) for p in rows], 0),
-        ("decode\ngain", [times(p["decode_gain"]) for p in rows], 0),
+        ("decode\ngain", [times(p["decode_gain"]["mean"]) for p in rows], 0),
         ("request\ngain", [times(p["request_gain"]["mean"]) for p in rows], 0),
         ("TTFT\n", [seconds_words(p["ttft"]["mean"]) for p in rows], 2),
         ("tokens/s\nper user", [short(1 / p["tpot"]["mean"]) for p in rows], 1),
@@ -148,7 +148,7 @@ def _matrices(
 
     def gain(point: Point) -> str:
         count = point["draft_tokens"]
-        return f"{times(point['decode_gain'])} K{count}" if count else "-"
+        return f"{times(point['decode_gain']['mean'])} K{count}" if count else "-"
 
     def tpot(point: Point) -> str:
         own = milliseconds(point["tpot"]["mean"])
@@ -170,7 +170,9 @@ def _matrices(
     rows = spread_out(batches, len(batches) if whole else MOST_MATRIX_ROWS)
     columns = spread_out(prompts, len(prompts) if whole else max(2, (console.width - 12) // 15))
     by_place = {(point["batch"], point["prompt_tokens"]): point for point in points}
-    for title, cell in titles:
+    for place, (title, cell) in enumerate(titles):
+        if place:
+            yield ""
         yield f"[bold]{title}[/bold]; rows requests, columns prompt tokens"
         table = _grid(head=True)
         table.add_column("", justify="right", no_wrap=True)
