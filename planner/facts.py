@@ -23,7 +23,7 @@ from specplan.planner.drafters.profiles import acceptance_key, check_profiles, s
 from specplan.planner.measured.plans import MeasuredPlans
 from specplan.planner.problem.errors import Origin
 from specplan.planner.problem.schema import Problem
-from specplan.planner.problem.workload_files import RequestLengths, read_trace
+from specplan.planner.problem.workload import RequestLengths, read_trace
 from specplan.planner.search.objectives import Load, Objective
 
 EvidenceT = TypeVar("EvidenceT")
