@@ -32,7 +32,8 @@ RECORDS = sorted(folder.name for folder in PLANS.iterdir() if folder.is_dir())
 NO_ACCEPTANCE = "chat-8b-h100"
 """Also shown as it would be if nobody had measured its drafter."""
 CASES = (
-    *RECORDS, "undecided", "undecided-grid", "many-batches", "grid", "assumed", "no-speculation",
+    *RECORDS, "undecided", "undecided-grid", "many-batches", "grid", "large-grid", "assumed",
+    "no-speculation",
 )  # fmt: skip
 NEVER = re.compile(r"\b(refused?|priced?|told|law|loads?|chain of \d+)\b", re.IGNORECASE)
 LONGEST = 30
@@ -54,11 +55,17 @@ def explained(case: str) -> Mapping[str, Any]:
     """The explanation of a case."""
     grid = {"batch_sizes": [1, 8, 32], "prompt_lengths": [256, 1024, 4096], "output_tokens": 256}
     many = {"batch_sizes": list(range(1, 24, 2)), "prompt_tokens": 512, "output_tokens": 256}
+    large = {
+        "batch_sizes": [2**power for power in range(10)],
+        "prompt_lengths": [512 * 2**power for power in range(7)],
+        "output_tokens": 256,
+    }
     changes: dict[str, dict[str, Any]] = {
         "undecided": {"acceptance": None},
         "undecided-grid": {"acceptance": None, "workload": grid},
         "many-batches": {"workload": many},
         "grid": {"workload": grid},
+        "large-grid": {"workload": large},
         "assumed": {"acceptance": {"draft": 0.8}},
         "no-speculation": {"acceptance": {"draft": 0.2}},
     }
@@ -70,7 +77,7 @@ def explained(case: str) -> Mapping[str, Any]:
 def screen(case: str, width: int, *, whole: bool = False, **console: Any) -> str:
     """The screen of a case at a width."""
     output = Console(file=StringIO(), width=width, highlight=False, **console)
-    context = Context("optimize", "problem.yaml", ("specplan explain problem.yaml --show all",))
+    context = Context("problem.yaml", ("specplan explain problem.yaml --show all   (or plan)",))
     print_parts(output, screen_parts(explained(case), output, context, whole=whole))
     text = output.file
     assert isinstance(text, StringIO)

@@ -60,7 +60,7 @@ def explain(
 
     check_show(show, json=json)
     plan, report = planned(source)
-    context = Context("explain", str(source), [f"specplan explain {source} --show all"])
+    context = Context(str(source), [f"specplan explain {source} --show all   (or plan)"])
     with reading_report(source.path):
         explanation = report["explanation"]
         undecided = bool(explanation.get("what_if"))

@@ -77,8 +77,8 @@ def _context(problem: ProblemSource, result: Result, out: Path | None) -> Contex
         for name in result.problem.all_backends
         if name in known_engines()
     ]
-    steps.append(f"specplan explain {out or problem} --show all")
-    return Context("optimize", str(problem), steps)
+    steps.append(f"specplan explain {out or problem} --show all   (or plan)")
+    return Context(str(problem), steps)
 
 
 def _lowered(result: Result) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from specplan.cli.screen.names import (
     times,
 )
 from specplan.cli.screen.tables import numbers
+from specplan.planner.explain.numbers import bytes_words
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -53,12 +55,10 @@ class Context:
     """What a screen has to know of the command that shows it.
 
     Attributes:
-        command: `optimize` or `explain`.
         problem: the words of a command line that name the problem or the bundle.
         steps: commands to go on with.
     """
 
-    command: str
     problem: str
     steps: Sequence[str] = ()
 
@@ -84,22 +84,22 @@ def decided(
     yield ""
     for part in numbers(explanation, console, whole=whole):
         yield Padding(part, (0, 0, 0, 2))
-    if explanation["left_out"]:
+    grid = len({point["prompt_tokens"] for point in explanation["points"]}) > 1
+    if explanation["left_out"] and not grid:
         named = ", ".join(f"{batch} x {prompt}" for batch, prompt in explanation["left_out"])
         yield _text(f"  Out of memory for every plan (requests x prompt): {named}", "yellow")
-    if any(point["batch"] > 1 for point in explanation["points"]):
+    if (whole or not grid) and any(point["batch"] > 1 for point in explanation["points"]):
         yield _text(
             "  Tokens/s count decoding alone; TTFT is that of requests that all arrive at once.",
             "dim",
         )
     yield ""
     yield _labelled(_notes(explanation, whole))
-    steps = [*context.steps, f"specplan {context.command} {context.problem} --show plan"]
-    for place, step in enumerate(steps):
+    for place, step in enumerate(context.steps):
         line = _text("Next       " if place == 0 else " " * 11, "bold").append(
             step, "not bold cyan"
         )
-        line.no_wrap, line.overflow = True, "ignore"  # a command stays whole, to be copied
+        line.no_wrap = True  # a command stays whole, to be copied
         yield line
 
 
@@ -130,13 +130,12 @@ def _gain(explanation: Mapping[str, Any]) -> Iterator[Text]:
         assumed = ", assumed acceptance" if explanation["chosen"].get("assumed") else ""
         yield _text(f"{text} ({spread(gain)}, 90 % interval{assumed})", "bold green")
         if verdict == "plain_refused":
-            yield _text(
-                f"Without speculation a limit is missed: {explanation['plain']['refusal']}."
-            )
+            yield _text(f"Without speculation a limit is missed: {_limit(explanation['plain'])}.")
     elif rival is None:
         yield _text("No plan with speculation could be compared with it.", "yellow")
     elif verdict == "plain_only":
-        yield _text(f"Every plan with speculation misses a limit: {rival['refusal']}.", "yellow")
+        yield _text(f"Every plan with speculation misses a limit: {_limit(rival)}.", "yellow")
+        yield from _paying_points(explanation)
     else:
         error = ", within the error" if verdict == "plain_within_error" else ""
         yield _text(
@@ -144,6 +143,24 @@ def _gain(explanation: Mapping[str, Any]) -> Iterator[Text]:
             f"{times(rival['speedup']['mean'])} ({spread(rival['speedup'])}){error}."
         )
         yield _text('Below, "with" is that plan.', "dim")
+
+
+def _limit(candidate: Mapping[str, Any]) -> str:
+    """The limit that a plan misses; bytes with a unit, without the ends of intervals."""
+    text = re.sub(r" \([^()]* to [^()]*\)", "", candidate["refusal"])
+    return re.sub(r"([\d.]+e\+\d+) bytes", lambda match: bytes_words(float(match[1])), text)
+
+
+def _paying_points(explanation: Mapping[str, Any]) -> Iterator[Text]:
+    """Operating points that lose their speculation to others at which it misses a limit."""
+    paying = [point for point in explanation["loads"] if point["method"] not in (None, PLAIN)]
+    if paying:
+        best = max(paying, key=lambda point: float(point["speedup"]["mean"]))
+        where = f"{best['batch']} x {best['prompt_tokens']} (requests x prompt)"
+        yield _text(
+            f"It pays at {len(paying)} of {len(explanation['points'])} operating points, most at "
+            f"{where} with {plan_name(best)}: {times(best['speedup']['mean'])}. Leave the others out to plan for these."
+        )
 
 
 def _warnings(explanation: Mapping[str, Any]) -> Iterator[Text]:
@@ -175,7 +192,8 @@ def _notes(explanation: Mapping[str, Any], whole: bool) -> Iterator[tuple[str, s
             f"K by batch size gains {worth} over {plan_name(single)} at every batch size",
             "dim",
         )
-    yield "Sure?", _confidence(explanation), ""
+    if explanation["verdict"] != "plain_only":
+        yield "Sure?", _confidence(explanation), ""
     yield from _basis(explanation)
     yield from _not_tried(explanation)
 

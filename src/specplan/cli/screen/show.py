@@ -118,13 +118,15 @@ def screen_parts(
     first, *others = undecided_lines(explanation, whole=whole)
     yield Text(first, style="bold red")
     for line in others:
-        yield Text(line.replace("PROBLEM", context.problem), no_wrap=True, overflow="ignore")
+        yield Text(line.replace("PROBLEM", context.problem), no_wrap=True)
 
 
 def print_parts(console: Console, parts: Iterable[RenderableType]) -> None:
     """Print renderables without blanks at the ends of lines."""
+    from rich.text import Text
+
     with console.capture() as capture:
         for part in parts:
-            console.print(part, crop=False)
+            console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
     for line in capture.get().splitlines():
         console.file.write(line.rstrip() + "\n")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-MOST_ROWS, MOST_MATRIX_ROWS = 8, 5
+MOST_ROWS, MOST_MATRIX_ROWS = 8, 4
 """Batch sizes in a table and in each matrix, unless all are wanted."""
 Point = Mapping[str, Any]
 
@@ -138,7 +138,7 @@ def _by_batch(
         if console.measure(table).maximum + 2 <= console.width:
             break
     yield table
-    yield from _left(len(points) - len(rows), "batch sizes")
+    yield from _more((len(points) - len(rows), "batch sizes"))
 
 
 def _matrices(
@@ -170,9 +170,7 @@ def _matrices(
     rows = spread_out(batches, len(batches) if whole else MOST_MATRIX_ROWS)
     columns = spread_out(prompts, len(prompts) if whole else max(2, (console.width - 12) // 15))
     by_place = {(point["batch"], point["prompt_tokens"]): point for point in points}
-    for place, (title, cell) in enumerate(titles):
-        if place:
-            yield ""
+    for title, cell in titles:
         yield f"[bold]{title}[/bold]; rows requests, columns prompt tokens"
         table = _grid(head=True)
         table.add_column("", justify="right", no_wrap=True)
@@ -182,10 +180,15 @@ def _matrices(
             at = [by_place.get((batch, prompt)) for prompt in columns]
             table.add_row(str(batch), *("no memory" if p is None else cell(p) for p in at))
         yield table
-    yield from _left(len(batches) - len(rows), "batch sizes")
-    yield from _left(len(prompts) - len(columns), "prompt lengths")
+    counts = (
+        (len(batches) - len(rows), "batch sizes"),
+        (len(prompts) - len(columns), "prompt lengths"),
+    )
+    yield from _more(*counts)
 
 
-def _left(count: int, what: str) -> Iterator[str]:
-    if count > 0:
-        yield f"[dim]{count} more {what}: --show all[/dim]"
+def _more(*counts: tuple[int, str]) -> Iterator[str]:
+    """What was left out to keep the screen short."""
+    parts = [f"{count} more {what}" for count, what in counts if count > 0]
+    if parts:
+        yield f"[dim]{' and '.join(parts)}: --show all[/dim]"
