@@ -8,7 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+)
 
 from specplan.cost_models.acceptance.drafters import Drafter, read_drafter
 from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
@@ -17,7 +24,7 @@ from specplan.cost_models.models.model_shape import is_gguf
 from specplan.cost_models.models.number_formats import number_format
 from specplan.ir.capabilities import INTERPRETER, backend_name
 from specplan.ir.errors import UsageError
-from specplan.planner.problem.acceptance import Acceptance
+from specplan.planner.problem.acceptance import PRIOR, Acceptance, drafters_with_priors
 from specplan.planner.problem.units import Duration, SecondsPerToken, SecondsToFirstToken, Size
 
 SCHEMA_VERSION = 1
@@ -246,9 +253,10 @@ class Problem(Strict):
         description="Acceptance by drafter. The chance that a draft token is accepted given those "
         "before it, such as {draft: 0.75}; such chances by position, [0.8, 0.76, 0.7]; "
         '{marginal: [0.8, 0.6, 0.4]}, the "Per-position acceptance rate" of vLLM; '
-        "{length: 2.9, at: 3}, mean tokens per step at 3 draft tokens, bonus included; or the path "
-        "of a profile or of a log that `specplan import acceptance` reads. What is no file is "
-        'marked as assumed. Drafters: the name of a draft, "text" for '
+        "{length: 2.9, at: 3}, mean tokens per step at 3 draft tokens, bonus included; prior, what "
+        "published figures say of its kind and the task (acceptance: prior is that for all "
+        "drafters); or the path of a profile or of a log that `specplan import acceptance` reads. "
+        'What is no file is marked as assumed. Drafters: the name of a draft, "text" for '
         'prompt lookup, "mtp", another source by its own name, "first_layers(target, 4)", '
         '"skip_blocks(target, [attn.3, mlp.4])", "small_cache(target, 512)" or "small_cache(target,'
         ' 512, retrieved)", "beam(draft, 4)" for trees that grow by a beam of four, '
@@ -274,8 +282,10 @@ class Problem(Strict):
 
     @field_validator("acceptance", mode="before")
     @classmethod
-    def _name_drafters(cls, value: Any) -> Any:
+    def _name_drafters(cls, value: Any, info: ValidationInfo) -> Any:
         """Drafters as they are printed; words that `drafter_of_old_name` reads in their form."""
+        if value == PRIOR:
+            return dict.fromkeys(drafters_with_priors(info.data), PRIOR)
         if not isinstance(value, dict):
             return value
         return {_drafter_name(name): path for name, path in value.items()}
