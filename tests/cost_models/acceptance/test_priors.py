@@ -18,11 +18,13 @@ from specplan.cost_models.acceptance.priors.fit import (
 from specplan.cost_models.acceptance.priors.tables import KINDS, TASKS, kind_table, task_of
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.ir.errors import UsageError
+from specplan.planner.drafters.profiles import stated_profile
 from specplan.planner.facts import gather_facts
 from specplan.planner.problem.loading import problem_from_dict
 from specplan.problems import portable
 from tests.planner.checkpoints import write_checkpoint
 from tests.planner.example_facts import example_problem
+from tests.planner.rich_facts import rich_facts
 
 CHAIN = (-1, 0, 1), (0, 0, 0)
 
@@ -123,3 +125,20 @@ def test_what_no_figures_are_published_on_has_no_prior(folder: Path) -> None:
     with pytest.raises(UsageError, match="there is no prior") as caught:
         profiles(folder, {"beam(draft, 4)": "prior"})
     assert "0.6" in str(caught.value)
+
+
+def test_the_kind_of_a_drafter_is_read_from_its_config(tmp_path: Path) -> None:
+    facts = rich_facts(tmp_path)
+    words = {
+        str(drafter): stated_profile("prior", AcceptanceKey(drafter), facts.drafters).provenance[
+            "prior"
+        ]["kind"]
+        for drafter in (*map(Model, ("head", "flash", "draft", "mtp")), TEXT)
+    }
+    assert words == {
+        "head": "eagle3",
+        "flash": "dflash",
+        "draft": "draft_model",
+        "mtp": "mtp",
+        "text": "ngram",
+    }
