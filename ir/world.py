@@ -90,7 +90,7 @@ class World(Protocol):
         """What an acceptance rule takes of the nodes below `start`."""
         ...
 
-    def looked_up(self, op: Any, path: Path, children: int) -> list[tuple[int, int, bool]]:
+    def source_nodes(self, op: Any, path: Path, children: int) -> list[tuple[int, int, bool]]:
         """Continuations of a path: (token, parent among them or -1, live) in order."""
         ...
 

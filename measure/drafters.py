@@ -28,7 +28,7 @@ def measure_drafters(
         progress: called for every prompt and set.
     """
     priced = replace(facts, device=device or load_device(bench.problem.device))
-    promising = DrafterPrices(priced).worthwhile
+    promising = DrafterPrices(priced).promising
     profiles = measure_acceptance(bench, facts, progress=progress, promising=promising)
     profiles |= search_blocks(bench, priced, progress=progress)
     known = replace(priced, profiles={**facts.profiles, **profiles})

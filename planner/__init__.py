@@ -32,7 +32,7 @@ from specplan.planner.method import Family, Method, Options, discover_methods
 from specplan.planner.problem.loading import load_problem, problem_from_dict
 from specplan.planner.problem.schema import Problem, problem_json_schema
 from specplan.planner.problem.setting_checks import DATASTORE_FILE
-from specplan.planner.problem.workload_files import Prompt, RequestLengths, read_prompts, read_trace
+from specplan.planner.problem.workload import Prompt, RequestLengths, read_prompts, read_trace
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.limits import keeps_limits
 from specplan.planner.search.open_settings import OpenSettings

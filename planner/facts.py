@@ -23,7 +23,7 @@ from specplan.planner.drafters.profiles import acceptance_key, check_profiles, s
 from specplan.planner.measured.plans import MeasuredPlans
 from specplan.planner.problem.errors import Origin
 from specplan.planner.problem.schema import Problem
-from specplan.planner.problem.workload_files import RequestLengths, read_trace
+from specplan.planner.problem.workload import RequestLengths, read_trace
 from specplan.planner.search.objectives import Load, Objective
 
 EvidenceT = TypeVar("EvidenceT")
@@ -201,8 +201,8 @@ class ProblemFacts:
     @cached_property
     def modules(self) -> dict[str, ModelShape]:
         """The target's own drafting modules by their role in plans, the first one first."""
-        found = enumerate(self.target.drafter_modules)
-        return {f"{MODULE_PREFIX}{index}": module for index, module in found}
+        modules = enumerate(self.target.drafter_modules)
+        return {f"{MODULE_PREFIX}{index}": module for index, module in modules}
 
     @cached_property
     def shapes(self) -> dict[str, ModelShape]:
@@ -248,16 +248,16 @@ def gather_facts(
         from specplan.cost_models.devices.measured.compiled import compiled_by
 
         device = compiled_by(device, capabilities.backend)
-    found = dict(profiles or {})
+    known = dict(profiles or {})
     shapes = ProblemFacts(problem, target, drafts, device, drafters=drafters).shapes
     for drafter, stated in problem.stated_acceptance.items():
         with Origin().key(f"acceptance.{drafter}"):
             key = acceptance_key(problem, shapes, drafter)
-            found[drafter] = stated_profile(stated, key, drafters)
+            known[drafter] = stated_profile(stated, key, drafters)
     if isinstance(capabilities, Capabilities) and capabilities.all_trips:
-        found = {one: profile.with_all_trips() for one, profile in found.items()}
-    facts = ProblemFacts(problem, target, drafts, device, found, drafters, capabilities)
-    check_profiles(problem, facts.shapes, found)
+        known = {one: profile.with_all_trips() for one, profile in known.items()}
+    facts = ProblemFacts(problem, target, drafts, device, known, drafters, capabilities)
+    check_profiles(problem, facts.shapes, known)
     return facts
 
 

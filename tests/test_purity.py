@@ -17,7 +17,6 @@ BELOW = ("ir", "cost_models", "passes", "runtime", "backends")
 """Folders below the planner."""
 ENGINES = "backends/engines"
 NAMED = {
-    "ir/tables/laws/cascade.py": {"cascade"},  # an entry of `mix law=`
     "ir/tables/builtin.py": {
         "cascade"
     },  # the same as the rule of an earlier version, which is refused
@@ -33,6 +32,8 @@ READ_BY_PATTERN = {
     "ir/text/lexer.py": "plan text",
     "ir/values.py": "plan text",
     "cost_models/acceptance/old_profiles.py": "drafters' names in profiles of earlier versions",
+    "cost_models/acceptance/importers/sglang_log.py": "log lines of SGLang",
+    "cost_models/acceptance/importers/vllm_log.py": "log lines of vLLM",
     "cost_models/prometheus_text.py": "what a serving engine reports",
     "cost_models/models/files/gguf_config.py": "names of tensors",
     "cost_models/models/files/gguf_headers.py": "names of files in parts",

@@ -25,7 +25,7 @@ from specplan.runtime.models.modules import Module
 if TYPE_CHECKING:
     from specplan.backends.eager.session import EagerSession
 
-_APART = (Forward, Graft, Grow, Pick, Prune, Repeat, Uniform)
+_WITHOUT_STATE = (Forward, Graft, Grow, Pick, Prune, Repeat, Uniform)
 """Ops that touch nothing of a session but the caches of their models."""
 
 
@@ -118,7 +118,9 @@ def _fits(op: Segment, group: Sequence[Segment], models: Mapping[str, Module]) -
     """Whether a segment may run beside those of a group."""
     if op.lane is None or op.lane in {one.lane for one in group}:
         return False
-    if not all(isinstance(inner, _APART) and _is_alone(inner) for inner in walk(op.body.ops)):
+    if not all(
+        isinstance(inner, _WITHOUT_STATE) and _is_alone(inner) for inner in walk(op.body.ops)
+    ):
         return False
     given = {name for one in group for name in one.results}
     theirs = {id(model) for one in group for model in _run_by(one, models)}

@@ -162,7 +162,7 @@ class OpRunner:
         if op.kind.name.startswith("batch_"):
             numbers = measure.over_batch(operand, self.counting(), op.kind.name)
         elif op.kind.name == "said":
-            numbers = measure.said(operand, *self.emitted_keys())
+            numbers = measure.continued_nodes(operand, *self.emitted_keys())
         else:
             numbers = measure.measure(operand, op.kind)
         scope[op.results[0]] = self.number(numbers)

@@ -56,7 +56,7 @@ class Texts(Protocol):
 def wanted_of(op: Lookup, width: int) -> Wanted:
     """What the op asks for below so many nodes; what needs no merging stands side by side."""
     children = max(counts_of(op.children, width))
-    match = match_of(op)
+    match = match_of(op.source, op.match)
     nodes = op.nodes if merges(op) else None
     return Wanted(match[0], match[-1], children, op.length, nodes)
 

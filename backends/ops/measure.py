@@ -50,7 +50,7 @@ def over_batch(numbers: Tensor, taking_part: Tensor, kind: str) -> Tensor:
     return whole.expand_as(numbers)
 
 
-def said(operand: Tree | Nodes, keys: Tensor, emitted: Tensor) -> Tensor:
+def continued_nodes(operand: Tree | Nodes, keys: Tensor, emitted: Tensor) -> Tensor:
     """Nodes that the text went on with, float64 `[B]`.
 
     Args:

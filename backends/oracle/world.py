@@ -177,10 +177,10 @@ class OneRequest(Arithmetic):
             self.done = token in self.request.stop_tokens or grown >= self.request.max_new_tokens
         return len(tokens)
 
-    def looked_up(self, op: Lookup, path: Path, children: int) -> list[tuple[int, int, bool]]:
-        """See `World.looked_up`."""
+    def source_nodes(self, op: Lookup, path: Path, children: int) -> list[tuple[int, int, bool]]:
+        """See `World.source_nodes`."""
         text = np.array(path, dtype=np.int64)
-        match = match_of(op)
+        match = match_of(op.source, op.match)
         merged = op.nodes is not None and op.nodes < children * op.length
         wanted = Wanted(match[0], match[-1], children, op.length, op.nodes if merged else None)
         if op.source == TEXT_STATE:

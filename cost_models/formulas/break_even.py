@@ -12,7 +12,7 @@ from typing import Any
 from specplan.cost_models.formulas.formula import Expression, FormulaSet, Variable
 from specplan.ir.errors import UsageError
 
-Stretch = tuple[float, float]
+Range = tuple[float, float]
 POINTS = 257
 
 
@@ -32,7 +32,7 @@ class BreakEven:
     unknown: Variable
     low: float
     high: float
-    pays: tuple[Stretch, ...]
+    pays: tuple[Range, ...]
     solution: Expression | None = None
 
     @property
@@ -152,7 +152,7 @@ def stretches(
     points: int = POINTS,
     tolerance: float = 1e-12,
     exact: tuple[float, ...] = (),
-) -> tuple[Stretch, ...]:
+) -> tuple[Range, ...]:
     """Where a function is positive; changes of sign between two grid points may be missed.
 
     Args:
@@ -169,7 +169,7 @@ def stretches(
     """
     grid = _grid(low, high, points, whole, exact)
     holds = [_positive(excess, x) for x in grid]
-    positive: list[Stretch] = []
+    positive: list[Range] = []
     start = grid[0] if holds[0] else None
     for (left, before), (right, after) in pairwise(zip(grid, holds, strict=True)):
         if before == after:

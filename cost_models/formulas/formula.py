@@ -178,13 +178,8 @@ class FormulaSet:
 
 def published_names() -> tuple[str, ...]:
     """The names of all sets of formulas, in order; loads none."""
-    return tuple(
-        sorted(
-            file.name.removesuffix(".yaml")
-            for file in _PUBLISHED.iterdir()
-            if file.name.endswith(".yaml")
-        )
-    )
+    files = (file.name for file in _PUBLISHED.iterdir())
+    return tuple(sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml")))
 
 
 def load_formulas(name: str) -> FormulaSet:

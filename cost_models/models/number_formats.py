@@ -204,3 +204,16 @@ def number_format(name: str, where: str = "number format") -> NumberFormat:
         where=where,
         remedy=f"Use one of {', '.join(FORMATS)}.",
     )
+
+
+def known_format(name: str) -> str:
+    """The same name.
+
+    Raises:
+        ValueError: no such format; what validators of fields raise.
+    """
+    try:
+        number_format(name)
+    except UsageError as error:
+        raise ValueError(f"{error.what}. {error.remedy}") from None
+    return name

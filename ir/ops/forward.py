@@ -39,11 +39,7 @@ class Forward(Op):
 
     keyword = "forward"
     positional = ("model", "nodes")
-    touches = (
-        ("cache", ("cache",)),
-        ("features", ("track",)),
-        ("keep", ("track",)),
-    )
+    touches = (("cache", ("cache",)), ("features", ("track",)), ("keep", ("track",)))
     writes = ("cache", "keep")
     narrowed = (
         (

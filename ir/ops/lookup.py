@@ -95,7 +95,7 @@ class Lookup(Op):
             if number not in tree.living:
                 new += [Node(0, number, live=False)] * size
                 continue
-            for token, parent, live in world.looked_up(self, tree.path(number), most)[:size]:
+            for token, parent, live in world.source_nodes(self, tree.path(number), most)[:size]:
                 new.append(Node(token, number if parent == ROOT else first + parent, live))
         return (tree.grown(new) if sum(counts) else tree,)
 

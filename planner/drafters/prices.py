@@ -45,7 +45,7 @@ class DrafterPrices:
         """The best score among the plans whose drafts have this acceptance, seconds per token."""
         return self._least(self._candidates(profile))
 
-    def worthwhile(self, profiles: Iterable[AcceptanceProfile]) -> frozenset[Drafter]:
+    def promising(self, profiles: Iterable[AcceptanceProfile]) -> frozenset[Drafter]:
         """Drafters that may be worth a closer look.
 
         Those are left out whose plans cost `TOO_DEAR` times as much as the best of all, plain

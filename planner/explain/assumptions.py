@@ -12,28 +12,28 @@ from specplan.planner.search.search import SearchResult
 from specplan.planner.trees.candidates import DEPTH, NODES, left_by_trees
 
 _WORTH_TELLING = 5e-5
-"""Trees that would save less than this fraction of the time are not told of."""
+"""Trees that would save less than this fraction of the time are not mentioned."""
 
 
 def assumptions(result: SearchResult) -> list[str]:
     """Where times and acceptance come from, and what was left out of the search and the prices."""
     facts = result.facts
-    found = [f"time on {facts.device.name} {facts.device.basis(facts.shapes.values())}"]
+    texts = [f"time on {facts.device.name} {facts.device.basis(facts.shapes.values())}"]
     for name, shape in facts.shapes.items():
         if not shape.states_dtype:
-            found.append(f'"{name}" is {shape.dtype}: its config.json states no dtype')
+            texts.append(f'"{name}" is {shape.dtype}: its config.json states no dtype')
     if facts.measured.plans:
         plans = len({plan.plan for plan in facts.measured.plans})
         turns = sum(plan.turns for plan in facts.measured.plans)
-        found.append(f"prices were set right by {turns} runs of plans that ran, {plans} of them")
+        texts.append(f"prices were set right by {turns} runs of plans that ran, {plans} of them")
     for drafter, profile in facts.profiles.items():
-        found.append(f'the acceptance of "{drafter}" {profile.source}')
-    found += _untried(result)
+        texts.append(f'the acceptance of "{drafter}" {profile.source}')
+    texts += _untried(result)
     for estimate in result.chosen.estimates:
-        found += [words for words in estimate.assumptions if words not in found]
+        texts += [words for words in estimate.assumptions if words not in texts]
         if estimate.extrapolated:
-            found.append(f"batch {estimate.batch} lies outside of what was measured")
-    return found
+            texts.append(f"batch {estimate.batch} lies outside of what was measured")
+    return texts
 
 
 def _untried(result: SearchResult) -> Iterator[str]:

@@ -53,10 +53,10 @@ def break_evens(
     """
     places = tuple(range(len(candidate.estimates)) if cells is None else cells)
     pricing = _Repricing(facts, candidate, plain, places)
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for points in (pricing.acceptance(), pricing.draft(), pricing.batch(), pricing.context()):
-        found += points
-    return found
+        entries += points
+    return entries
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ class _Repricing:
         for place in self.cells:
             cell = self.candidate.estimates[place]
             curve, tokens = _stacked(curves, place), _stacked(counts, place).mean
-            found = priced_break_even(scales.tolist(), curve)
-            entry = _entry("acceptance", "times today's", cell, None, found)
-            edges = [edge for stretch in found.pays for edge in stretch if edge is not None]
+            break_even = priced_break_even(scales.tolist(), curve)
+            entry = _entry("acceptance", "times today's", cell, None, break_even)
+            edges = [edge for stretch in break_even.pays for edge in stretch if edge is not None]
             entry["tokens"] = [
                 {key: None if x is None else float(np.interp(x, scales, tokens))
                  for key, x in asdict(edge).items()}
@@ -105,9 +105,9 @@ class _Repricing:
                 return
             curves = [gains(_slowed(cell, seconds, float(x)), plain) for x in scales]
             step = seconds.median / steps
-            found = priced_break_even((scales * step).tolist(), _stacked(curves, 0))
+            break_even = priced_break_even((scales * step).tolist(), _stacked(curves, 0))
             now = seconds_data(seconds * (1.0 / steps))
-            yield _entry("draft_seconds", "s", cell, now, found)
+            yield _entry("draft_seconds", "s", cell, now, break_even)
 
     def batch(self) -> Iterator[dict[str, Any]]:
         """By the requests that run together, at the mean prompt."""
@@ -125,9 +125,9 @@ class _Repricing:
         if len(values) > 1:
             curve = self._curve(np.array(values), np.full(len(values), prompt))
             if curve is not None:
-                found = priced_break_even(values, curve[0], whole=True)
+                break_even = priced_break_even(values, curve[0], whole=True)
                 first = self.candidate.estimates[0]
-                entry = _entry("batch", "requests", first, None, found, extrapolated=curve[1])
+                entry = _entry("batch", "requests", first, None, break_even, extrapolated=curve[1])
                 yield entry | {"batch": None, "prompt_tokens": prompt}
 
     def context(self) -> Iterator[dict[str, Any]]:
@@ -144,13 +144,13 @@ class _Repricing:
         if curve is None:
             return
         for size in sizes:
-            kept = (batch == size) & curve[2]
-            if kept.sum() < 2:
+            fitting = (batch == size) & curve[2]
+            if fitting.sum() < 2:
                 continue
-            part = _part(curve[0], kept)
-            found = priced_break_even(prompt[kept].tolist(), part, whole=True)
+            part = _part(curve[0], fitting)
+            break_even = priced_break_even(prompt[fitting].tolist(), part, whole=True)
             cell = self.candidate.estimates[cells[size]]
-            entry = _entry("prompt_tokens", "tokens", cell, None, found, extrapolated=curve[1])
+            entry = _entry("prompt_tokens", "tokens", cell, None, break_even, extrapolated=curve[1])
             yield entry | {"prompt_tokens": None}
 
     def _curve(self, batch: Any, prompt: Any) -> tuple[Interval, bool, Any] | None:
@@ -228,7 +228,7 @@ def _entry(
     unit: str,
     cell: Estimate,
     now: dict[str, float] | None,
-    found: PricedBreakEven,
+    break_even: PricedBreakEven,
     extrapolated: bool = False,
 ) -> dict[str, Any]:
     return {
@@ -238,9 +238,9 @@ def _entry(
         "prompt_tokens": cell.prompt_tokens,
         "now": now,
         "extrapolated": extrapolated,
-        "always": found.always,
-        "never": found.never,
-        **asdict(found),
+        "always": break_even.always,
+        "never": break_even.never,
+        **asdict(break_even),
     }
 
 
@@ -254,8 +254,8 @@ def _stacked(curves: Sequence[Interval], place: int) -> Interval:
     return Interval(values("mean"), values("low"), values("high"))
 
 
-def _part(curve: Interval, kept: Any) -> Interval:
-    fields = (np.broadcast_to(x, kept.shape)[kept] for x in (curve.mean, curve.low, curve.high))
+def _part(curve: Interval, mask: Any) -> Interval:
+    fields = (np.broadcast_to(x, mask.shape)[mask] for x in (curve.mean, curve.low, curve.high))
     return Interval(*fields)
 
 

@@ -31,10 +31,10 @@ _MOST_LOADS = 3
 
 def formula_words(explanation: Mapping[str, Any]) -> Iterator[str]:
     """Each law with its numbers: its formula, then one sentence per cell of the workload."""
-    told: set[str] = set()
+    named: set[str] = set()
     for entry in explanation["laws"]:
-        yield from _law(entry, stated=entry["law"] in told)
-        told.add(entry["law"])
+        yield from _law(entry, stated=entry["law"] in named)
+        named.add(entry["law"])
 
 
 def _law(entry: Mapping[str, Any], stated: bool) -> Iterator[str]:
@@ -52,12 +52,12 @@ def _law(entry: Mapping[str, Any], stated: bool) -> Iterator[str]:
             f"decoding = {sympy.sstr(formula.expression)}."
         )
     for cell in few(entry["by_cell"], _MOST_LOADS):
-        told = ", ".join(
+        numbers = ", ".join(
             f"{v.symbol} = {_value(v.name, cell['values'][v.name])} ({_NAMES[v.name]})"
             for v in variables
         )
         gain = about(cell["speedup"], short)
-        yield f"The law {law.name} {_load(cell)}: {told} give {gain}."
+        yield f"The law {law.name} {_load(cell)}: {numbers} give {gain}."
 
 
 def break_even_words(explanation: Mapping[str, Any]) -> Iterator[str]:
@@ -75,25 +75,25 @@ def break_even_words(explanation: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _load(cell: Mapping[str, Any], before: str = "") -> str:
-    told = []
+    conditions = []
     if cell["batch"] is not None:
-        told.append(f"at batch {cell['batch']}")
+        conditions.append(f"at batch {cell['batch']}")
     if cell["prompt_tokens"] is not None:
-        told.append(f"with prompts of {cell['prompt_tokens']} tokens")
-    return before + " ".join(told)
+        conditions.append(f"with prompts of {cell['prompt_tokens']} tokens")
+    return before + " ".join(conditions)
 
 
 def pays_words(entry: Mapping[str, Any]) -> str:
     """Where a plan pays along one quantity, from a break-even point's data."""
-    searched = f"{_told(entry, entry['low'])} to {_told(entry, entry['high'])}{_unit(entry)}"
+    searched = f"{_amount(entry, entry['low'])} to {_amount(entry, entry['high'])}{_unit(entry)}"
     if entry["never"]:
         return f"nowhere from {searched}{_chance(entry)}"
     if entry["always"]:
         return f"everywhere from {searched}{_certainty(entry)}"
     tokens = iter(entry.get("tokens") or ())
-    told = " and ".join(_stretch(entry, start, end, tokens) for start, end in entry["pays"])
+    stretches = " and ".join(_stretch(entry, start, end, tokens) for start, end in entry["pays"])
     now = entry["now"]
-    return told if now is None else f"{told}; now {about(now, seconds_words)}"
+    return stretches if now is None else f"{stretches}; now {about(now, seconds_words)}"
 
 
 def _certainty(entry: Mapping[str, Any]) -> str:
@@ -111,7 +111,7 @@ def _chance(entry: Mapping[str, Any]) -> str:
 
 def _stretches(entry: Mapping[str, Any], stretches: Any) -> str:
     return " and from ".join(
-        f"{_told(entry, low)} to {_told(entry, high)}{_unit(entry)}" for low, high in stretches
+        f"{_amount(entry, low)} to {_amount(entry, high)}{_unit(entry)}" for low, high in stretches
     )
 
 
@@ -121,14 +121,14 @@ def _stretch(
     end: Mapping[str, Any] | None,
     tokens: Iterator[Mapping[str, Any]],
 ) -> str:
-    told = []
+    ends = []
     for word, edge in (("from", start), ("up to", end)):
         if edge is not None:
-            write = partial(_told, entry)
-            told.append(f"{word} {_edge(edge, write)}{_unit(entry)}")
+            write = partial(_amount, entry)
+            ends.append(f"{word} {_edge(edge, write)}{_unit(entry)}")
             if entry["unknown"] == "acceptance":
-                told[-1] += f", {_edge(next(tokens), short)} tokens per round"
-    return " ".join(told)
+                ends[-1] += f", {_edge(next(tokens), short)} tokens per round"
+    return " ".join(ends)
 
 
 def _edge(edge: Mapping[str, Any], write: Callable[[float], str]) -> str:
@@ -138,7 +138,7 @@ def _edge(edge: Mapping[str, Any], write: Callable[[float], str]) -> str:
     return f"{write(edge['mean'])} ({low} to {high})"
 
 
-def _told(entry: Mapping[str, Any], value: float) -> str:
+def _amount(entry: Mapping[str, Any], value: float) -> str:
     match entry["unknown"]:
         case "draft_seconds":
             return seconds_words(value)

@@ -15,9 +15,9 @@ from specplan.planner.search.uncertainty import speed_over
 
 _RIVALS = 3
 _POINTS = 4
-"""Points of a front that are told in words."""
+"""Points of a front that are named in words."""
 _WORTH_TELLING = 0.0005
-"""Measurements that save less than this fraction of the time are not told."""
+"""Measurements that save less than this fraction of the time are left out."""
 _WORTH_RUNS = 0.005
 """An expected loss above this fraction of the time is worth the minutes of a tuning."""
 
@@ -189,10 +189,10 @@ def pareto_words(explanation: Mapping[str, Any]) -> Iterator[str]:
         if len(front) < 2:
             continue
         prompts = f", prompts of {length}" if len(lengths) > 1 else ""
-        told = [_point_words(front[place]) for place in _spread(len(front))]
+        points = [_point_words(front[place]) for place in _spread(len(front))]
         yield (
             f"No plan is faster both for a user and for the device{prompts}, in tokens/s of one "
-            f"request and of all: {'; '.join(told)}."
+            f"request and of all: {'; '.join(points)}."
         )
 
 

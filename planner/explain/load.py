@@ -43,18 +43,18 @@ def load_data(result: SearchResult, drafting: Candidate | None) -> dict[str, Any
     load = result.facts.objective
     if not isinstance(load, Load):
         return None
-    found = None if drafting is None else break_even_load(load, drafting, result.plain)
+    crossing = None if drafting is None else break_even_load(load, drafting, result.plain)
     point = None
-    if found is not None and drafting is not None:
+    if crossing is not None and drafting is not None:
         point = {
             "unknown": "request_rate",
             "unit": "requests/s",
             "method": drafting.method,
             "words": drafting.words,
             "now": None,
-            "always": found.always,
-            "never": found.never,
-            **asdict(found),
+            "always": crossing.always,
+            "never": crossing.never,
+            **asdict(crossing),
         }
     return {"request_rate": load.request_rate, "basis": MODELLED, "break_even": point}
 
@@ -97,10 +97,10 @@ def load_words(explanation: Mapping[str, Any]) -> Iterator[str]:
     for at in few(chosen["by_prompt"]):
         where = f"With prompts of {at['prompt_tokens']} tokens alone: " if several else "There are "
         yield f"{where}{_served(at)}."
-    told = f"It bears up to {about(chosen['most'], short)} requests/s ({_bound(chosen)})"
+    text = f"It bears up to {about(chosen['most'], short)} requests/s ({_bound(chosen)})"
     if explanation["chosen"]["method"] != explanation["plain"]["method"]:
-        told += f", plain decoding up to {about(plain['most'], short)} ({_bound(plain)})"
-    yield f"{told}."
+        text += f", plain decoding up to {about(plain['most'], short)} ({_bound(plain)})"
+    yield f"{text}."
     point = load["break_even"]
     if point is not None:
         name = f"{point['method']}, {point['words']},"
@@ -121,15 +121,15 @@ def _served(at: Mapping[str, Any]) -> str:
         "its first token": "ttft",
         "a token": "seconds_per_token",
     }
-    told = [f"{_open(at['in_flight'], short)} requests in flight"]
-    told += [f"{words} {_open(at[key], seconds_words)}" for words, key in times.items()]
-    return ", ".join(told) + ("" if at["whole"] else "; that exceeds a limit")
+    texts = [f"{_open(at['in_flight'], short)} requests in flight"]
+    texts += [f"{words} {_open(at[key], seconds_words)}" for words, key in times.items()]
+    return ", ".join(texts) + ("" if at["whole"] else "; that exceeds a limit")
 
 
 def _bound(served: Mapping[str, Any]) -> str:
     """What stands in the way of more, at each length of prompts where they differ."""
-    told = {_of_length(at): None for at in served["by_prompt"]}
-    return "; ".join(told)
+    texts = {_of_length(at): None for at in served["by_prompt"]}
+    return "; ".join(texts)
 
 
 def _of_length(at: Mapping[str, Any]) -> str:

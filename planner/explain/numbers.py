@@ -10,7 +10,7 @@ _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 MOST_LOADS = 4
-"""Loads that are told one by one."""
+"""Loads that are listed one by one."""
 
 Entry = TypeVar("Entry")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from specplan.cost_models.intervals import Interval
 
-Stretch = tuple[float, float]
+Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class PricedBreakEven:
     low: float
     high: float
     pays: tuple[tuple[Edge | None, Edge | None], ...]
-    surely: tuple[Stretch, ...]
-    perhaps: tuple[Stretch, ...]
+    surely: tuple[Range, ...]
+    perhaps: tuple[Range, ...]
 
     @property
     def always(self) -> bool:
@@ -75,16 +75,15 @@ def priced_break_even(
         _crossings(values, curve, whole) for curve in (speedups.mean, speedups.low, speedups.high)
     )
     pays = tuple(
-        (_start(stretch, low, surely, perhaps), _end(stretch, high, surely, perhaps))
-        for stretch in middle
+        (_start(span, low, surely, perhaps), _end(span, high, surely, perhaps)) for span in middle
     )
     return PricedBreakEven(low, high, pays, surely, perhaps)
 
 
-def _crossings(values: Sequence[float], curve: Any, whole: bool) -> tuple[Stretch, ...]:
+def _crossings(values: Sequence[float], curve: Any, whole: bool) -> tuple[Range, ...]:
     """Stretches where a curve that is straight between the values is above 1."""
     places = [math.log(x) if whole else float(x) for x in values]
-    found: list[Stretch] = []
+    ranges: list[Range] = []
     start = values[0] if curve[0] > 1.0 else None
     for i in range(1, len(values)):
         before, after = float(curve[i - 1]) - 1.0, float(curve[i]) - 1.0
@@ -96,30 +95,30 @@ def _crossings(values: Sequence[float], curve: Any, whole: bool) -> tuple[Stretc
             start = math.ceil(edge) if whole else edge
         else:
             assert start is not None
-            found.append((float(start), float(math.floor(edge)) if whole else edge))
+            ranges.append((float(start), float(math.floor(edge)) if whole else edge))
             start = None
     if start is not None:
-        found.append((float(start), float(values[-1])))
-    return tuple(found)
+        ranges.append((float(start), float(values[-1])))
+    return tuple(ranges)
 
 
 def _start(
-    stretch: Stretch, least: float, surely: tuple[Stretch, ...], perhaps: tuple[Stretch, ...]
+    span: Range, least: float, surely: tuple[Range, ...], perhaps: tuple[Range, ...]
 ) -> Edge | None:
-    if stretch[0] <= least:
+    if span[0] <= least:
         return None
-    early = [a for a, b in perhaps if a <= stretch[0] <= b]
-    late = [a for a, b in surely if stretch[0] <= a <= stretch[1]]
+    early = [a for a, b in perhaps if a <= span[0] <= b]
+    late = [a for a, b in surely if span[0] <= a <= span[1]]
     low = early[0] if early and early[0] > least else None
-    return Edge(stretch[0], low, late[0] if late else None)
+    return Edge(span[0], low, late[0] if late else None)
 
 
 def _end(
-    stretch: Stretch, most: float, surely: tuple[Stretch, ...], perhaps: tuple[Stretch, ...]
+    span: Range, most: float, surely: tuple[Range, ...], perhaps: tuple[Range, ...]
 ) -> Edge | None:
-    if stretch[1] >= most:
+    if span[1] >= most:
         return None
-    early = [b for a, b in surely if stretch[0] <= b <= stretch[1]]
-    late = [b for a, b in perhaps if a <= stretch[1] <= b]
+    early = [b for a, b in surely if span[0] <= b <= span[1]]
+    late = [b for a, b in perhaps if a <= span[1] <= b]
     high = late[-1] if late and late[-1] < most else None
-    return Edge(stretch[1], early[-1] if early else None, high)
+    return Edge(span[1], early[-1] if early else None, high)

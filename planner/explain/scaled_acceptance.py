@@ -54,8 +54,8 @@ def _trials(drafting: Drafting) -> float | None:
     if own.high <= own.low:
         return None
     trials = 1000.0
-    found = Hazards(_table(drafting), trials).model.tokens_per_round(*tree)
-    return trials * ((found.high - found.low) / (own.high - own.low)) ** 2
+    trial_tokens = Hazards(_table(drafting), trials).model.tokens_per_round(*tree)
+    return trials * ((trial_tokens.high - trial_tokens.low) / (own.high - own.low)) ** 2
 
 
 def _model(drafting: Drafting) -> AcceptanceModel:

@@ -61,9 +61,9 @@ def table_lines(rows: Rows, keys: Sequence[str] = ()) -> Iterator[str]:
     titles = ["prompt" if name == "prompt_tokens" else name for name in names]
     heads = ["own" if one is None else f"{one:g}" for one in acceptances]
     cells = [[*titles, "pays from", *heads]]
-    for labels, found in lines.items():
-        by_acceptance = {row["acceptance"]: row for row in found}
-        pays = found[0]["pays_from"]
+    for labels, members in lines.items():
+        by_acceptance = {row["acceptance"]: row for row in members}
+        pays = members[0]["pays_from"]
         cells.append(
             [
                 *map(str, labels),

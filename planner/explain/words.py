@@ -19,7 +19,7 @@ from specplan.planner.explain.what_if_words import undecided_lines
 
 PLAIN = "autoregressive"
 _MINOR = 0.02
-"""Parts of a round below this share are told together."""
+"""Parts of a round below this share are summed."""
 
 
 def summary_words(explanation: Mapping[str, Any]) -> list[str]:
@@ -128,17 +128,17 @@ def assumed_words(explanation: Mapping[str, Any]) -> Iterator[str]:
 
 
 def backends_words(explanation: Mapping[str, Any]) -> Iterator[str]:
-    """What was found on each of several backends."""
-    told = []
+    """The outcome on each of several backends."""
+    outcomes = []
     for one in explanation.get("backends", ()):
         if one["refusal"]:
-            told.append(f"{one['backend']}: no plan ({one['refusal']})")
+            outcomes.append(f"{one['backend']}: no plan ({one['refusal']})")
         elif one["chosen"]:
-            told.insert(0, f"it is for {one['backend']}")
+            outcomes.insert(0, f"it is for {one['backend']}")
         else:
-            told.append(f"{_times(one['gain'])} as fast as {_named(one)} on {one['backend']}")
-    if told:
-        yield f"Of {len(told)} backends {'; '.join(told)}."
+            outcomes.append(f"{_times(one['gain'])} as fast as {_named(one)} on {one['backend']}")
+    if outcomes:
+        yield f"Of {len(outcomes)} backends {'; '.join(outcomes)}."
 
 
 def _on_assumption(candidate: Mapping[str, Any]) -> str:
@@ -173,12 +173,12 @@ def _time(explanation: Mapping[str, Any]) -> Iterator[str]:
     for entry in few(explanation["time"]["chosen"]):
         parts = entry["parts"]
         least = _MINOR * sum(part["seconds"]["mean"] for part in parts)
-        told = [_part(part) for part in parts if part["seconds"]["mean"] >= least]
+        texts = [_part(part) for part in parts if part["seconds"]["mean"] >= least]
         minor = [part["seconds"] for part in parts if part["seconds"]["mean"] < least]
         if minor:
             rest = {end: sum(part[end] for part in minor) for end in ("mean", "low", "high")}
-            told.append(f"the rest {about(rest, seconds_words)}")
-        yield f"Time of a round at {load_name(explanation, entry)}: {', '.join(told)}."
+            texts.append(f"the rest {about(rest, seconds_words)}")
+        yield f"Time of a round at {load_name(explanation, entry)}: {', '.join(texts)}."
 
 
 def _part(part: Mapping[str, Any]) -> str:
@@ -203,13 +203,13 @@ def _acceptance(explanation: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _runners_up(explanation: Mapping[str, Any]) -> Iterator[str]:
-    told = []
+    texts = []
     for candidate in explanation["runners_up"]:
         refused = f", refused ({candidate['refusal']})" if candidate["refusal"] else ""
-        told.append(f"{_named(candidate)} {about(candidate['speedup'], short)}{refused}")
-    if told:
+        texts.append(f"{_named(candidate)} {about(candidate['speedup'], short)}{refused}")
+    if texts:
         at = "" if explanation.get("load") is None else ", or the requests it serves, at this load"
-        yield f"Next, as times the speed of plain decoding{at}: {'; '.join(told)}."
+        yield f"Next, as times the speed of plain decoding{at}: {'; '.join(texts)}."
 
 
 def _refused(explanation: Mapping[str, Any]) -> Iterator[str]:

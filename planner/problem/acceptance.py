@@ -114,6 +114,22 @@ Acceptance: TypeAlias = Annotated[
 ]
 """One drafter's acceptance as a problem states it; everything but a path is an assumption."""
 
+FORMS_OF_ACCEPTANCE = (
+    "Acceptance by drafter. The chance that a draft token is accepted given those "
+    "before it, such as {draft: 0.75}; such chances by position, [0.8, 0.76, 0.7]; "
+    '{marginal: [0.8, 0.6, 0.4]}, the "Per-position acceptance rate" of vLLM; '
+    "{length: 2.9, at: 3}, mean tokens per step at 3 draft tokens, bonus included; prior, what "
+    "published figures say of its kind and the task (acceptance: prior is that for all drafters); "
+    "or the path of a profile or of a log that `specplan import acceptance` reads. What is no "
+    'file is marked as assumed. Drafters: the name of a draft, "text" for '
+    'prompt lookup, "mtp", another source by its own name, "first_layers(target, 4)", '
+    '"skip_blocks(target, [attn.3, mlp.4])", "small_cache(target, 512)" or "small_cache(target,'
+    ' 512, retrieved)", "beam(draft, 4)" for trees that grow by a beam of four, '
+    '"interleaved(draft, text)". Those of draft models and their beams, sources and parts of '
+    "the target may be measured on workload.prompts instead."
+)
+"""The description of the key `acceptance`."""
+
 
 def drafters_with_priors(fields: Mapping[str, Any]) -> Iterator[str]:
     """The drafters that `acceptance: prior` is about.

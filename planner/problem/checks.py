@@ -27,7 +27,7 @@ from specplan.planner.problem.errors import (
 from specplan.planner.problem.model_checks import check_models
 from specplan.planner.problem.schema import Problem
 from specplan.planner.problem.setting_checks import check_backends, check_device, check_folders
-from specplan.planner.problem.workload_checks import (
+from specplan.planner.problem.workload import (
     check_prompts,
     check_request_rate,
     check_workload,

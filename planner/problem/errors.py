@@ -15,9 +15,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from specplan.ir.errors import InfeasibleError, SpecplanError, UsageError
+from specplan.planner.problem.limits import QuantityError
 from specplan.planner.problem.schema import Problem
 from specplan.planner.problem.short_form import KEY_OF
-from specplan.planner.problem.units import QuantityError
 
 Location = tuple[str | int, ...]
 Errors = Iterator[SpecplanError]

@@ -8,24 +8,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from specplan.cost_models.acceptance.drafters import Drafter, read_drafter
 from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
 from specplan.cost_models.devices.device import device_name
 from specplan.cost_models.models.model_shape import is_gguf
-from specplan.cost_models.models.number_formats import number_format
+from specplan.cost_models.models.number_formats import known_format
 from specplan.ir.capabilities import INTERPRETER, backend_name
 from specplan.ir.errors import UsageError
-from specplan.planner.problem.acceptance import PRIOR, Acceptance, drafters_with_priors
-from specplan.planner.problem.units import Duration, SecondsPerToken, SecondsToFirstToken, Size
+from specplan.planner.problem.acceptance import (
+    FORMS_OF_ACCEPTANCE,
+    PRIOR,
+    Acceptance,
+    drafters_with_priors,
+)
+from specplan.planner.problem.limits import Limits, Strict
 
 SCHEMA_VERSION = 1
 
@@ -38,23 +36,8 @@ PositiveReal = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Backend = Annotated[str, AfterValidator(backend_name)]
 
 
-def _format_name(name: str) -> str:
-    """Refuse a number format that nobody knows."""
-    try:
-        number_format(name)
-    except UsageError as error:
-        raise ValueError(f"{error.what}. {error.remedy}") from None
-    return name
-
-
-Format = Annotated[str, AfterValidator(_format_name)]
+Format = Annotated[str, AfterValidator(known_format)]
 Dtype = Literal["auto", "float64", "float32", "bfloat16", "float16"]
-
-
-class Strict(BaseModel):
-    """A frozen record that refuses unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class TargetModel(Strict):
@@ -82,11 +65,7 @@ class TargetModel(Strict):
     @property
     def formats(self) -> dict[str, str | None]:
         """The number formats that its shape is read in."""
-        return {
-            "dtype": self.dtype,
-            "weight_format": self.weight_format,
-            "kv_format": self.kv_format,
-        }
+        return self.model_dump(include={"dtype", "weight_format", "kv_format"})
 
     @property
     def plans_only(self) -> bool:
@@ -183,28 +162,6 @@ class Workload(Strict):
         return self.prompt_lengths or ((self.prompt_tokens,) if self.prompt_tokens else ())
 
 
-class Limits(Strict):
-    """What a plan must not exceed; a limit left out does not bind."""
-
-    memory: Size | None = Field(
-        default=None,
-        description="Memory for weights, caches and workspace: in bytes, or with a unit (80GB, "
-        "80GiB).",
-    )
-    tpot: SecondsPerToken | None = Field(
-        default=None,
-        description="Mean time per output token of one request: in seconds, or with a unit (20ms).",
-    )
-    ttft: SecondsToFirstToken | None = Field(
-        default=None,
-        description="Time to the first token of a request: in seconds, or with a unit (500ms).",
-    )
-    request_latency: Duration | None = Field(
-        default=None,
-        description="Time of one request, prompt and output: in seconds, or with a unit (30s).",
-    )
-
-
 class Problem(Strict):
     """A decoding problem: models, device, workload, objective and limits."""
 
@@ -248,21 +205,7 @@ class Problem(Strict):
         "earlier one where a later one is no gain.",
     )
     workload: Workload = Field(description="What is served: batch sizes, lengths, sampling.")
-    acceptance: dict[str, Acceptance] = Field(
-        default_factory=dict,
-        description="Acceptance by drafter. The chance that a draft token is accepted given those "
-        "before it, such as {draft: 0.75}; such chances by position, [0.8, 0.76, 0.7]; "
-        '{marginal: [0.8, 0.6, 0.4]}, the "Per-position acceptance rate" of vLLM; '
-        "{length: 2.9, at: 3}, mean tokens per step at 3 draft tokens, bonus included; prior, what "
-        "published figures say of its kind and the task (acceptance: prior is that for all "
-        "drafters); or the path of a profile or of a log that `specplan import acceptance` reads. "
-        'What is no file is marked as assumed. Drafters: the name of a draft, "text" for '
-        'prompt lookup, "mtp", another source by its own name, "first_layers(target, 4)", '
-        '"skip_blocks(target, [attn.3, mlp.4])", "small_cache(target, 512)" or "small_cache(target,'
-        ' 512, retrieved)", "beam(draft, 4)" for trees that grow by a beam of four, '
-        '"interleaved(draft, text)". Those of draft models and their beams, sources and parts of '
-        "the target may be measured on workload.prompts instead.",
-    )
+    acceptance: dict[str, Acceptance] = Field(default_factory=dict, description=FORMS_OF_ACCEPTANCE)
     objective: Literal["latency", "throughput", "goodput"] = Field(
         default="latency",
         description="latency: least seconds per output token of a request, geometric mean over "

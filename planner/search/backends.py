@@ -14,35 +14,35 @@ from specplan.planner.search.comparing import is_gain, speedup
 from specplan.planner.search.search import OnBackend, SearchResult
 
 
-def best_backend(found: Mapping[str, SearchResult | SpecplanError]) -> SearchResult:
+def best_backend(searches: Mapping[str, SearchResult | SpecplanError]) -> SearchResult:
     """The best of several searches.
 
     An earlier backend is left only for a gain beyond the errors that the two do not share
     (`is_gain`); what one machine's times have in common is wrong for all alike.
 
     Args:
-        found: by backend, in the problem's order: a search, or why there is none.
+        searches: by backend, in the problem's order: a search, or why there is none.
 
     Returns:
-        The search whose plan was taken, with what was found on each.
+        The search whose plan was taken, with the outcome on each.
 
     Raises:
         SpecplanError: no backend has a plan: the reason of the first, a limit before what is
             missing.
     """
-    able = [one for one in found.values() if isinstance(one, SearchResult)]
+    able = [one for one in searches.values() if isinstance(one, SearchResult)]
     if not able:
-        errors = [one for one in found.values() if isinstance(one, SpecplanError)]
+        errors = [one for one in searches.values() if isinstance(one, SpecplanError)]
         raise min(errors, key=lambda error: not isinstance(error, InfeasibleError))
     best, *others = able
     for one in others:
         if is_gain(speedup(one.chosen, best.chosen, one.facts.objective)):
             best = one
-    return replace(best, backends=tuple(_on(name, one) for name, one in found.items()))
+    return replace(best, backends=tuple(_on(name, one) for name, one in searches.items()))
 
 
-def unlike(known: Mapping[str, ProblemFacts]) -> dict[str, SpecplanError]:
-    """Backends whose prices do not stand beside those of others, with the reason.
+def incomparable_backends(known: Mapping[str, ProblemFacts]) -> dict[str, SpecplanError]:
+    """Backends whose times cannot be compared with those of others, with the reason.
 
     Where compiled rounds of one were timed, interpreted ones do not stand for those of another.
     """
@@ -65,14 +65,14 @@ def _interprets(facts: ProblemFacts) -> bool:
     return isinstance(able, Capabilities) and not able.whole_rounds
 
 
-def _on(name: str, found: SearchResult | SpecplanError) -> OnBackend:
-    if isinstance(found, SearchResult):
-        return OnBackend(name, found.chosen)
-    return OnBackend(name, refusal=str(found).splitlines()[0])
+def _on(name: str, outcome: SearchResult | SpecplanError) -> OnBackend:
+    if isinstance(outcome, SearchResult):
+        return OnBackend(name, outcome.chosen)
+    return OnBackend(name, refusal=str(outcome).splitlines()[0])
 
 
 def backends_data(result: SearchResult) -> list[dict[str, Any]]:
-    """What was found on each of several backends; empty where there was one.
+    """The outcome on each of several backends; empty where there was one.
 
     Returns:
         By backend: `method` and `words` of the best plan there, None where there is none and

@@ -74,8 +74,8 @@ class Candidate:
         cells: dict[int, list[int]] = {}
         for cell, part in enumerate(self.by_cell):
             cells.setdefault(id(part), []).append(cell)
-        found = {id(part): part for part in self.by_cell}
-        return tuple((found[key], tuple(places)) for key, places in cells.items())
+        members = {id(part): part for part in self.by_cell}
+        return tuple((members[key], tuple(places)) for key, places in cells.items())
 
     @property
     def priced(self) -> bool:

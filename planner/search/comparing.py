@@ -153,8 +153,8 @@ def _score(estimate: Estimate, request_seconds: Quantity, objective: str) -> flo
 
 def geometric_mean(cells: NDArray[np.float64]) -> NDArray[np.float64]:
     """Over the last axis, of positive numbers."""
-    found: NDArray[np.float64] = np.exp(np.log(cells).mean(axis=-1))
-    return found
+    mean: NDArray[np.float64] = np.exp(np.log(cells).mean(axis=-1))
+    return mean
 
 
 def _cells(estimate: Estimate, request_seconds: Quantity, objective: str) -> NDArray[np.float64]:
@@ -226,15 +226,15 @@ def pareto_front(candidates: Iterable[Candidate]) -> tuple[Point, ...]:
     )
     device = np.stack([_by_cell(_served_speed(c).mean, batch) for c in field])
     user = device / batch
-    found: list[Point] = []
+    front: list[Point] = []
     for length in sorted(set(prompt.tolist())):
         best = 0.0
         places = [(c, i) for c in range(len(field)) for i in np.flatnonzero(prompt == length)]
         for place in sorted(places, key=lambda at: (-user[at], -device[at])):
             if device[place] > best:
                 best = device[place]
-                found.append(_point(field[place[0]], int(place[1]), batch, prompt))
-    return tuple(found)
+                front.append(_point(field[place[0]], int(place[1]), batch, prompt))
+    return tuple(front)
 
 
 def _point(candidate: Candidate, index: int, batch: Floats, prompt: Floats) -> Point:
@@ -250,5 +250,5 @@ def _served_speed(candidate: Candidate) -> Interval:
 
 def _by_cell(value: Quantity, like: Floats | None = None) -> Floats:
     """One entry per cell of the workload."""
-    found = np.atleast_1d(np.asarray(value, dtype=np.float64))
-    return found if like is None else np.broadcast_to(found, like.shape)
+    values = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    return values if like is None else np.broadcast_to(values, like.shape)

@@ -70,11 +70,11 @@ def best_of_each(
     """
     single = [candidate for candidate in candidates if not candidate.by_cell]
     priced, costs = _priced_cells(facts, single, plain)
-    found: list[Candidate | None] = []
+    bests: list[Candidate | None] = []
     for cell, column in enumerate(costs.T.tolist()):
         field = [pair for pair in zip(column, priced, strict=True) if isfinite(pair[0])]
-        found.append(simplest_of_best(field, cell) if field else None)
-    return tuple(found)
+        bests.append(simplest_of_best(field, cell) if field else None)
+    return tuple(bests)
 
 
 def _priced_cells(
@@ -112,8 +112,8 @@ def _where_any_keeps(
     any_paying = np.array(
         [np.where(_may_run(facts, c, plain), cell_costs(c, objective), np.inf) for c in priced]
     )
-    found: NDArray[np.float64] = np.where(np.isinf(costs).all(axis=0), any_paying, costs)
-    return found
+    completed: NDArray[np.float64] = np.where(np.isinf(costs).all(axis=0), any_paying, costs)
+    return completed
 
 
 def _may_run(
@@ -168,8 +168,8 @@ def _grid(pricer: Pricer) -> tuple[Grid, list[list[int]]]:
 
 def _words(conditions: Sequence[tuple[str, str]], words: Mapping[str, str]) -> str:
     *before, (_, otherwise) = conditions
-    told = [f"{words[name]} where {condition}" for condition, name in before]
-    return "; ".join([*told, f"otherwise {words[otherwise]}"])
+    clauses = [f"{words[name]} where {condition}" for condition, name in before]
+    return "; ".join([*clauses, f"otherwise {words[otherwise]}"])
 
 
 @dataclass(frozen=True)
@@ -211,8 +211,8 @@ def best_rounds(costs: Floats) -> Integers:
         chosen.append(first)
         best = together[first]
     rows = costs[chosen]
-    found: Integers = np.array(chosen, dtype=np.int64)[np.argmin(rows, axis=0)]
-    return found
+    by_cell: Integers = np.array(chosen, dtype=np.int64)[np.argmin(rows, axis=0)]
+    return by_cell
 
 
 def guards(grid: Grid, choice: Sequence[Sequence[str]]) -> tuple[tuple[str, str], ...]:
@@ -222,7 +222,7 @@ def guards(grid: Grid, choice: Sequence[Sequence[str]]) -> tuple[tuple[str, str]
         grid: the loads.
         choice: round by batch and context, [batches][contexts].
     """
-    found: list[tuple[str, str]] = []
+    conditions: list[tuple[str, str]] = []
     rows = [tuple(row) for row in choice]
     bounds = [*(_between(a, b) for a, b in zip(grid.batches, grid.batches[1:], strict=False)), None]
     for row, same in groupby(zip(rows, bounds, strict=True), key=lambda pair: pair[0]):
@@ -233,8 +233,8 @@ def guards(grid: Grid, choice: Sequence[Sequence[str]]) -> tuple[tuple[str, str]
         for name, part in groupby(zip(row, limits, strict=True), key=lambda pair: pair[0]):
             last = list(part)[-1][1]
             context = "" if last is None else f"context <= {last:g}"
-            found.append((" and ".join(filter(None, (batch, context))), name))
-    return tuple(found)
+            conditions.append((" and ".join(filter(None, (batch, context))), name))
+    return tuple(conditions)
 
 
 def scheduled(name: str, plans: dict[str, Plan], conditions: Sequence[tuple[str, str]]) -> Plan:

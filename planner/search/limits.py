@@ -51,14 +51,14 @@ class Miss:
         return self.reached.mean / self.allowed
 
     @property
-    def told(self) -> str:
+    def reached_text(self) -> str:
         """The value with its interval, in words."""
         value = self.reached
         return f"{value.mean:.4g} {self.unit} ({value.low:.4g} to {value.high:.4g})"
 
     def __str__(self) -> str:
         return (
-            f"{self.key}: {self.words} is {self.told} at batch {self.batch}, "
+            f"{self.key}: {self.words} is {self.reached_text} at batch {self.batch}, "
             f"the limit is {self.allowed:.4g} {self.unit}{self.largest}"
         )
 
@@ -70,10 +70,10 @@ def unsupported(facts: ProblemFacts, plan: Plan) -> str | None:
     """
     if facts.capabilities is None:
         return None
-    found = facts.capabilities.refusals(plan)
-    if not found:
+    refusals = facts.capabilities.refusals(plan)
+    if not refusals:
         return None
-    return found[0].words + (f", and {len(found) - 1} more" if len(found) > 1 else "")
+    return refusals[0].words + (f", and {len(refusals) - 1} more" if len(refusals) > 1 else "")
 
 
 def misses(facts: ProblemFacts, estimate: Estimate) -> tuple[Miss, ...]:
@@ -96,10 +96,10 @@ def with_price(facts: ProblemFacts, candidate: Candidate, price: Estimate) -> Ca
 
 def keeps_limits(facts: ProblemFacts, estimate: Estimate) -> NDArray[np.bool_]:
     """In which cells of the workload all limits are kept, [cells]."""
-    kept = [reached.mean <= allowed for _, _, _, reached, allowed in _limited(facts, estimate)]
-    cells = np.broadcast_arrays(estimate.batch, *kept)
-    found: NDArray[np.bool_] = np.logical_and.reduce(cells[1:])
-    return found
+    within = [reached.mean <= allowed for _, _, _, reached, allowed in _limited(facts, estimate)]
+    cells = np.broadcast_arrays(estimate.batch, *within)
+    in_all: NDArray[np.bool_] = np.logical_and.reduce(cells[1:])
+    return in_all
 
 
 def _worst(facts: ProblemFacts, estimate: Estimate) -> Iterator[Miss]:
@@ -169,16 +169,16 @@ def _interval(seconds: Seconds) -> Interval:
 def nothing_admissible(facts: ProblemFacts, candidates: Sequence[Candidate]) -> InfeasibleError:
     """Names the limit that stands most in the way, and the best value that was reached.
 
-    The candidate that comes nearest to keeping all limits decides which limit is told.
+    The candidate that comes nearest to keeping all limits decides which limit is named.
     """
     reached = [
         (candidate, list(_worst(facts, candidate.estimate)))
         for candidate in candidates
         if candidate.estimate is not None and candidate.unsupported is None
     ]
-    nearest, checks = min(reached, key=lambda found: max(miss.ratio for miss in found[1]))
+    nearest, checks = min(reached, key=lambda checked: max(miss.ratio for miss in checked[1]))
     tightest = max(checks, key=lambda miss: miss.ratio)
-    same = [miss for _, found in reached for miss in found if miss.key == tightest.key]
+    same = [miss for _, checked in reached for miss in checked if miss.key == tightest.key]
     best = min(same, key=lambda miss: miss.ratio)
     remedy = f"Raise {tightest.key}, or take a faster device or smaller batches."
     if tightest.words == _MEMORY:
@@ -187,7 +187,7 @@ def nothing_admissible(facts: ProblemFacts, candidates: Sequence[Candidate]) -> 
     if best.ratio <= 1.0:
         others = ", but only with plans that exceed another limit"
     return InfeasibleError(
-        f"no plan keeps the limits: {tightest.words} reaches {best.told} at "
+        f"no plan keeps the limits: {tightest.words} reaches {best.reached_text} at "
         f"best (batch {best.batch}{others}), the limit is {tightest.allowed:.4g} {tightest.unit}"
         f"{tightest.largest}; nearest is {nearest.method} ({nearest.words})",
         where=tightest.key,

@@ -39,13 +39,13 @@ class OpenSettings:
     @classmethod
     def of(cls, result: SearchResult) -> OpenSettings:
         """Those of the methods that a search had candidates of."""
-        facts, found = result.facts, {}
+        facts, families = result.facts, {}
         used = {candidate.method for candidate in result.candidates if candidate.priced}
         for name, method in discover_methods().items():
             for family in method.choices(facts) if name in used else ():
                 if isinstance(family, Family) and family.at is not None:
-                    found[name, family.name] = (method, family)
-        return cls(facts, without_loads(pricer_of(facts), result.left_out), found)
+                    families[name, family.name] = (method, family)
+        return cls(facts, without_loads(pricer_of(facts), result.left_out), families)
 
     def point(self, candidate: Candidate) -> dict[str, Any]:
         """Where a candidate lies in the domains of its family; empty where that is not open."""
@@ -92,7 +92,7 @@ class OpenSettings:
                 optuna.trial.create_trial(params=dict(at), distributions=domains, value=known)
             )
         tried = [dict(point) for point, _ in scored]
-        found: list[tuple[float, Candidate]] = []
+        scored_candidates: list[tuple[float, Candidate]] = []
         for _ in range(asks):
             trial = study.ask(fixed_distributions=domains)
             point = dict(trial.params)
@@ -103,8 +103,8 @@ class OpenSettings:
                 continue
             study.tell(trial, value)
             tried.append(point)
-            found.append((value, new))
-        return [candidate for _, candidate in sorted(found, key=lambda pair: pair[0])]
+            scored_candidates.append((value, new))
+        return [candidate for _, candidate in sorted(scored_candidates, key=lambda pair: pair[0])]
 
 
 def _distributions(family: Family[Any]) -> dict[str, Any]:

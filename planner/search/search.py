@@ -35,7 +35,7 @@ REPORT_VERSION = 1
 
 @dataclass(frozen=True)
 class OnBackend:
-    """What was found on one of several backends.
+    """The outcome on one of several backends.
 
     Attributes:
         backend: its name.
@@ -50,7 +50,7 @@ class OnBackend:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What the search found.
+    """The candidates of a search and its choice.
 
     Attributes:
         facts: the problem and what was known of it.
@@ -58,7 +58,7 @@ class SearchResult:
         chosen: the best of them.
         plain: autoregressive decoding, whether chosen, beaten or refused by a limit.
         left_out: loads, as batch and prompt length, that do not fit on the device with any plan.
-        backends: where there were several to choose among, what was found on each.
+        backends: where there were several to choose among, the outcome on each.
         what_if: where the acceptance of none of the problem's drafters is known, what they would
             gain if it were; the search is undecided then, and `chosen` is no speculation.
     """

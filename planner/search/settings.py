@@ -126,8 +126,9 @@ def without_loads(pricer: Pricer, left_out: Sequence[tuple[int, int]]) -> Pricer
     if not left_out:
         return pricer
     loads = zip(pricer.batch.tolist(), pricer.prompt_tokens.tolist(), strict=True)
-    kept = np.array([load not in left_out for load in loads])
-    return replace(pricer, batch=pricer.batch[kept], prompt_tokens=pricer.prompt_tokens[kept])
+    remaining = np.array([load not in left_out for load in loads])
+    batch, prompt = pricer.batch[remaining], pricer.prompt_tokens[remaining]
+    return replace(pricer, batch=batch, prompt_tokens=prompt)
 
 
 def priced(facts: ProblemFacts, pricer: Pricer, setting: Setting) -> Candidate:

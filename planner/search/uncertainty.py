@@ -156,23 +156,23 @@ def _regret(times: Floats) -> float:
 def _measurements(
     field: Sequence[Candidate], draws: Draws, objective: Objective
 ) -> tuple[Measurement, ...]:
-    found = []
+    measurements = []
     for kind, name in sorted({source for c in field for source in _sources(c)}):
         alone = _Worlds(draws, only=(kind, name))
         times = np.stack([alone.times(candidate, objective) for candidate in field], axis=1)
         saved = (times.mean(axis=0).min() - times.min(axis=1).mean()) / times[:, 0].mean()
-        found.append(Measurement(kind, name, float(max(saved, 0.0))))
-    return tuple(sorted(found, key=lambda measurement: -measurement.regret_saved))
+        measurements.append(Measurement(kind, name, float(max(saved, 0.0))))
+    return tuple(sorted(measurements, key=lambda measurement: -measurement.regret_saved))
 
 
 def _sources(candidate: Candidate) -> set[tuple[str, str]]:
-    found = set()
+    inputs = set()
     for part, _ in candidate.parts:
         assert part.estimate is not None, "only prices are compared"
-        found |= {("device", op.model or "ops") for op in part.estimate.breakdown}
+        inputs |= {("device", op.model or "ops") for op in part.estimate.breakdown}
         if part.drafter is not None:
-            found.add(("acceptance", str(part.drafter)))
-    return found
+            inputs.add(("acceptance", str(part.drafter)))
+    return inputs
 
 
 class _Worlds:
@@ -188,14 +188,14 @@ class _Worlds:
         whole = candidate.estimate
         assert whole is not None, "only prices are compared"
         if isinstance(objective, Load):
-            found = self.served(candidate, objective).score
+            scores = self.served(candidate, objective).score
         else:
             per_token = self._cells(candidate, "request") / whole.output_tokens
             if objective == "throughput":
-                found = 1.0 / (whole.batch / per_token).mean(axis=1)
+                scores = 1.0 / (whole.batch / per_token).mean(axis=1)
             else:
-                found = geometric_mean(per_token)
-        return np.broadcast_to(found, DRAWS)
+                scores = geometric_mean(per_token)
+        return np.broadcast_to(scores, DRAWS)
 
     def served(self, candidate: Candidate, load: Load) -> Served:
         """What it serves of a load under each draw, [draws]."""
@@ -216,10 +216,10 @@ class _Worlds:
         """
         if not candidate.by_cell:
             return self._time(candidate, name)
-        found = np.empty((DRAWS, sum(len(cells) for _, cells in candidate.parts)))
+        times = np.empty((DRAWS, sum(len(cells) for _, cells in candidate.parts)))
         for part, cells in candidate.parts:
-            found[:, cells] = self._time(part, name)[:, cells]
-        return found
+            times[:, cells] = self._time(part, name)[:, cells]
+        return times
 
     def _time(self, part: Candidate, name: str) -> Floats:
         """Of one round, in all cells, [draws, cells], or one row for all draws."""
@@ -240,8 +240,8 @@ class _Worlds:
         if name == "tpot":
             return seconds / (estimate.tokens_per_round.mean * tokens)
         rounds = estimate.rounds.mean / tokens if name == "request" else estimate.first_round
-        found: Floats = self._varied(drawn.prefill) + seconds * rounds
-        return found
+        seconds_of_request: Floats = self._varied(drawn.prefill) + seconds * rounds
+        return seconds_of_request
 
     def _varied(self, time: Drawn) -> Floats:
         return time.drawn if self._varies("device", time.name) else time.estimated

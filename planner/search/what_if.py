@@ -202,13 +202,14 @@ class _Scan:
 def _crossings(curve: dict[float, Floats], cells: int) -> list[float | None]:
     """The least acceptance at which the margin is above 0, by cell; None where it never is."""
     points = sorted(curve)
-    found: list[float | None] = []
+    crossings: list[float | None] = []
     for cell in range(cells):
         margins = [float(np.atleast_1d(curve[at])[cell]) for at in points]
         place = next((i for i, margin in enumerate(margins) if margin > 0.0), None)
         if place is None or place == 0:
-            found.append(None if place is None else points[0])
+            crossings.append(None if place is None else points[0])
             continue
         low, high = margins[place - 1], margins[place]
-        found.append(points[place - 1] + (points[place] - points[place - 1]) * low / (low - high))
-    return found
+        before, at = points[place - 1], points[place]
+        crossings.append(before + (at - before) * low / (low - high))
+    return crossings

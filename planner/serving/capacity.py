@@ -48,9 +48,9 @@ class Times:
 
 def times_of(estimate: Estimate, end: str = "median") -> Times:
     """The times of an estimate at one end of their intervals: `low`, `median` or `high`."""
-    found = (estimate.request_seconds, estimate.ttft, estimate.seconds_per_token)
+    measures = (estimate.request_seconds, estimate.ttft, estimate.seconds_per_token)
     shape = np.shape(np.atleast_1d(estimate.batch))
-    return Times(*(np.broadcast_to(getattr(seconds, end), shape) for seconds in found))
+    return Times(*(np.broadcast_to(getattr(seconds, end), shape) for seconds in measures))
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,8 @@ class Served:
         """
         in_flight = _mean(at.in_flight for at in self.lengths)
         waiting = self.largest * np.where(self.admissible, _WAITING, _MISSED)
-        found = waiting / self.rate
-        return np.where(self.whole, in_flight / self.load.request_rate, found)
+        queued = waiting / self.rate
+        return np.where(self.whole, in_flight / self.load.request_rate, queued)
 
     @cached_property
     def rate(self) -> Floats:
@@ -166,23 +166,23 @@ def _at_length(
         fits: whether the plan has the memory for each.
         times: [..., batches].
     """
-    held = int(fits.sum()) if fits.all() else int(fits.argmin())
+    fitting = int(fits.sum()) if fits.all() else int(fits.argmin())
     least = (batch / times.request).min(axis=-1)
-    if not held:
+    if not fitting:
         unknown = np.full(least.shape, np.nan)
         none = np.zeros(least.shape)
         nowhere = Times(unknown, unknown, unknown)
         whole = np.zeros(least.shape, dtype=np.bool_)
         empty = batch[:0]
         return AtLength(prompt, unknown, nowhere, whole, none, none, least, empty, "memory")
-    known, kept = batch[:held], _only(times, slice(held))
-    number = requests_in_flight(known, kept.request, load.request_rate)
-    reached = kept.each(lambda seconds: between(known, seconds, number))
+    known, fitting_times = batch[:fitting], _only(times, slice(fitting))
+    number = requests_in_flight(known, fitting_times.request, load.request_rate)
+    reached = fitting_times.each(lambda seconds: between(known, seconds, number))
     whole = ~np.isnan(number) & (_slack(load, reached) >= 0.0).all(axis=0)
-    most = most_served(known, kept.request, _slack(load, kept))
+    most = most_served(known, fitting_times.request, _slack(load, fitting_times))
     goodput = np.where(whole, load.request_rate, np.minimum(most, load.request_rate))
-    rates = (known / kept.request).reshape(-1, held)[0]
-    bound = _bound(rates, float(most.flat[0]), held == len(batch))
+    rates = (known / fitting_times.request).reshape(-1, fitting)[0]
+    bound = _bound(rates, float(most.flat[0]), fitting == len(batch))
     return AtLength(prompt, number, reached, whole, goodput, most, least, known, bound)
 
 
@@ -202,13 +202,13 @@ def _slack(load: Load, times: Times) -> Floats:
         (load.ttft, times.ttft),
         (load.tpot, times.tpot),
     )
-    found = [limit - seconds for limit, seconds in pairs if limit is not None]
-    return np.array(found) if found else np.empty((0, *times.request.shape))
+    slack = [limit - seconds for limit, seconds in pairs if limit is not None]
+    return np.array(slack) if slack else np.empty((0, *times.request.shape))
 
 
 def _mean(parts: Iterable[Floats]) -> Floats:
-    found: Floats = np.mean(list(parts), axis=0)
-    return found
+    mean: Floats = np.mean(list(parts), axis=0)
+    return mean
 
 
 def _only(times: Times, cells: NDArray[np.int64] | slice) -> Times:

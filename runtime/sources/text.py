@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.ir.ops import Lookup
 from specplan.ir.values import TEXT_STATE
 from specplan.runtime.sources.continuations import continuation_trees
 from specplan.runtime.sources.source import ROOT, SourceDrafts, Tokens, Wanted
@@ -45,9 +44,9 @@ def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
     return text[:0]
 
 
-def match_of(op: Lookup) -> tuple[int, ...]:
+def match_of(source: str, match: tuple[int, ...] | None) -> tuple[int, ...]:
     """Shortest and longest suffix that a `lookup` matches, by default where it names none."""
-    return op.match or (TEXT_MATCH if op.source == TEXT_STATE else (1, 1))
+    return match or (TEXT_MATCH if source == TEXT_STATE else (1, 1))
 
 
 def continuations(text: Tokens, wanted: Wanted) -> SourceDrafts:

@@ -42,7 +42,7 @@ def optimize(
         problem: a problem, the path of a problem file, or its content as a mapping.
         out: write a bundle to this folder.
         copy_weights: the bundle gets copies of the checkpoints that it runs.
-        progress: told of everything that takes long.
+        progress: called during everything that takes long.
 
     Raises:
         UsageError: the problem is broken, naming its key, or `out` holds something else, or weights
@@ -61,15 +61,15 @@ def optimize(
         from specplan.bundles.writing import check_out
 
         check_out(checked, out, copy_weights=copy_weights)
-    found = Result(find(checked, progress))
+    result = Result(find(checked, progress))
     if out is None:
-        return found
+        return result
     from specplan.bundles.writing import write_result
     from specplan.result import check_decided
 
-    check_decided(found.search.undecided, "a bundle", "--out")
+    check_decided(result.search.undecided, "a bundle", "--out")
 
-    return Result(found.search, write_result(found, Path(out), copy_weights=copy_weights))
+    return Result(result.search, write_result(result, Path(out), copy_weights=copy_weights))
 
 
 def profile_device(
@@ -89,7 +89,7 @@ def profile_device(
         passes: over the grid, at least; None for the usual number.
         batches: batch sizes to measure at beside the problem's.
         contexts: contexts in tokens to measure at beside the problem's.
-        progress: told of every visit.
+        progress: called after every visit.
 
     Raises:
         UsageError: the problem is broken, naming its key.
@@ -128,7 +128,7 @@ def profile_acceptance(
         limit: use only so many prompts.
         precision: stop when the 90 % intervals of tokens per round are within this part of their
             means; 0 for all prompts, None for the usual part.
-        progress: told of every prompt.
+        progress: called after every prompt.
 
     Raises:
         UsageError: the problem is broken, naming its key.
@@ -184,7 +184,7 @@ def bench(
         repeats: runs of each group of prompts by each contender.
         kinds: run the best candidate of every other family too.
         stock: run `transformers.generate` too.
-        progress: told of every run.
+        progress: called after every run.
 
     Raises:
         UsageError: the bundle or a checkpoint has changed, or has no prompts.

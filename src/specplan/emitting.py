@@ -52,7 +52,7 @@ def emit(
         engine: `NAME`, for the newest version that is known, or `NAME@VERSION`.
         out: folder for the files; it may hold an earlier projection.
         any_version: write for the newest known version when the one asked for is not known.
-        progress: told of everything that takes long.
+        progress: called during everything that takes long.
 
     Raises:
         UsageError: the engine or its version is not known, or the problem or bundle is broken.
@@ -71,9 +71,9 @@ def emit(
         from specplan.bundles.contest import problem_of
 
         problem = problem_of(bundle)
-        told = _told(bundle)
+        choice = _choice_of_bundle(bundle)
         if not table.refusals(bundle.plan):
-            return _written(table, problem, told, told, None, (), folder)
+            return _written(table, problem, choice, choice, None, (), folder)
     return _searched(table, problem, bundle, folder, progress)
 
 
@@ -136,7 +136,7 @@ def _choice(result: SearchResult, candidate: Candidate) -> Choice:
     return Choice(candidate.plan, candidate.method, candidate.words, gain, loads, assumed)
 
 
-def _told(bundle: Bundle) -> Choice:
+def _choice_of_bundle(bundle: Bundle) -> Choice:
     """A bundle's plan with what its report says of it."""
     with reading_report(bundle):
         report = bundle.report
@@ -214,5 +214,5 @@ def _sampling(workload: Workload) -> dict[str, float]:
 
 def _sharing(device: str) -> int:
     """Devices that share every layer: 8 of `8xh100-sxm`."""
-    found = re.match(r"(\d+)x", device)
-    return 1 if found is None else int(found[1])
+    match = re.match(r"(\d+)x", device)
+    return 1 if match is None else int(match[1])

@@ -24,7 +24,7 @@ def find(problem: Problem, progress: Progress) -> SearchResult:
 
     Args:
         problem: a checked problem.
-        progress: told of everything that takes long.
+        progress: called during everything that takes long.
 
     Raises:
         UsageError: something that the problem names, or a stored measurement, is broken.
@@ -42,22 +42,22 @@ def find(problem: Problem, progress: Progress) -> SearchResult:
     alone, *others = each_backend(problem)
     if not others:
         return search(gather(alone, progress), pricing)
-    from specplan.planner.search.backends import best_backend, unlike
+    from specplan.planner.search.backends import best_backend, incomparable_backends
 
     known: dict[str, ProblemFacts] = {}
-    found: dict[str, SearchResult | SpecplanError] = {}
+    searches: dict[str, SearchResult | SpecplanError] = {}
     for one in (alone, *others):
         try:
             known[one.backend] = gather(one, progress)
         except MissingCapabilityError as error:  # another one may do
-            found[one.backend] = error
-    found |= unlike(known)
-    for name in [one for one in known if one not in found]:
+            searches[one.backend] = error
+    searches |= incomparable_backends(known)
+    for name in [one for one in known if one not in searches]:
         try:
-            found[name] = search(known[name], pricing)
+            searches[name] = search(known[name], pricing)
         except (MissingCapabilityError, InfeasibleError) as error:
-            found[name] = error
-    return best_backend({name: found[name] for name in problem.backends})
+            searches[name] = error
+    return best_backend({name: searches[name] for name in problem.backends})
 
 
 def gather(problem: Problem, progress: Progress, *, tuned: bool = True) -> ProblemFacts:
@@ -65,7 +65,7 @@ def gather(problem: Problem, progress: Progress, *, tuned: bool = True) -> Probl
 
     Args:
         problem: a checked problem; of its `backend`, others are not looked at.
-        progress: told of everything that takes long.
+        progress: called during everything that takes long.
         tuned: read the plans that `specplan tune` measured on this machine too.
 
     Raises:

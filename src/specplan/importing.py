@@ -137,9 +137,9 @@ def import_device(
         )
     facts, run = gather_facts(checked), read_served(files, batch, select)
     served = plain_plan(facts) if projection is None else _emitted(Path(projection))
-    found = served_plan(facts, run, *served)
-    remember_served(facts, found, run)
-    return found
+    measured = served_plan(facts, run, *served)
+    remember_served(facts, measured, run)
+    return measured
 
 
 def _emitted(folder: Path) -> tuple[Plan, str, str]:

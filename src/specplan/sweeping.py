@@ -31,7 +31,7 @@ def sweep(
         problems: each with the values that tell it from the others, by their keys.
         acceptances: P(a draft token is accepted | those before it were); None for the profile of
             a drafter that has one, and 0.5 ... 0.9 for the others.
-        progress: told of every problem.
+        progress: called after every problem.
 
     Returns:
         One row per problem, drafter, load and acceptance: `WhatIfRow.as_dict` with the swept keys.
@@ -51,8 +51,8 @@ def sweep(
         drafters = tuple(dict.fromkeys((*listed_drafters(facts), *facts.profiles)))
         for drafter in drafters:
             own = (None,) if drafter in facts.profiles else ACCEPTANCES
-            found = what_if(facts, [drafter], own if acceptances is None else acceptances)
-            rows += [{**keys, **row.as_dict()} for row in found]
+            answers = what_if(facts, [drafter], own if acceptances is None else acceptances)
+            rows += [{**keys, **row.as_dict()} for row in answers]
         progress("sweeping", done + 1, len(every))
     if not rows:
         raise UsageError(

@@ -120,8 +120,8 @@ def tune(
     check_interpreted(checked)
     check_out(checked, out)
     facts = gather(checked, progress, tuned=False)
-    found = search(facts, lambda done, total: progress("pricing candidates", done, total))
-    contest, bench = _contest(found, minutes, storage, machine or platform.node(), progress)
+    searched = search(facts, lambda done, total: progress("pricing candidates", done, total))
+    contest, bench = _contest(searched, minutes, storage, machine or platform.node(), progress)
     interrupted = False
     try:
         contest.run()
@@ -129,7 +129,7 @@ def tune(
         interrupted = True
         if not contest.log.trials():
             raise
-    done = _tuned(found, contest, bench, interrupted)
+    done = _tuned(searched, contest, bench, interrupted)
     if out is None:
         return done
     bundle = write_result(done.result, Path(out), {"tuning": done.report()})
@@ -137,7 +137,7 @@ def tune(
 
 
 def _contest(
-    found: SearchResult, minutes: float, storage: str | None, machine: str, progress: Progress
+    searched: SearchResult, minutes: float, storage: str | None, machine: str, progress: Progress
 ) -> tuple[Race, Workbench]:
     from specplan.runtime import require_torch
 
@@ -148,10 +148,10 @@ def _contest(
     from specplan.measure.workbench import PROFILE, Workbench
     from specplan.planner import measured_here
 
-    bench = Workbench(measured_here(found.facts.problem))
+    bench = Workbench(measured_here(searched.facts.problem))
     prompts = bench.prompts(PROFILE)
     contest = Race(
-        contenders=Contenders(found),
+        contenders=Contenders(searched),
         log=_log(bench, prompts, storage),
         timer=partial(plan_timer, bench),
         prompts=prompts,
@@ -180,7 +180,7 @@ def _log(bench: Workbench, prompts: Sequence[TokenPrompt], storage: str | None) 
     return open_log(storage, journal, f"specplan-{name}")
 
 
-def _tuned(found: SearchResult, contest: Race, bench: Workbench, interrupted: bool) -> Tuned:
+def _tuned(searched: SearchResult, contest: Race, bench: Workbench, interrupted: bool) -> Tuned:
     """The answer by all trials; what was measured is stored for the searches to come."""
     from specplan.measure.device.profile import machine_of
     from specplan.measure.tuning.outcome import lines, measured_plans
@@ -193,10 +193,10 @@ def _tuned(found: SearchResult, contest: Race, bench: Workbench, interrupted: bo
     here = machine_of(bench)
     about = {"study": contest.log.name, "trials": len(trials), "machine": asdict(here)}
     plans = measured_plans(contest, trials, about)
-    plans.save(plans_path(found.facts, here))
+    plans.save(plans_path(searched.facts, here))
     loads = contest.contenders.loads
     return Tuned(
-        result=Result(tuned(found, plans, contest.contenders.untried)),
+        result=Result(tuned(searched, plans, contest.contenders.untried)),
         lines=tuple(lines(contest, trials)),
         minutes=contest.spent(trials) / 60.0,
         trials=len(trials),

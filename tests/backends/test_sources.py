@@ -99,9 +99,9 @@ def _step_until(session: Session, ready: Callable[[], bool]) -> None:
 
 BROKEN = {
     "automaton for all": ("automaton", "capacity=40)", "capacity=40) scope=process",
-        "holds one text"),
+        "holds the text of one request"),
     "automaton, several": ("automaton", "length=6", "children=2 length=3", "one continuation"),
-    "merged n-grams": ("ngram", "length=5", "children=3 length=5 nodes=7", "side by side"),
+    "merged n-grams": ("ngram", "length=5", "children=3 length=5 nodes=7", "cannot merge"),
     "rows for a log": (
         "log", "update @past %t0 last=1", "%r = forward target %t0 cache=@kv pending=1\n"
         "  update @past %t0 logits=%r", "log learns the text"),

@@ -127,9 +127,9 @@ round decode {{
         ("%m = forward target %t0 cache=@kv pending=1\n  update @adj %t0 logits=%m\n  ", "",
          "look up before"),
         ("", "%g = grow %t0 at=%t0 logits=%l\n  %n = lookup @adj %g at=%g",
-         "what a model drafted is not looked up"),
+         "the host cannot run it"),
         ("", "%x = repeat 2 (%s = %t0) {\n  %n = lookup @adj %t0 at=%t0\n  yield %n\n}",
-         "what a model drafted is not looked up"),
+         "the host cannot run it"),
     ],
 )  # fmt: skip
 def test_what_the_host_does_stands_around_the_call(

@@ -195,18 +195,18 @@ def test_other_compositions_decode_as_is_defined(name: str, models: dict[str, Ca
 
 BROKEN: dict[str, tuple[str, dict[str, str], str]] = {
     "shared draws in a state of others": (
-        DRAWN, {"how=draw by=%u0": "how=shared by=%u0"}, "holds nodes of how=draw alone"),
+        DRAWN, {"how=draw by=%u0": "how=shared by=%u0"}, "takes nodes of how=draw only"),
     "two children in a state of chains": (
-        RANKED, {"logits=%q0": "logits=%q0 children=2"}, "holds chains"),
+        RANKED, {"logits=%q0": "logits=%q0 children=2"}, "is declared for chains"),
     "tips that run late": (RANKED, {
         TIP: "%tip = pick %w of=leaves\n    %q0 = forward draft %tip cache=@dkv pending=1"},
         "give pending=2"),
-    "what is drawn and ranked": (DRAWN, {" how=draw by=%u0": ""}, "holds nodes of how=draw alone"),
+    "what is drawn and ranked": (DRAWN, {" how=draw by=%u0": ""}, "takes nodes of how=draw only"),
     "more than a state holds": (
         RANKED, {"store @window %r": "store @window %c"}, "@window holds 2 in 2"),
     "no row of the root": (
         RANKED, {"%o = forward target %w": "%z = pick %w of=all\n    %o = forward target %z"},
-        "nothing is ever emitted"),
+        "a round may emit nothing"),
     "no nodes": (RANKED, {"nodes=2, depth=2": "nodes=0, depth=0"}, "holds 0 in 0"),
 }  # fmt: skip
 

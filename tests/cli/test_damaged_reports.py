@@ -19,7 +19,7 @@ from specplan.bundles.compiling import buckets_of
 from specplan.bundles.contest import chosen_name, contestants
 from specplan.cli.explain import explain
 from specplan.cli.report import report
-from specplan.emitting import _told
+from specplan.emitting import _choice_of_bundle
 from specplan.ir.errors import SpecplanError, UsageError
 from specplan.planner.explain.data import explain as explained
 from specplan.planner.search.search import search
@@ -29,13 +29,13 @@ from tests.planner.checkpoints import write_checkpoint
 from tests.planner.example_facts import example_facts, workload
 
 READERS: dict[str, Callable[[Path], object]] = {
-    "explain": explain,
-    "report": lambda folder: report(folder, out=folder.parent / "report.md"),
+    "explain": lambda folder: explain(path=folder),
+    "report": lambda folder: report(path=folder, out=folder.parent / "report.md"),
     "the Python API": specplan.explain,
     "compile": lambda folder: buckets_of(load_bundle(folder)),
     "bench": lambda folder: contestants(load_bundle(folder), 1, kinds=True),
     "check": lambda folder: chosen_name(load_bundle(folder)),
-    "emit": lambda folder: _told(load_bundle(folder)),
+    "emit": lambda folder: _choice_of_bundle(load_bundle(folder)),
 }
 SELDOM = ("compile", "bench", "check", "emit")
 """They read few of its values."""

@@ -48,18 +48,18 @@ def known(facts: ProblemFacts, drafter: Drafter, hazard: float) -> AcceptancePro
     return AcceptanceProfile.from_hazards([[hazard]] * 4, key=key, trials=1000)
 
 
-def test_who_costs_too_much_at_every_load_is_not_hopeful(tmp_path: Path) -> None:
+def test_who_costs_too_much_at_every_load_is_not_promising(tmp_path: Path) -> None:
     """A draft model that is mostly right, and layers of the target that are mostly wrong."""
     one = {"batch_sizes": [1], "prompt_tokens": 40, "output_tokens": 32}
     facts = example_facts(tmp_path, workload=one)
     prices = DrafterPrices(facts)
     draft, target = known(facts, Model("draft"), 0.9), known(facts, FirstLayers("target", 2), 0.05)
-    assert prices.worthwhile([draft]) == {Model("draft")}
+    assert prices.promising([draft]) == {Model("draft")}
     assert prices.best(draft) * TOO_DEAR < prices.plain < prices.best(target) < inf
-    assert prices.worthwhile([draft, target]) == {Model("draft")}
+    assert prices.promising([draft, target]) == {Model("draft")}
 
 
-def test_who_is_best_at_some_load_is_hopeful(tmp_path: Path) -> None:
+def test_who_is_best_at_some_load_is_promising(tmp_path: Path) -> None:
     """The rule, from the candidates of a whole search."""
     facts = example_facts(tmp_path)
     found = search(facts)
@@ -70,17 +70,17 @@ def test_who_is_best_at_some_load_is_hopeful(tmp_path: Path) -> None:
             costs[one.drafter] = np.minimum(costs.get(one.drafter, inf), cost)
     best = np.min(list(costs.values()), axis=0)
     expected = {name for name, cost in costs.items() if name and (cost <= TOO_DEAR * best).any()}
-    hopeful = DrafterPrices(facts).worthwhile(facts.profiles.values())
-    assert expected and expected <= hopeful
+    promising = DrafterPrices(facts).promising(facts.profiles.values())
+    assert expected and expected <= promising
     assert all(
-        not (costs[name] <= TOO_DEAR * best).any() for name in costs.keys() - hopeful if name
+        not (costs[name] <= TOO_DEAR * best).any() for name in costs.keys() - promising if name
     )
 
 
 def test_who_has_no_price_stays(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
     stranger = known(facts, Model("target"), 0.5)
-    assert DrafterPrices(facts).worthwhile([known(facts, Model("draft"), 0.9), stranger]) == {
+    assert DrafterPrices(facts).promising([known(facts, Model("draft"), 0.9), stranger]) == {
         Model("draft"),
         Model("target"),
     }

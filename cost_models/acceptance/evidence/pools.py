@@ -3,9 +3,9 @@
 A draft model grows a pool from every position of a target's own text: the best `beam` children of
 the root, then, layer after layer, the best `beam` children of each of the `beam` most probable
 nodes of the layer above (EAGLE-2, arXiv 2406.16858, section 4). A round that grows fewer layers
-grows the same pool, cut, and verifies its most probable nodes: so one pool tells of them all. Its
-nodes are given tokens, which the rules `greedy` and `recursive` accept exactly when the target's
-own token is among them; what is accepted is therefore the path of the pool that spells the text.
+grows the same pool, cut, and verifies its most probable nodes: one pool prices them all. Its
+nodes are given tokens, which `greedy` and `recursive` accept exactly when the target's own
+token is among them; what is accepted is therefore the path of the pool that spells the text.
 Trees that one lookup merges from what a source gives are cut likewise.
 """
 

@@ -49,8 +49,8 @@ def _read(source: Source, request: ImportRequest) -> AcceptanceProfile:
 
 def _setting(source: Source, name: str) -> int | None:
     """A number of the printed `server_args`, or of the command line above it."""
-    found = re.search(rf"{name.replace('_', '[_-]')}['\"]?[=: ]+(\d+)", source.text)
-    return None if found is None else int(found[1])
+    match = re.search(rf"{name.replace('_', '[_-]')}['\"]?[=: ]+(\d+)", source.text)
+    return None if match is None else int(match[1])
 
 
 def _draft_tokens(source: Source, rows: list[tuple[float, float, str]]) -> int:

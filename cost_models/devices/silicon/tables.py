@@ -22,7 +22,7 @@ from specplan.cost_models.devices.silicon.package import (
 from specplan.cost_models.devices.silicon.products import Products
 from specplan.ir.errors import UsageError
 
-Found = TypeVar("Found")
+TableT = TypeVar("TableT")
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,10 @@ class KernelTables:
         """The stack's own all-reduce, else NCCL's; None where the tables have neither."""
         return self._once(("comm", ""), self._reduction)
 
-    def _once(self, key: tuple[str, str], build: Callable[[], Found]) -> Found:
+    def _once(self, key: tuple[str, str], build: Callable[[], TableT]) -> TableT:
         if key not in self._built:
             self._built[key] = build()
-        table: Found = self._built[key]
+        table: TableT = self._built[key]
         return table
 
     def _read(
@@ -101,9 +101,9 @@ class KernelTables:
         family: str,
         name: str,
         columns: tuple[str, ...],
-        build: Callable[[DataSheet, Table, str], Found | None],
+        build: Callable[[DataSheet, Table, str], TableT | None],
         form: str,
-    ) -> Found | None:
+    ) -> TableT | None:
         table = self._read(family, name, columns)
         return None if table is None else build(self.sheet, table, form)
 

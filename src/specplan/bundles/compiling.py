@@ -50,25 +50,25 @@ def compile_bundle(
     from specplan.backends.static.buckets import Bucket
     from specplan.measure.bench.lowering import Lowering
 
-    held = open_bundle(bundle)
-    held.check_models()
-    home = held.folder.parent / f".{held.folder.name}.compiling"
-    found = Lowering(held, home / made_for(held), turns, progress)
-    if not found.backends:
-        raise MissingCapabilityError("; ".join(found.notes), where=str(held.folder))
-    shapes = [Bucket(batch, text) for batch, text in buckets_of(held).shapes]
-    written = write_executables(held, found.executables(shapes), found.fastest())
+    opened = open_bundle(bundle)
+    opened.check_models()
+    home = opened.folder.parent / f".{opened.folder.name}.compiling"
+    lowering = Lowering(opened, home / made_for(opened), turns, progress)
+    if not lowering.backends:
+        raise MissingCapabilityError("; ".join(lowering.notes), where=str(opened.folder))
+    shapes = [Bucket(batch, text) for batch, text in buckets_of(opened).shapes]
+    written = write_executables(opened, lowering.executables(shapes), lowering.fastest())
     shutil.rmtree(home, ignore_errors=True)
     return written
 
 
-def made_for(held: Bundle) -> str:
+def made_for(opened: Bundle) -> str:
     """Name for the rounds that are compiled of a bundle: none of another plan goes by it."""
     from specplan.backends.machine import this_machine
     from specplan.measure.machine import versions
 
-    models = {name: (one.digest, one.dtype) for name, one in held.models.items()}
-    text = repr((print_plan(held.plan), sorted(models.items()), this_machine(), versions()))
+    models = {name: (one.digest, one.dtype) for name, one in opened.models.items()}
+    text = repr((print_plan(opened.plan), sorted(models.items()), this_machine(), versions()))
     return name_of(text)
 
 
@@ -95,20 +95,20 @@ def build_cubins(
     from specplan.backends.kernels.plan_kernels import variants_for
     from specplan.backends.kernels.variants import ARCHITECTURES
 
-    held = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
-    held.check_models()
-    models = _heads(held)
-    chosen, needed = tuple(architectures) or ARCHITECTURES, variants_for(held.plan, models)
+    opened = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
+    opened.check_models()
+    models = _heads(opened)
+    chosen, needed = tuple(architectures) or ARCHITECTURES, variants_for(opened.plan, models)
     if not needed:
         sizes = ", ".join(f"{name}: {it.size} in {it.dtype}" for name, it in models.items())
         raise MissingCapabilityError(
             f"the rounds launch none of our kernels (heads of {sizes})",
-            where=str(held.folder),
+            where=str(opened.folder),
             remedy="Attention has kernels for heads of 64 and 128, in float32 and below.",
         )
     with tempfile.TemporaryDirectory(prefix="specplan-") as work:
         build_kernels(Path(work) / "kernels", needed, chosen, progress)
-        written = write_kernels(held, chosen, Path(work) / "kernels")
+        written = write_kernels(opened, chosen, Path(work) / "kernels")
     plain = (
         f"attention of {name}: no kernel for heads of {heads.size} in {heads.dtype}"
         + (" with a sliding window" if heads.windowed else "")
@@ -167,14 +167,14 @@ def lower_for_tensorrt(
 
     folder = Path(out).resolve()
     check_destination(folder, INDEX, "TensorRT sources")
-    held = open_bundle(bundle)
-    held.check_models()
-    models = load_models(held)
-    workload, size = held.problem["workload"], models["target"].vocab_size
-    buckets = [Bucket(batch, text) for batch, text in buckets_of(held).shapes]
+    opened = open_bundle(bundle)
+    opened.check_models()
+    models = load_models(opened)
+    workload, size = opened.problem["workload"], models["target"].vocab_size
+    buckets = [Bucket(batch, text) for batch, text in buckets_of(opened).shapes]
     batches = {bucket: workload_requests(workload, bucket, size, 1) for bucket in buckets}
     with staged(folder) as staging:
-        rounds = write_sources(held.plan, models, batches, staging)
+        rounds = write_sources(opened.plan, models, batches, staging)
     return rounds, build_engines(folder)
 
 

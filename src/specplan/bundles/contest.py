@@ -56,14 +56,14 @@ def _contestants(
 ) -> dict[str, tuple[Plan, Forecast | None]]:
     candidates = report["candidates"]
     chosen = candidates[report["chosen"]]
-    found = {PLAIN: _entry(candidates[report["plain"]], batch)}
-    found[_name(chosen)] = _entry(chosen, batch)
+    entries = {PLAIN: _entry(candidates[report["plain"]], batch)}
+    entries[_name(chosen)] = _entry(chosen, batch)
     if kinds:
         for summary in report["explanation"]["runners_up"]:
             (candidate,) = (c for c in candidates if _same(c, summary))
             if candidate["family"] != chosen["family"] and not candidate.get("unsupported"):
-                found[_name(candidate)] = _entry(candidate, batch)
-    return found
+                entries[_name(candidate)] = _entry(candidate, batch)
+    return entries
 
 
 def chosen_name(bundle: Bundle) -> str:

@@ -33,17 +33,17 @@ def open_bundle(bundle: Bundle | Path | str) -> Bundle:
     from specplan.planner.problem.errors import Origin
     from specplan.planner.problem.loading import problem_form
 
-    found = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
-    path = found.folder / "problem.json"
+    opened = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
+    path = opened.folder / "problem.json"
     try:
-        problem = problem_form(found.problem, Origin(str(path)))
+        problem = problem_form(opened.problem, Origin(str(path)))
     except UsageError as error:
         raise UsageError(
             f"the bundle's problem is damaged: {error.what}",
             where=error.where,
             remedy="Restore the file, or run `specplan optimize` again.",
         ) from None
-    return replace(found, problem=problem.model_dump(mode="json"))
+    return replace(opened, problem=problem.model_dump(mode="json"))
 
 
 def check_out(problem: Problem, out: Path | str | None, *, copy_weights: bool = False) -> None:

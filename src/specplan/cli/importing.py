@@ -109,13 +109,14 @@ def device(
 
     from specplan.importing import import_device
 
-    found = import_device(files, problem, projection=projection, batch=batch, select=select)
+    measured = import_device(files, problem, projection=projection, batch=batch, select=select)
     if json:
-        print_json(asdict(found))
+        print_json(asdict(measured))
         return
     print(
-        f"{found.method} {found.words} at batch {found.batch}, {found.prompt_tokens} prompt "
-        f"tokens: {found.seconds_per_token * 1e3:.3g} ms per output token "
-        f"(+-{found.error:.1%}, {found.turns} requests)"
+        f"{measured.method} {measured.words} at batch {measured.batch}, "
+        f"{measured.prompt_tokens} prompt tokens: "
+        f"{measured.seconds_per_token * 1e3:.3g} ms per output token "
+        f"(+-{measured.error:.1%}, {measured.turns} requests)"
     )
     print(f"The next `specplan optimize {problem}` reckons with it.")

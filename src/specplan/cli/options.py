@@ -131,7 +131,7 @@ def takes_problem(
 
         @functools.wraps(command)
         def run(**values: Any) -> None:
-            given = {name: values.pop(name) for name in [one.name for one in added]}
+            given = {name: values.pop(name, None) for name in [one.name for one in added]}
             command(**{first.name: _source(**given)}, **values)
 
         keyword = inspect.Parameter.KEYWORD_ONLY

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specplan.notebook.plots import Plot, plot_lines
-from specplan.notebook.tables import Row, bundle_rows, frame, html_table, result_rows, text_table
+from specplan.notebook.tables import (
+    Row,
+    estimate_rows,
+    frame,
+    html_table,
+    plan_words,
+    result_rows,
+    text_table,
+)
 
 if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
@@ -127,6 +135,22 @@ def compare(a: Result | Bundle | Path | str, b: Result | Bundle | Path | str) ->
     return Comparison(tuple(rows))
 
 
+def _bundle_rows(bundle: Bundle) -> list[Row]:
+    """The rows of `result_rows` for the plan of a bundle, from its report.
+
+    Raises:
+        UsageError: the report is not what was written.
+    """
+    from specplan.bundles.report import reading_report
+
+    with reading_report(bundle):
+        report = bundle.report
+        chosen = report["candidates"][report["chosen"]]
+        plain = report["candidates"][report["plain"]]["estimates"]
+        name = plan_words(chosen["method"], chosen["words"])
+        return estimate_rows(name, chosen["estimates"], plain, str(bundle.problem["device"]))
+
+
 def _rows(decision: Result | Bundle | Path | str) -> list[Row]:
     from specplan.result import Result, check_decided
 
@@ -135,4 +159,4 @@ def _rows(decision: Result | Bundle | Path | str) -> list[Row]:
         return result_rows(decision)
     from specplan.backends.bundle import Bundle, load_bundle
 
-    return bundle_rows(decision if isinstance(decision, Bundle) else load_bundle(decision))
+    return _bundle_rows(decision if isinstance(decision, Bundle) else load_bundle(decision))

@@ -8,7 +8,6 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from specplan.backends.bundle import Bundle
     from specplan.result import Result
 
 Row = dict[str, Any]
@@ -34,22 +33,6 @@ def result_rows(result: Result) -> list[Row]:
     chosen = [estimate_as_dict(estimate) for estimate in search.chosen.estimates]
     name = plan_words(search.chosen.method, search.chosen.words)
     return estimate_rows(name, chosen, plain, result.problem.device)
-
-
-def bundle_rows(bundle: Bundle) -> list[Row]:
-    """The same rows for the plan of a bundle, from its report.
-
-    Raises:
-        UsageError: the report is not what was written.
-    """
-    from specplan.bundles.report import reading_report
-
-    with reading_report(bundle):
-        report = bundle.report
-        chosen = report["candidates"][report["chosen"]]
-        plain = report["candidates"][report["plain"]]["estimates"]
-        name = plan_words(chosen["method"], chosen["words"])
-        return estimate_rows(name, chosen["estimates"], plain, str(bundle.problem["device"]))
 
 
 def plan_words(method: str, words: str) -> str:

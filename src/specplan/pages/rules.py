@@ -63,7 +63,7 @@ _NEEDS = {"target rows": "target logits", "draft laws": "draft probabilities"}
 """Words of the page for what data calls by older names."""
 _KEEPS = {"always": "always", "greedy": "at temperature 0", "never": "never"}
 
-_TOLD = {"date", "places", "temperature", "top_k", "rules"}
+_LOSS_KEYS = {"date", "places", "temperature", "top_k", "rules"}
 
 Runners = Mapping[str, Sequence[str]]
 """Names of the backends that run each rule."""
@@ -75,14 +75,14 @@ def read_losses(path: Path) -> Mapping[str, Any]:
     Raises:
         UsageError: the file is missing or holds something else.
     """
-    found = read_json(path, "losses of rules")
-    if not isinstance(found, dict) or not found.keys() >= _TOLD:
+    losses = read_json(path, "losses of rules")
+    if not isinstance(losses, dict) or not losses.keys() >= _LOSS_KEYS:
         raise UsageError(
             "the file holds no losses of rules",
             where=str(path),
             remedy="Make it with `python benchmarks/rule_losses.py --json`.",
         )
-    return found
+    return losses
 
 
 def rules_page(
@@ -147,14 +147,14 @@ def judges_words(rule: Declaration) -> str:
 
 def needs(rule: Declaration) -> tuple[str, ...]:
     """What it must be given beside the drafted tree."""
-    found = []
+    needs = []
     if rule.needs_logits:
-        found.append("target rows")
+        needs.append("target rows")
     if rule.reads_probs:
-        found.append("draft laws")
+        needs.append("draft laws")
     if rule.uniforms_per_node is not None:
-        found.append("uniforms")
-    return tuple(found)
+        needs.append("uniforms")
+    return tuple(needs)
 
 
 def _row(rule: Declaration, runners: Runners) -> tuple[str, ...]:

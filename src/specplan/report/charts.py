@@ -21,17 +21,17 @@ _PARTS, _BARS = 6, 12
 """Parts of a round with a colour of their own, and most loads with a bar."""
 
 
-def speed_chart(told: Mapping[str, Any]) -> str:
+def speed_chart(explanation: Mapping[str, Any]) -> str:
     """Tokens per second by batch size, with the batch sizes at which the plan stops paying.
 
     Args:
-        told: the explanation.
+        explanation: of the search, as data.
     """
-    lengths = sorted({figures["prompt_tokens"] for figures in told["chosen"]["by_batch"]})
+    lengths = sorted({figures["prompt_tokens"] for figures in explanation["chosen"]["by_batch"]})
     figure, axes = _axes(len(lengths))
-    edges = _edges(told, lengths)
+    edges = _edges(explanation, lengths)
     for place, length in zip(axes, lengths, strict=True):
-        for (label, entry), colour in zip(_series(told).items(), _SERIES, strict=False):
+        for (label, entry), colour in zip(_series(explanation).items(), _SERIES, strict=False):
             rows = [row for row in entry["by_batch"] if row["prompt_tokens"] == length]
             batches = [row["batch"] for row in rows]
             speeds = [row["tokens_per_second"] for row in rows]
@@ -53,9 +53,9 @@ def speed_chart(told: Mapping[str, Any]) -> str:
     return _svg(figure, "Tokens per second by batch size, with 90 % intervals")
 
 
-def time_chart(told: Mapping[str, Any]) -> str:
+def time_chart(explanation: Mapping[str, Any]) -> str:
     """Where the time of a round goes, one bar per load, or per some of many."""
-    every = told["time"]["chosen"]
+    every = explanation["time"]["chosen"]
     entries = every[:: -(-len(every) // _BARS)]
     figure, (place,) = _axes(1, height=1.4 + 0.4 * len(entries))
     names = _largest(entries)
@@ -111,36 +111,36 @@ def _places(parents: Sequence[int]) -> dict[int, tuple[float, float]]:
 
 
 def _leaves_in_order(children: Mapping[int, Sequence[int]]) -> list[int]:
-    found, waiting = [], [-1]
+    nodes, waiting = [], [-1]
     while waiting:
         node = waiting.pop()
         below = children.get(node, ())
         waiting += reversed(below)
-        found += [] if below else [node]
-    return found
+        nodes += [] if below else [node]
+    return nodes
 
 
-def _series(told: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _series(explanation: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """What is drawn: the chosen plan, plain decoding, and the best that drafts where neither is."""
-    plain, rival = told["plain"], told["best_drafting"]
-    if told["chosen"]["method"] == plain["method"]:
+    plain, rival = explanation["plain"], explanation["best_drafting"]
+    if explanation["chosen"]["method"] == plain["method"]:
         return {"plain decoding, chosen": plain} | ({"best that drafts": rival} if rival else {})
-    return {"chosen plan": told["chosen"], "plain decoding": plain}
+    return {"chosen plan": explanation["chosen"], "plain decoding": plain}
 
 
-def _edges(told: Mapping[str, Any], lengths: Sequence[int]) -> dict[int, list[float]]:
+def _edges(explanation: Mapping[str, Any], lengths: Sequence[int]) -> dict[int, list[float]]:
     """Batch sizes at which a plan that drafts stops or begins to pay.
 
     By length of prompts: they are known for the mean length, and stand with the nearest one.
     """
-    found: dict[int, list[float]] = {}
-    for part in told["break_even"]:
+    edges_by_length: dict[int, list[float]] = {}
+    for part in explanation["break_even"]:
         for point in part["points"]:
             if point["unknown"] == "batch":
                 edges = [edge for stretch in point["pays"] for edge in stretch if edge is not None]
                 near = min(lengths, key=lambda length: abs(length - point["prompt_tokens"]))
-                found.setdefault(near, []).extend(edge["mean"] for edge in edges)
-    return found
+                edges_by_length.setdefault(near, []).extend(edge["mean"] for edge in edges)
+    return edges_by_length
 
 
 def _largest(entries: Sequence[Mapping[str, Any]]) -> list[str]:

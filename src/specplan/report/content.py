@@ -34,28 +34,28 @@ def content(
         bench: what `specplan bench --json` measured of it.
         charts: draw pictures too, as SVG; Markdown has none.
     """
-    told = report["explanation"]
-    found: dict[str, Any] = {
+    explanation = report["explanation"]
+    content: dict[str, Any] = {
         "title": plan.name,
         "device": report["device"]["name"],
-        "objective": told["objective"],
-        "decision": verdict_words(told),
+        "objective": explanation["objective"],
+        "decision": verdict_words(explanation),
         "more": [
-            *assumed_words(told),
-            *backends_words(told),
-            *confidence_words(told),
-            *load_words(told),
-            *pareto_words(told),
+            *assumed_words(explanation),
+            *backends_words(explanation),
+            *confidence_words(explanation),
+            *load_words(explanation),
+            *pareto_words(explanation),
         ],
-        "loads": [_load(figures) for figures in told["chosen"]["by_batch"]],
-        "best": [_best(load) for load in told["loads"]],
+        "loads": [_load(figures) for figures in explanation["chosen"]["by_batch"]],
+        "best": [_best(load) for load in explanation["loads"]],
         "measured": [] if bench is None else [_contender(row) for row in bench["lines"]],
-        "time": [_time(entry) for entry in told["time"]["chosen"]],
-        "acceptance": told["acceptance"],
-        "break_even": [*formula_words(told), *break_even_words(told)],
+        "time": [_time(entry) for entry in explanation["time"]["chosen"]],
+        "acceptance": explanation["acceptance"],
+        "break_even": [*formula_words(explanation), *break_even_words(explanation)],
         "candidates": list(_candidates(report)),
-        "refused": told["refused"],
-        "assumptions": told["assumptions"],
+        "refused": explanation["refused"],
+        "assumptions": explanation["assumptions"],
         "plan": print_plan(plan),
         "source": source,
         "about": about,
@@ -65,12 +65,12 @@ def content(
     if charts:
         from specplan.report.charts import speed_chart, time_chart, tree_chart
 
-        found["charts"] = {
-            "speed": speed_chart(told),
-            "time": time_chart(told),
-            "trees": [tree_chart(part) for part in told["acceptance"] if _branches(part)],
+        content["charts"] = {
+            "speed": speed_chart(explanation),
+            "time": time_chart(explanation),
+            "trees": [tree_chart(part) for part in explanation["acceptance"] if _branches(part)],
         }
-    return found
+    return content
 
 
 def _branches(part: Mapping[str, Any]) -> bool:

@@ -58,7 +58,7 @@ def folder(folders: dict[str, Path], tmp_path: Path) -> Path:
 
 
 def table_path(repository: Path) -> Path:
-    return repository / "XX.json"
+    return repository / "tests/backends/kernels/resources.json"
 
 
 def test_what_is_written_is_read_back(folders: dict[str, Path]) -> None:

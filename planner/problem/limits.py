@@ -1,4 +1,4 @@
-"""Quantities with a unit, as users write them: `20ms`, `0.5s`, `80GB`, `80GiB`."""
+"""Limits of a plan, and quantities with a unit as users write them: `20ms`, `80GB`, `80GiB`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 SECONDS_PER_UNIT = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 BYTES_PER_UNIT = {"B": 1.0} | {
@@ -116,3 +116,31 @@ Size = Annotated[
     BeforeValidator(lambda value: quantity(value, BYTES_PER_UNIT, "80GB")),
     _json_schema("80GB"),
 ]
+
+
+class Strict(BaseModel):
+    """A frozen record that refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Limits(Strict):
+    """What a plan must not exceed; a limit left out does not bind."""
+
+    memory: Size | None = Field(
+        default=None,
+        description="Memory for weights, caches and workspace: in bytes, or with a unit (80GB, "
+        "80GiB).",
+    )
+    tpot: SecondsPerToken | None = Field(
+        default=None,
+        description="Mean time per output token of one request: in seconds, or with a unit (20ms).",
+    )
+    ttft: SecondsToFirstToken | None = Field(
+        default=None,
+        description="Time to the first token of a request: in seconds, or with a unit (500ms).",
+    )
+    request_latency: Duration | None = Field(
+        default=None,
+        description="Time of one request, prompt and output: in seconds, or with a unit (30s).",
+    )
