@@ -1,1 +1,1 @@
-"""What one round of a plan asks of a device, and the seconds that this takes."""
+"""What one round of a plan asks of a device (`demands`), and how long that takes (`pricing`)."""
