@@ -21,7 +21,7 @@ from specplan.measure.device import compiled  # noqa: E402
 from specplan.measure.device import time_probe as times  # noqa: E402
 from specplan.measure.device.profile import measure_device  # noqa: E402
 from specplan.planner import PLAIN, Problem, gather_facts, load_problem  # noqa: E402
-from specplan.planner.search.backends import unlike  # noqa: E402
+from specplan.planner.search.backends import incomparable_backends  # noqa: E402
 from specplan.progress import silent  # noqa: E402
 from specplan.tuning import tune  # noqa: E402
 from tests.benchmarks.fake_backend import Fake  # noqa: E402
@@ -96,9 +96,9 @@ def test_plans_are_priced_as_they_run_compiled(problem: Problem, measured: Measu
     device = found[BY].device
     assert isinstance(device, CompiledDevice)
     assert isinstance(found["inductor"].device, MeasuredDevice)
-    (refused,) = unlike(found).items()
+    (refused,) = incomparable_backends(found).items()
     assert refused[0] == "inductor" and "was not measured on this device" in str(refused[1])
-    assert unlike({name: found[name] for name in ("inductor", "eager")}) == {}
+    assert incomparable_backends({name: found[name] for name in ("inductor", "eager")}) == {}
     _, facts = open_bench(problem)
     shape = facts.target
     whole = measured.forward_seconds(shape, 1, 4, 40).median

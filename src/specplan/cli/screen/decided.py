@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from specplan.cli.screen.names import (
     spread,
     times,
 )
+from specplan.cli.screen.not_tried import not_tried_line
 from specplan.cli.screen.tables import numbers
 from specplan.planner.explain.numbers import bytes_words
 
@@ -31,18 +31,7 @@ _LIKELY = 0.1
 _SURE = 0.9
 _WORTH_NAMING = 0.0005
 """A measurement that would save less than this share of the time is not named."""
-_MOST_BASIS, _MOST_CAUSES = 4, 3
-CAUSES = {
-    "acceptance": ("no acceptance data", "have no acceptance data"),
-    "first choices": ("no second choices", "need second choices, which the acceptance data lacks"),
-    "opt-in": ("opt-in", "are tried only if `methods` names them"),
-    "excluded": ("excluded", "are excluded by `methods`"),
-    "source": ("sources off", "draft from a source that `sources` leaves out"),
-    "backend": ("not run by the backend", "cannot be run by the backend"),
-    "limit": ("over a limit", "miss a limit"),
-    "other": ("not applicable", "do not apply here"),
-}
-"""Kinds of reasons, in a few words and in a sentence."""
+_MOST_BASIS = 4
 _GAINS = {
     "latency": "{} faster than without speculation",
     "throughput": "{} the throughput without speculation",
@@ -196,7 +185,9 @@ def _notes(explanation: Mapping[str, Any], whole: bool) -> Iterator[tuple[str, s
     if explanation["verdict"] != "plain_only":
         yield "Sure?", _confidence(explanation), ""
     yield from _basis(explanation)
-    yield from _not_tried(explanation)
+    counted = not_tried_line(explanation)
+    if counted:
+        yield "Not tried", counted, "dim"
 
 
 def _served(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -239,7 +230,7 @@ def _alternatives(explanation: Mapping[str, Any]) -> Iterator[str]:
             reason = " (misses a limit)" if able else " (the backend cannot run it)"
         everywhere = " at every batch size" if several and one["method"] != "schedule" else ""
         yield f"{plan_name(one)}{everywhere} {times(one['speedup']['mean'])}{reason}"
-        several = False  # said once is enough
+        several = False  # once is enough
 
 
 def _confidence(explanation: Mapping[str, Any]) -> str:
@@ -294,26 +285,3 @@ def _basis(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         style = "yellow" if one["kind"] == "assumed" else ""
         text = f"{what}: {one['kind']}, {one['words']}"
         yield "Based on" if place == 0 else "", text, style
-
-
-def _not_tried(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """One line that counts what was not tried by cause."""
-    counts = Counter(entry["cause"] for entry in explanation["refused"])
-    if counts:
-        first = counts.most_common(_MOST_CAUSES)
-        parts = [f"{count} {CAUSES[cause][0]}" for cause, count in first]
-        rest = counts.total() - sum(count for _, count in first)
-        parts += [f"{rest} others"] if rest else []
-        text = f"{counts.total()} kinds: {', '.join(parts)}   --show not-tried"
-        yield "Not tried", text, "dim"
-
-
-def not_tried_lines(explanation: Mapping[str, Any]) -> Iterator[str]:
-    """Every family of plans that was not tried or may not be chosen, by cause, with its reason."""
-    for cause, (_, words) in CAUSES.items():
-        entries = [entry for entry in explanation["refused"] if entry["cause"] == cause]
-        if entries:
-            yield f"{len(entries)} {words}"
-        for entry in entries:
-            settings = f", {entry['settings']} settings" if entry["settings"] > 1 else ""
-            yield f"  {entry['method']}, {entry['family']}{settings}: {entry['reason']}"

@@ -75,7 +75,7 @@ def print_screen(
         plan: that was chosen; None for an undecided problem.
         show: what was asked for instead of the screen.
     """
-    from specplan.cli.screen.decided import not_tried_lines
+    from specplan.cli.screen.not_tried import not_tried_lines
     from specplan.cli.screen.picture import picture_lines
     from specplan.ir.text.printer import print_plan
     from specplan.planner.explain.words import explain_words
@@ -84,11 +84,11 @@ def print_screen(
     if show is Show.PLAN and plan is not None and not undecided:
         print(print_plan(plan))
         return
-    if show is Show.NOT_TRIED:
-        print("\n".join(not_tried_lines(explanation)))
-        return
     if "points" not in explanation:  # of a bundle that an older version wrote
         print("\n".join(explain_words(explanation)))
+        return
+    if show is Show.NOT_TRIED:
+        print("\n".join(not_tried_lines(explanation)))
         return
     console, whole = new_console(), show is Show.ALL
     if whole and plan is not None and not undecided:
