@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from specplan.bundles.decoder import Prompt, TextDecoder
     from specplan.runtime.generate import Generation
 
-_AS_PROBLEM = "Left out, as in the bundle's problem; {} for a plan text."
+_AS_PROBLEM = "Default: as in the bundle's problem; {} for a plan text."
 
 
 def run(
@@ -42,7 +42,7 @@ def run(
         ),
     ] = None,
     max_new_tokens: Annotated[
-        int, typer.Option(min=0, help="Most tokens to generate per prompt.")
+        int, typer.Option(min=0, help="Maximum number of new tokens per prompt.")
     ] = 128,
     temperature: Annotated[
         float | None, typer.Option(min=0.0, help=f"0 is greedy. {_AS_PROBLEM.format(0)}")
@@ -51,10 +51,12 @@ def run(
         int | None, typer.Option(min=0, help=f"0 is off. {_AS_PROBLEM.format(0)}")
     ] = None,
     top_p: Annotated[float | None, typer.Option(help=f"1 is off. {_AS_PROBLEM.format(1)}")] = None,
-    seed: Annotated[int, typer.Option(help="Of the first prompt; each further prompt adds 1.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the first prompt; each further prompt adds 1.")
+    ] = 0,
     stop: Annotated[
         list[str] | None,
-        typer.Option("--stop", metavar="TEXT", help="End before this text; may be repeated."),
+        typer.Option("--stop", metavar="TEXT", help="Stop before this text; may be repeated."),
     ] = None,
     chat: Annotated[
         bool, typer.Option("--chat", help="Each prompt is a user's message to a chat model.")
@@ -67,14 +69,14 @@ def run(
         typer.Option(
             "--model",
             metavar="NAME=DIR",
-            help="With a plan text: the checkpoint of a model it runs; once for each.",
+            help="With a plan text: checkpoint of a model; repeat for each model.",
         ),
     ] = None,
     backend: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="With a plan text: what runs it. Left out, the interpreter.",
+            help="With a plan text: the backend (default: the interpreter).",
         ),
     ] = None,
     json: JsonOption = False,
