@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx.traceback import preserve_node_meta
 
-from specplan.backends.onnx_export.translations import translations
 from specplan.backends.static.export import exported
 from specplan.backends.static.functional import FunctionalRound
 from specplan.backends.static.graph import RoundGraph
@@ -62,6 +61,8 @@ def export_round(graph: RoundGraph, tensors: Sequence[Tensor]) -> Exported:
         MissingCapabilityError: names the first op that ONNX has no form for, and where it comes
             from.
     """
+    from specplan.backends.onnx_export.translations import TRANSLATIONS
+
     interface = graph.interface
     with torch.no_grad(), _quiet(), preserve_node_meta():
         program = exported(FunctionalRound(graph), tensors)
@@ -70,7 +71,7 @@ def export_round(graph: RoundGraph, tensors: Sequence[Tensor]) -> Exported:
                 program,
                 dynamo=True,
                 opset_version=OPSET,
-                custom_translation_table=translations(),
+                custom_translation_table=TRANSLATIONS,
                 optimize=False,
                 verbose=False,
             )

@@ -1,4 +1,4 @@
-"""`adopt`: a path that was judged within the round becomes drafted nodes, its bonus too."""
+"""`adopt`: a path accepted within the round becomes drafted nodes, its bonus token too."""
 
 from __future__ import annotations
 
@@ -24,27 +24,23 @@ def adopt(
     settings: SamplingSettings,
     kind: TreeType,
 ) -> Tree:
-    """The tree with a judged path in place of the nodes that were judged.
+    """The tree with the accepted path in place of all nodes that were judged.
 
     Args:
         op: the op.
-        tree: that was judged below a node.
-        path: what was accepted of it, and the bonus.
-        logits: of that node and of those below it: tokens of the path follow their laws; without
-            them they are given.
-        settings: of the requests.
-        kind: what the verifier knows of the result: how many nodes it has.
+        tree: the tree whose nodes below one node were judged.
+        path: the accepted nodes and the bonus token.
+        logits: logits of that node and of those below it, which the path's tokens count as drawn
+            from; None makes the tokens given.
+        settings: sampling settings of the requests.
+        kind: type of the new tree, which bounds its nodes.
     """
     depth = path.nodes.shape[1]
     steps = torch.arange(depth, device=path.nodes.device)
     accepted = steps < path.accepted[:, None]
     nodes = path.nodes.where(accepted, 0)
     on_path = marked(nodes, accepted, tree.columns)
-    judged = torch.zeros_like(tree.live).scatter(1, path.start, True)
-    top = judged
-    for _ in range(tree.levels):
-        judged = judged | judged.gather(1, tree.parents)
-    judged = judged & ~top
+    judged = _below(tree, path.start)
     places = torch.arange(tree.columns, device=nodes.device).expand_as(tree.parents)
     rank = torch.where(judged, places + tree.columns, places)
     stays = (tree.live & ~judged | on_path)[:, 1:]
@@ -52,29 +48,16 @@ def adopt(
     order, live = first_columns(stays, min(width, tree.size), rank[:, 1:])
     left = selected(tree, order + 1, live, levels=tree.levels)
 
-    bonus = path.counts > path.accepted
     count = (live.sum(1, keepdim=True) + 1).clamp(max=width)  # the bonus stands behind all
-    before = count - 1
     above = path.start
     if depth:
         last = nodes.gather(1, (path.accepted - 1).clamp(min=0)[:, None])
         above = torch.where(path.accepted[:, None] > 0, last, path.start)
-    parent = _place_of(tree, order + 1, above, before)
-    token = path.tokens.gather(1, (path.counts - 1).clamp(min=0)[:, None])
-    left = padded_to(left, width + 1)
-    key = child_keys(left.keys.gather(1, parent), token)
-    new = {
-        "tokens": token,
-        "parents": parent,
-        "depths": left.depths.gather(1, parent) + 1,
-        "live": bonus[:, None],
-        "keys": key,
-    }
-    filled = {name: getattr(left, name).scatter(1, count, value) for name, value in new.items()}
+    parent = _place_of(tree, order + 1, above, count - 1)
     start = width + 1 - min(path.nodes.shape[1] + 1, width)
+    left = _with_bonus(padded_to(left, width + 1), path, count, parent)
     adopted = replace(
         left,
-        **filled,
         levels=tree.levels + 1,
         widest=tree.widest + 1,
         newest=range(start, width + 1),
@@ -84,6 +67,36 @@ def adopt(
     taken = torch.nn.functional.pad(on_path.gather(1, order + 1), (1, width - order.shape[1]))
     taken = taken.scatter(1, count, True) & adopted.live
     return _judged_by(adopted, taken, logits, settings)
+
+
+def _below(tree: Tree, top: torch.Tensor) -> torch.Tensor:
+    """Which columns are below the column `top` `[B, 1]`, bool `[B, 1 + N]`."""
+    start = torch.zeros_like(tree.live).scatter(1, top, True)
+    below = start
+    for _ in range(tree.levels):
+        below = below | below.gather(1, tree.parents)
+    return below & ~start
+
+
+def _with_bonus(tree: Tree, path: Path, column: torch.Tensor, parent: torch.Tensor) -> Tree:
+    """The tree with the bonus token of a path as a node, dead where the path has none.
+
+    Args:
+        tree: has a free column for it.
+        path: the accepted path.
+        column: column of the new node, int64 `[B, 1]`.
+        parent: column of its parent, int64 `[B, 1]`.
+    """
+    token = path.tokens.gather(1, (path.counts - 1).clamp(min=0)[:, None])
+    bonus = {
+        "tokens": token,
+        "parents": parent,
+        "depths": tree.depths.gather(1, parent) + 1,
+        "live": (path.counts > path.accepted)[:, None],
+        "keys": child_keys(tree.keys.gather(1, parent), token),
+    }
+    fields = {name: getattr(tree, name).scatter(1, column, new) for name, new in bonus.items()}
+    return replace(tree, **fields)
 
 
 def _place_of(
@@ -98,7 +111,7 @@ def _place_of(
 def _judged_by(
     adopted: Tree, taken: torch.Tensor, logits: Logits | None, settings: SamplingSettings
 ) -> Tree:
-    """The tree where what was taken is drawn from the rows of its parents; without them, given."""
+    """The tree whose taken nodes count as drawn from the logits of their parents, else as given."""
     nothing = torch.full_like(adopted.probs_row, -1)
     if logits is None:
         drawn_from, own, probs = nothing, adopted.own, adopted.probs

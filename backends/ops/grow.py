@@ -1,8 +1,9 @@
-"""`grow`: children of nodes, ranked or drawn from their rows."""
+"""`grow`: children of nodes, ranked or drawn from the logits of their parents."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,20 +28,20 @@ def grow(
     kind: TreeType,
     remembers: bool = False,
 ) -> Tree:
-    """Children below nodes.
+    """The tree with children below some of its nodes.
 
     Args:
-        op: counts of children, how they come about, and how many of them stay.
-        tree: what grows.
+        op: numbers of children, how they are chosen, and how many of them stay.
+        tree: the tree that grows.
         at: the parents.
-        logits: of the parents, or of more nodes.
+        logits: logits of the parents, and maybe of other nodes.
         by: uniforms `[B, draws]`, parent by parent; for shared draws `[B, levels]`, by the depth
-            of the parent.
-        settings: of the requests.
-        kind: what the verifier knows of the result.
-        remembers: whether the rows are asked for again, see `Tree.logits`.
+            of the parent. None where nothing is drawn.
+        settings: sampling settings of the requests.
+        kind: type of the new tree.
+        remembers: whether the tree keeps the logits for a later `mix`, see `Tree.logits`.
     """
-    at, chain = nodes_of(at), kind.is_chain
+    at = nodes_of(at)
     vectors, there = logits.ahead(at)
     if remembers:
         tree = replace(tree, logits=(*tree.logits, Logits(at.keys, vectors, there, at, False)))
@@ -61,8 +62,7 @@ def grow(
         parents, live = parents.index_select(1, place), live.index_select(1, place)
     own = None
     if tree.scores is not None and place is not None:
-        total = vectors.logsumexp(2).index_select(1, place)
-        own = vectors.flatten(1).gather(1, place * vectors.shape[2] + tokens) - total
+        own = _log_probs(vectors, place, tokens)
     drawn = None if probs is None or place is None else (place + tree.probs_count).expand_as(tokens)
     grown = extended(
         tree,
@@ -73,18 +73,29 @@ def grow(
         probs_row=drawn,
         at=at if single else None,
         probs=tree.probs if probs is None else (*tree.probs, probs),
-        distinct=op.how in ("draw_distinct", "shared")
-        if probs is not None and max(counts) > 1
-        else tree.distinct,
-        widest=tree.widest_below(at, max(counts)),
-        chain=chain,
-        layered=tree.layered
-        and tree.are_tips(at)
-        and (max(counts) == 1 or op.how in ("best", "draw_distinct")),
         sure=tree.sure and logits.sure,
-        in_order=tree.in_order and chain and at.is_last_of(tree),
+        **_shape_facts(op, tree, at, max(counts), kind.is_chain),
     )
     return grown if op.keep is None or op.keep >= len(above) else _best_of(grown, op.keep)
+
+
+def _log_probs(vectors: Tensor, place: Tensor, tokens: Tensor) -> Tensor:
+    """Log-probabilities `[B, C]` of tokens by the logits `[B, W, V]` at places `[C]`."""
+    total = vectors.logsumexp(2).index_select(1, place)
+    return vectors.flatten(1).gather(1, place * vectors.shape[2] + tokens) - total
+
+
+def _shape_facts(op: Grow, tree: Tree, at: Nodes, most: int, chain: bool) -> dict[str, Any]:
+    """Facts about the shape of the new tree, where each parent gets at most `most` children."""
+    several, drawn = most > 1, op.how != "best"
+    all_differ = not several or op.how in ("best", "draw_distinct")
+    return {
+        "chain": chain,
+        "distinct": op.how in ("draw_distinct", "shared") if several and drawn else tree.distinct,
+        "in_order": tree.in_order and chain and at.is_last_of(tree),
+        "layered": tree.layered and tree.are_tips(at) and all_differ,
+        "widest": tree.widest_below(at, most),
+    }
 
 
 def _tokens(
@@ -96,7 +107,7 @@ def _tokens(
     counts: tuple[int, ...],
     settings: SamplingSettings,
 ) -> tuple[Tensor, Tensor | None]:
-    """Tokens `[B, C]` of all children, and the laws `[B, W, V]` that they were drawn from."""
+    """Tokens `[B, C]` of all children, and the probabilities `[B, W, V]` they were drawn from."""
     if op.how == "best":
         ranked = best(vectors, max(counts))
         if set(counts) == {ranked.shape[2]}:

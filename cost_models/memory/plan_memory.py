@@ -108,19 +108,19 @@ def plan_memory(
     prompt_tokens: Quantity | None = None,
     runtime: Runtime = EAGER,
 ) -> PlanMemory:
-    """Memory of a plan, on all devices together; of many loads at once where arrays are given.
+    """Memory of a plan on all devices together; arrays give many loads at once.
 
-    Every cache holds the text, the speculative slots of the widest round and one slot for dead
-    writes; trees that go from round to round hold the laws that they were drawn from. Workspace
-    are those of the peak, of a prefill or a round.
+    Every cache has slots for the text, the drafted nodes of the widest round and one dead write.
+    Trees that pass from round to round keep the probabilities that their nodes were drawn from.
+    The workspace is that of the prefill or of the round with the highest peak.
 
     Args:
         plan: a well-typed plan.
-        shapes: by the model's name in the plan.
+        shapes: model shapes by their names in the plan.
         batch: requests, a number or an array [cells].
         text_tokens: prompt and output of the longest request, a number or an array [cells].
         prompt_tokens: longest prompt, for the prefill's workspace; default `text_tokens`.
-        runtime: what runs it.
+        runtime: how the runtime uses memory.
 
     Raises:
         KeyError: the shape of a model is missing.
@@ -138,20 +138,9 @@ def plan_memory(
         for state in plan.states
         if isinstance(state, CacheState) and (state.view is None or state.budget is not None)
     ]
-    for state in caches:
-        cached = slots
-        if state.budget is not None:
-            cached = minimum(slots, _small(state, state.budget, drafted))
-        size = batch * cache_bytes(shapes[state.model], cached, drafted + 1, runtime)
-        parts.append(MemoryPart(f"cache @{state.name}", size))
-        if state.retrieves:
-            asked = batch * query_bytes(shapes[state.model])
-            parts.append(MemoryPart(f"queries of @{state.name}", asked))
-    for track in plan.states:
-        if isinstance(track, TrackState) and isinstance(track.layer, int):
-            shape = shapes[track.model]
-            size = batch * slots * shape.hidden_size * shape.activation_width
-            parts.append(MemoryPart(f"track @{track.name}", size))
+    for cache in caches:
+        parts += _cache_parts(cache, shapes[cache.model], batch, slots, drafted, runtime)
+    parts += _tracks(plan, shapes, batch * slots)
     parts += _stored_probabilities(plan, shapes["target"], batch)
     numbers = batch * (len(caches) * slots + 2 * (slots - 1)) * _POSITION_BYTES  # tokens and keys
     parts.append(MemoryPart("positions and texts", numbers))
@@ -169,8 +158,35 @@ def plan_memory(
     return PlanMemory(tuple(parts))
 
 
+def _cache_parts(
+    cache: CacheState,
+    shape: ModelShape,
+    batch: Quantity,
+    slots: Quantity,
+    drafted: int,
+    runtime: Runtime,
+) -> Iterator[MemoryPart]:
+    """Keys and values of one cache, and the queries by which it retrieves."""
+    cached = slots
+    if cache.budget is not None:
+        cached = minimum(slots, _small(cache, cache.budget, drafted))
+    size = batch * cache_bytes(shape, cached, drafted + 1, runtime)
+    yield MemoryPart(f"cache @{cache.name}", size)
+    if cache.retrieves:
+        yield MemoryPart(f"queries of @{cache.name}", batch * query_bytes(shape))
+
+
+def _tracks(plan: Plan, shapes: Mapping[str, ModelShape], tokens: Quantity) -> Iterator[MemoryPart]:
+    """Hidden states of one layer that rounds store, for the tokens of all requests."""
+    for track in plan.states:
+        if isinstance(track, TrackState) and isinstance(track.layer, int):
+            shape = shapes[track.model]
+            size = tokens * shape.hidden_size * shape.activation_width
+            yield MemoryPart(f"track @{track.name}", size)
+
+
 def _stored_probabilities(plan: Plan, target: ModelShape, batch: Quantity) -> Iterator[MemoryPart]:
-    """Laws of drawn trees that go from round to round."""
+    """Probabilities of drawn trees that pass from round to round."""
     for state in plan.states:
         if isinstance(state, ValueState) and state.keeps_probs:
             size = row_bytes(target, batch, state.kind.integer("nodes", 0))

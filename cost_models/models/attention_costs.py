@@ -81,11 +81,10 @@ def latent_attention_cost(
     """The latent's expansion and the attention of one layer, in the form with fewer operations.
 
     *Absorbed*: the expansion is multiplied into the queries and the outputs, and all heads
-    attend to the latents themselves, F = 2 B H P (2 r + rope). *Expanded*: the keys and values
-    of all cached tokens are made first, F = 2 B H P (nope + rope + v) plus the expansion of s
-    more tokens. Decoding and verification come out absorbed, a prompt expanded: the choice of
+    attend to the latents themselves. *Expanded*: the keys and values of all cached tokens are
+    computed first. Decoding and verification take fewer operations absorbed, prefill expanded;
     vLLM (vllm/v1/attention/backends/mla/common.py, "compute friendly" and "data-movement
-    friendly") and of DeepSeek-V2's section 2.1.2.
+    friendly") and DeepSeek-V2's section 2.1.2 choose the same.
 
     Args:
         attention: its heads and widths.
@@ -97,16 +96,13 @@ def latent_attention_cost(
         dense_block: all pairs among the query tokens are computed, not the causal half.
 
     Returns:
-        Of the expansion (without its weights' bytes), and of the attention.
+        Cost of the expansion, without the bytes of its weights, and cost of the attention.
     """
     pairs, _ = query_key_pairs(tokens, context, None, None, dense_block)
     rank, heads = attention.kv_rank, attention.num_heads
     new, cached = batch * tokens, batch * (context + tokens)
     expansion = 2 * rank * attention.expanded_width
-    absorbed = 2 * batch * heads * pairs * (2 * rank + attention.rope_dim)
-    expanded = (
-        2 * batch * heads * pairs * (attention.nope_dim + attention.rope_dim + attention.value_dim)
-    )
+    absorbed, expanded = _latent_flops(attention, 2 * batch * heads * pairs)
     fewer = absorbed + new * expansion, expanded + cached * expansion
 
     def of(in_absorbed: Quantity, in_expanded: Quantity) -> Quantity:
@@ -131,6 +127,20 @@ def latent_attention_cost(
             launches=1,
         ),
     )
+
+
+def _latent_flops(attention: LatentAttention, terms: Quantity) -> tuple[Quantity, Quantity]:
+    """Operations of scores and weighted sums: over the latents, and over expanded keys and values.
+
+    F = 2 B H P (2 r + rope) absorbed, F = 2 B H P (nope + rope + v) expanded.
+
+    Args:
+        attention: its widths.
+        terms: 2 B H P, the operations per element of width.
+    """
+    latent = 2 * attention.kv_rank + attention.rope_dim
+    head = attention.nope_dim + attention.rope_dim + attention.value_dim
+    return terms * latent, terms * head
 
 
 def _chunked_before(position: Quantity, chunk: int) -> Quantity:

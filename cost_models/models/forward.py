@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from specplan.cost_models.cost import Cost, OpCost, Quantity, where_less
 from specplan.cost_models.models.layer_ops import Pass, attention_core, mlp_ops, projection_ops
+from specplan.cost_models.models.layers import LayerKinds
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import UsageError
@@ -35,49 +36,34 @@ def forward_ops(
     Args:
         shape: the model.
         batch: sequences, B.
-        tokens: query tokens per sequence, n: 1 in decoding, nodes and root in
+        tokens: query tokens per sequence, n: 1 in decoding, the root and the nodes in
             verification, the prompt in prefill.
         context: tokens already in the cache per sequence, s.
         logit_rows: rows per sequence whose logits are computed; default all `tokens`.
-        layers: half-open span of layers; default all. The LM head is `logit_rows`' matter.
+        layers: half-open span of layers; default all. `logit_rows` decides about the LM head.
         dense_block: the kernel computes all n x n pairs among the query tokens (a tree
             mask applied afterwards) rather than the causal half.
         tensor_parallel: devices N that share every layer (Megatron-LM, arXiv 1909.08053):
             projections are split by heads and by inner width, KV heads down to one per device,
-            the head by rows; an all-reduce per block and one gathering of logits.
-        skips: blocks of these layers that are left out.
+            the head by rows; one all-reduce per block and one all-gather of the logits.
+        skips: blocks of these layers that are skipped.
 
     Returns:
-        Of each kind of layer `query_key_value` (or `latent_down`, `query_up`, `latent_up`),
-        `attention`, `attention_output`, `mlp_up` (gate and up) and `mlp_down` (or `router`,
-        `shared_up`, `shared_down`, `expert_up`, `expert_down`); `all_reduce`,
-        `embedding_projection`, `feature_projection`, `lm_head`, `all_gather`: those that occur.
+        The ops that occur: for each kind of layer `query_key_value` (or `latent_down`, `query_up`,
+        `latent_up`), `attention`, `attention_output`, `mlp_up` (gate and up) and `mlp_down` (or
+        `router`, `shared_up`, `shared_down`, `expert_up`, `expert_down`); `all_reduce`,
+        `embedding_projection`, `feature_projection`, `lm_head`, `all_gather`.
         Numbers in, numbers out; arrays in, arrays out; sympy symbols in, expressions out.
 
     Raises:
-        UsageError: the layers do not exist, or their heads cannot be split so.
+        UsageError: the layers do not exist, or the devices cannot share their heads evenly.
     """
     first, last = _span(shape, layers)
     rows = tokens if logit_rows is None else logit_rows
     work = Pass(shape, batch, tokens, context, dense_block, tensor_parallel)
-    kinds = shape.kinds(first, last, skips)
-    ops: list[OpCost] = []
-    for attention, count in kinds.projections:
-        ops += [op.times(count) for op in projection_ops(work, attention)]
-    for core, count in kinds.attentions:
-        ops.append(attention_core(work, core).times(count))
-    for mlp, count in kinds.mlps:
-        ops += [op.times(count) for op in mlp_ops(work, mlp)]
-    if tensor_parallel > 1 and kinds.blocks:
-        ops.append(work.all_reduce().times(kinds.blocks))
-    if shape.entry_width is not None and first == 0:
-        ops.append(
-            work.linear("embedding_projection", "other", shape.entry_width, shape.hidden_size)
-        )
-    if shape.feature_width is not None and first == 0:
-        ops.append(
-            work.linear("feature_projection", "other", shape.feature_width, shape.hidden_size)
-        )
+    ops = [*_layer_ops(work, shape.kinds(first, last, skips))]
+    if first == 0:
+        ops += _input_ops(work)
     if hasattr(rows, "dtype"):  # an array: the head runs where there are rows
         runs = where_less(0, rows, 1, 0)
         ops += [op.times(runs) for op in _head_ops(replace(work, tokens=rows))]
@@ -113,6 +99,29 @@ def forward_cost(
     ):
         total = total + op.total
     return total
+
+
+def _layer_ops(work: Pass, kinds: LayerKinds) -> Iterator[OpCost]:
+    """The blocks of all layers, each kind once with its count."""
+    for attention, count in kinds.projections:
+        for op in projection_ops(work, attention):
+            yield op.times(count)
+    for core, count in kinds.attentions:
+        yield attention_core(work, core).times(count)
+    for mlp, count in kinds.mlps:
+        for op in mlp_ops(work, mlp):
+            yield op.times(count)
+    if work.tensor_parallel > 1 and kinds.blocks:
+        yield work.all_reduce().times(kinds.blocks)
+
+
+def _input_ops(work: Pass) -> Iterator[OpCost]:
+    """Projections of embeddings and features to the width of the first layer."""
+    shape = work.shape
+    if shape.entry_width is not None:
+        yield work.linear("embedding_projection", "other", shape.entry_width, shape.hidden_size)
+    if shape.feature_width is not None:
+        yield work.linear("feature_projection", "other", shape.feature_width, shape.hidden_size)
 
 
 def _head_ops(work: Pass) -> Iterator[OpCost]:

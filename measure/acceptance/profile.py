@@ -1,7 +1,7 @@
 """`specplan profile acceptance`: what the target accepts from every drafter of a problem.
 
-Each profile is one file that grows prompt by prompt; a run that was killed continues from it.
-Prompts are taken in groups, and no more of them than the wanted precision needs.
+Each profile is one file that grows prompt by prompt; a killed run continues from it.
+Prompts are taken in groups until the intervals are narrow enough.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from dataclasses import replace
 from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.ir.plan import Plan
 from specplan.measure.acceptance.continuations import continue_prompts, request_of
 from specplan.measure.acceptance.recorder import ProfileRecorder, text_digests
 from specplan.measure.acceptance.teacher import TracedText
 from specplan.measure.progress import Progress, silent
-from specplan.measure.workbench import PROFILE, Workbench
+from specplan.measure.workbench import PROFILE, TokenPrompt, Workbench
 from specplan.planner import ProblemFacts, possible_drafters, profiling_plan, settings_by
 
 PRECISION = 0.03
@@ -37,50 +38,40 @@ def measure_acceptance(
     wanted: Sequence[Drafter] | None = None,
     promising: Callable[[Sequence[AcceptanceProfile]], Collection[Drafter]] | None = None,
 ) -> dict[Drafter, AcceptanceProfile]:
-    """Profiles of all drafters that the problem names no file for.
+    """Measure profiles of all drafters whose acceptance the problem does not state.
 
-    A drafter whose rounds the bench's backend does not run is left out; the search says why.
+    A drafter whose rounds the bench's backend cannot run is left out; the search says why.
 
     Args:
         bench: the problem's models and prompts.
-        facts: the problem's shapes; profiles in it are not read.
+        facts: the problem's shapes; their profiles are not read.
         progress: called for every prompt.
-        limit: most prompts of the profile split.
-        precision: a drafter takes no further prompts once the 90 % intervals of tokens per round
-            of its candidates are within this part of their means, either way; 0 takes all prompts.
+        limit: most prompts of the profile split to use; None for all.
+        precision: a drafter needs no further prompts once the 90 % intervals of tokens per round
+            of all its candidates are within this fraction of their means, either way; 0 uses all
+            prompts.
         wanted: drafters to measure; default those of the problem.
         promising: selects the drafters that deserve further prompts, given the profiles so far.
 
     Returns:
-        By drafter; stored under the problem's `profiles` folder with their provenance, which
+        Profiles by drafter, stored under the problem's `profiles` folder. Their provenance
         includes the half width reached and the number of prompts left.
 
     Raises:
         UsageError: there are no prompts to measure on.
     """
-    ready = bench.problem.stated_acceptance
-    if wanted is None:
-        wanted = [drafter for drafter in possible_drafters(facts) if drafter not in ready]
-    plans = {name: profiling_plan(facts, name) for name in wanted}
-    runs = bench.backend.capabilities
-    plans = {n: plan for n, plan in plans.items() if plan is None or not runs.refusals(plan)}
+    plans = _runnable_plans(bench, facts, wanted)
     if not plans:
         return {}
     every = bench.prompts(PROFILE)
     prompts, digests = every[:limit], text_digests(every)
-    target = bench.models["target"]
     recorders = {
         name: ProfileRecorder.open(bench, facts, name, plan, digests)
         for name, plan in plans.items()
     }
     open_ones = list(recorders)
     for stop in range(LEAST_PROMPTS, len(prompts) + LEAST_PROMPTS, LEAST_PROMPTS):
-        outputs = continue_prompts(bench, prompts[:stop], progress)
-        texts = [
-            TracedText(index, prompt.id, request_of(bench, prompt, index), output, target)
-            for index, (prompt, output) in enumerate(zip(prompts, outputs, strict=False))
-            if output
-        ]
+        texts = _continuations(bench, prompts[:stop], progress)
         for name in open_ones:
             recorders[name].record(prompts, texts, progress)
         if precision > 0.0 and stop < len(prompts):
@@ -97,6 +88,34 @@ def measure_acceptance(
         name: one.finish(prompts, relative_half_width(facts, one.profile()), progress)
         for name, one in recorders.items()
     }
+
+
+def _runnable_plans(
+    bench: Workbench, facts: ProblemFacts, wanted: Sequence[Drafter] | None
+) -> dict[Drafter, Plan | None]:
+    """Profiling plans that the bench's backend runs, by drafter; None where no rounds are run."""
+    stated = bench.problem.stated_acceptance
+    if wanted is None:
+        wanted = [drafter for drafter in possible_drafters(facts) if drafter not in stated]
+    plans = {drafter: profiling_plan(facts, drafter) for drafter in wanted}
+    backend = bench.backend.capabilities
+    return {
+        drafter: plan
+        for drafter, plan in plans.items()
+        if plan is None or not backend.refusals(plan)
+    }
+
+
+def _continuations(
+    bench: Workbench, prompts: Sequence[TokenPrompt], progress: Progress
+) -> list[TracedText]:
+    """What the target writes after each prompt; prompts without an output are left out."""
+    outputs, target = continue_prompts(bench, prompts, progress), bench.models["target"]
+    return [
+        TracedText(index, prompt.id, request_of(bench, prompt, index), output, target)
+        for index, (prompt, output) in enumerate(zip(prompts, outputs, strict=True))
+        if output
+    ]
 
 
 def relative_half_width(facts: ProblemFacts, profile: AcceptanceProfile) -> float:

@@ -27,6 +27,13 @@ from specplan.planner.explain.choice import (
 )
 from specplan.planner.explain.governing import governing_formula
 from specplan.planner.explain.load import load_data
+from specplan.planner.explain.operating_points import (
+    basis_data,
+    cause,
+    points_data,
+    rules_data,
+    setting_data,
+)
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.backends import backends_data
 from specplan.planner.search.candidates import Candidate, judged
@@ -39,10 +46,12 @@ def summarise(result: SearchResult) -> dict[str, Any]:
     """What was decided, and among what.
 
     Returns:
-        `objective`; `chosen` and `plain` with their figures by batch size; `speedup` over plain
-        decoding; `verdict`, one of `speculate`, `plain_faster`, `plain_within_error`,
-        `plain_only`, `plain_refused`, `undecided`; `what_if`, the rows of an undecided answer;
-        `assumed`, what was assumed of acceptance, by drafter; `runner_up`, the second best plan,
+        `objective`; the `setting`, the `points`, the `rules` of a schedule and the `basis` of the
+        numbers, as `operating_points` says; `chosen` and `plain` with their figures by batch size;
+        `speedup` over plain decoding; `verdict`, one of `speculate`, `plain_faster`,
+        `plain_within_error`, `plain_only`, `plain_refused`, `undecided`; `what_if`, the rows of
+        an undecided answer; `assumed`, what was assumed of acceptance, by drafter; `runner_up`,
+        the second best plan,
         and `best_single`, the best of one round where a schedule was chosen, each with the chosen
         plan's `gain` over it
         (None where there is none); `confidence`, how sure the choice is and what to measure next;
@@ -57,6 +66,7 @@ def summarise(result: SearchResult) -> dict[str, Any]:
     rival = _best_drafting(result)
     return {
         "objective": result.facts.problem.objective,
+        "setting": setting_data(result),
         "verdict": _verdict(result, rival),
         "what_if": [row.as_dict() for row in result.what_if],
         "assumed": result.assumed,
@@ -68,6 +78,9 @@ def summarise(result: SearchResult) -> dict[str, Any]:
         "load": load_data(result, _drafting(result, rival)),
         "loads": loads_data(result),
         "pareto": pareto_data(result),
+        "points": points_data(result, _drafting(result, rival)),
+        "rules": rules_data(result.chosen),
+        "basis": basis_data(result, _drafting(result, rival)),
         "left_out": [list(load) for load in result.left_out],
         "chosen": _by_batch(result, result.chosen),
         "plain": _by_batch(result, result.plain),
@@ -256,6 +269,7 @@ def _refused(result: SearchResult) -> list[dict[str, Any]]:
             "settings": sum(candidate.plan is not None for candidate in members),
             "example": members[0].words,
             "reason": members[0].refusal,
+            "cause": cause(members[0]),
         }
         for (method, family, _), members in groups.items()
     ]

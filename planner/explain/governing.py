@@ -46,7 +46,7 @@ def governing_formula(
                 "batch": estimate.batch,
                 "prompt_tokens": estimate.prompt_tokens,
                 "values": _values(law, estimate, base),
-                "speedup": _speedup(estimate, base),
+                "speedup": decode_gain(estimate, base),
             }
             for estimate, base in pairs
         ],
@@ -75,7 +75,7 @@ def _values(law: str, estimate: Estimate, plain: Estimate) -> dict[str, Any]:
     }
 
 
-def _speedup(estimate: Estimate, plain: Estimate) -> dict[str, float]:
+def decode_gain(estimate: Estimate, plain: Estimate) -> dict[str, float]:
     """Tokens per round over its time in plain rounds, errors shared with plain left out."""
     own = own_round(estimate, plain)
     tokens, target = estimate.tokens_per_round, plain.seconds_per_round.median

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from specplan.planner.explain.numbers import Entry
+
 Rows = Sequence[Mapping[str, Any]]
+MOST_LINES = 13
+"""Of the table on a screen that is to stay short."""
+MOST_PROMPTS = 4
+MATRIX_ACCEPTANCE = 0.7
+"""Whose gain a matrix over prompt lengths shows."""
 
 
-def undecided_lines(explanation: Mapping[str, Any]) -> Iterator[str]:
+def undecided_lines(explanation: Mapping[str, Any], *, whole: bool = True) -> Iterator[str]:
     """Why there is no decision, what it would take, and the next steps.
 
     Args:
         explanation: from `summarise` or `explain`, with the verdict `undecided`.
+        whole: every operating point; else a matrix over prompt lengths where there are several,
+            and no more batch sizes than leave the text short.
     """
     rows = explanation["what_if"]
     names = list(dict.fromkeys(row["drafter"] for row in rows))
@@ -22,11 +31,7 @@ def undecided_lines(explanation: Mapping[str, Any]) -> Iterator[str]:
         "compared with no speculation."
     )
     yield ""
-    yield "Columns: how often a draft token is accepted, given that those before it were."
-    yield "Cells: speed of a request over no speculation, prompt included, and draft tokens per"
-    yield 'step (K) of the best plan. "pays from": where drafting begins to win beyond the error.'
-    yield ""
-    yield from table_lines(rows)
+    yield from (_whole_table(rows) if whole else _short_table(rows, len(names)))
     yield ""
     yield f"Times: {explanation['assumptions'][0]}."
     yield ""
@@ -42,6 +47,61 @@ def undecided_lines(explanation: Mapping[str, Any]) -> Iterator[str]:
         "marked as assumed"
     )
     yield "  Explore: specplan whatif PROBLEM --acceptance 0.3..0.9 --batch 1,16,64"
+
+
+def _whole_table(rows: Rows) -> Iterator[str]:
+    yield "Columns: how often a draft token is accepted, given that those before it were."
+    yield "Cells: speed of a request over no speculation, prompt included, and draft tokens per"
+    yield 'step (K) of the best plan. "pays from": where drafting begins to win beyond the error.'
+    yield ""
+    yield from table_lines(rows)
+
+
+def _short_table(rows: Rows, drafters: int) -> Iterator[str]:
+    """The same with fewer batch sizes, and of several prompt lengths a matrix."""
+    batches = sorted({row["batch"] for row in rows})
+    shown = spread_out(batches, max(2, MOST_LINES // drafters))
+    rows = [row for row in rows if row["batch"] in shown]
+    if len({row["prompt_tokens"] for row in rows}) == 1:
+        yield from _whole_table(rows)
+    else:
+        yield from _matrix(rows)
+    if len(shown) < len(batches):
+        yield f"  {len(batches) - len(shown)} more batch sizes: --show all"
+
+
+def _matrix(rows: Rows) -> Iterator[str]:
+    """A line per drafter and batch size, a column per prompt length."""
+    prompts = sorted({row["prompt_tokens"] for row in rows})
+    shown = spread_out(prompts, MOST_PROMPTS)
+    yield "Columns: prompt tokens. Cells: the acceptance of a draft token from which drafting pays;"
+    yield (
+        f"the speed of a request over no speculation, and draft tokens per step (K), at "
+        f"{MATRIX_ACCEPTANCE:g}."
+    )
+    yield ""
+    lines: dict[tuple[str, int], dict[int, str]] = {}
+    for row in rows:
+        if row["acceptance"] == MATRIX_ACCEPTANCE:
+            pays = "never" if row["pays_from"] is None else f"{row['pays_from']:.2f}"
+            cell = _cell(row)
+            text = cell if cell == "no memory" else pays if cell == "-" else f"{pays}: {cell}"
+            lines.setdefault((row["drafter"], row["batch"]), {})[row["prompt_tokens"]] = text
+    cells = [["drafter", "batch", *map(str, shown)]]
+    for (drafter, batch), by_prompt in lines.items():
+        texts = [by_prompt.get(prompt, "no memory") for prompt in shown]
+        cells.append([drafter, str(batch), *texts])
+    yield from _aligned(cells, [True, False, *[False] * len(shown)])
+    rest = "--show all, which has all acceptances too"
+    left = len(prompts) - len(shown)
+    yield f"  {left} more prompt lengths: {rest}" if left else "  Other acceptances: --show all"
+
+
+def spread_out(entries: Sequence[Entry], most: int) -> list[Entry]:
+    """At most `most` entries, the first and the last among them."""
+    if len(entries) <= most:
+        return list(entries)
+    return [entries[round(place * (len(entries) - 1) / (most - 1))] for place in range(most)]
 
 
 def table_lines(rows: Rows, keys: Sequence[str] = ()) -> Iterator[str]:
@@ -71,16 +131,19 @@ def table_lines(rows: Rows, keys: Sequence[str] = ()) -> Iterator[str]:
                 *(_cell(by_acceptance[one]) if one in by_acceptance else "" for one in acceptances),
             ]
         )
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     left = [not all(row[column].isdigit() for row in cells[1:]) for column in range(len(names))]
+    yield from _aligned(cells, [*left, *[False] * (len(cells[0]) - len(names))])
+
+
+def _aligned(cells: Sequence[Sequence[str]], left: Sequence[bool]) -> Iterator[str]:
+    """Lines of a table whose columns are as wide as their widest cell, aligned `left` or right."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
-        yield (
-            "  "
-            + "  ".join(
-                text.ljust(width) if column < len(names) and left[column] else text.rjust(width)
-                for column, (text, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
+        texts = (
+            text.ljust(width) if to_left else text.rjust(width)
+            for text, width, to_left in zip(line, widths, left, strict=True)
         )
+        yield f"  {'  '.join(texts)}".rstrip()
 
 
 def _cell(row: Mapping[str, Any]) -> str:

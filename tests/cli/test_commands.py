@@ -60,7 +60,7 @@ def bundle(folder: Path) -> Path:
     """The bundle of the problem."""
     done = specplan_here("optimize", str(folder / "problem.yaml"), "--out", str(folder / "bundle"))
     assert done.returncode == 0, done.stderr
-    assert "plan " in done.stdout and "Chosen: " in done.stdout
+    assert "Use " in done.stdout and f"specplan run {folder / 'bundle'}" in done.stdout
     assert done.stderr == ""
     return folder / "bundle"
 
@@ -80,7 +80,7 @@ def test_optimize_json(folder: Path, bundle: Path) -> None:
     for step in answer["passes"]:
         assert f"# after {step['pass']}, " in shown.stdout
         assert (step["plan"] or "ms: as before") in shown.stdout
-    assert "Chosen: " in shown.stdout
+    assert "\nUse " in shown.stdout
 
 
 def test_lower_writes_what_engines_are_built_from(bundle: Path, tmp_path: Path) -> None:
@@ -156,9 +156,10 @@ def test_a_bundle_with_its_weights_needs_nothing_else(
 def test_explain(bundle: Path, no_torch: str) -> None:
     done = specplan("explain", str(bundle), PYTHONPATH=no_torch)
     assert done.returncode == 0, done.stderr
-    assert "Chosen: " in done.stdout
-    if "Chosen: plain" not in done.stdout:
-        assert done.stdout.index("Drafted by") < done.stdout.index("Chosen: ")
+    assert "Use " in done.stdout and "Based on" in done.stdout
+    whole = specplan_here("explain", str(bundle), "--show", "all").stdout
+    if "Chosen: plain" not in whole:
+        assert whole.index("Drafted by") < whole.index("Chosen: ")
     flow = specplan_here("explain", str(bundle), "--mermaid").stdout
     graph = specplan_here("explain", str(bundle), "--dot").stdout
     plan = package.load_bundle(bundle).plan

@@ -69,7 +69,7 @@ def test_a_log_becomes_a_plan(folder: Path, no_torch: str) -> None:
         tokens = 1.0 + accepted[: chain["options"]["nodes"]].sum()
         assert chain["estimates"][0]["tokens_per_round"]["mean"] == pytest.approx(tokens)
     words = specplan_here("explain", str(folder / "bundle")).stdout
-    assert 'acceptance of "draft" was imported from metrics.txt (vllm-prometheus, 1,000' in words
+    assert 'acceptance of "draft": imported, from metrics.txt (vllm-prometheus, 1,000' in words
 
 
 def test_what_people_see(folder: Path) -> None:

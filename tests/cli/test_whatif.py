@@ -41,7 +41,7 @@ def test_an_undecided_answer_has_its_exit_code_and_is_passed_on_by_nothing(
 ) -> None:
     done = specplan("optimize", str(problem), PYTHONPATH=no_torch)
     assert done.returncode == UndecidedError.exit_code == 6, done.stderr
-    assert done.stdout.startswith("No decision: no acceptance is known for draft")
+    assert "\nNo decision: no acceptance is known for draft" in done.stdout
     assert "Chosen" not in done.stdout and f"specplan whatif {problem}" in done.stdout
     done = specplan_here("optimize", str(problem), "--json")
     answer = json.loads(done.stdout)

@@ -266,7 +266,7 @@ def test_every_estimate_has_its_interval(tmp_path: Path) -> None:
         ".acceptance[].by_depth[].trials", ".break_even[].points[].low",
         ".break_even[].points[].high", ".break_even[].points[].surely[][]",
         ".break_even[].points[].perhaps[][]",
-        ".what_if[].acceptance", ".what_if[].pays_from",
+        ".what_if[].acceptance", ".what_if[].pays_from", ".setting.temperature",
         ".what_if[].gain",  # beside its gain_interval
     }  # fmt: skip
     for changes in ({}, {"given": rates([0.001], trials=100000)}, {"given": {}}):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from specplan.cli.laws import print_formulas
 from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json
+from specplan.cli.screen.show import ShowOption, check_show, print_screen
 from specplan.ir.errors import UndecidedError, UsageError
-
-if TYPE_CHECKING:
-    from specplan.ir.plan import Plan
 
 
 @takes_problem("DIR|PROBLEM", "A bundle that `specplan optimize` wrote, or a problem file.")
@@ -32,6 +29,7 @@ def explain(
     dot: Annotated[
         bool, typer.Option("--dot", help="Print the plan's rounds as a Graphviz digraph.")
     ] = False,
+    show: ShowOption = None,
     json: JsonOption = False,
 ) -> None:
     """Say why a plan was chosen, what it was chosen from, and when it stops paying."""
@@ -58,35 +56,21 @@ def explain(
         )
     from specplan.bundles.report import reading_report
     from specplan.cli.planned import planned
-    from specplan.planner.explain.words import explain_words
+    from specplan.cli.screen.decided import Context
 
+    check_show(show, json=json)
     plan, report = planned(source)
+    context = Context(str(source), [f"specplan explain {source} --show all   (or plan)"])
     with reading_report(source.path):
-        undecided = bool(report["explanation"].get("what_if"))
+        explanation = report["explanation"]
+        undecided = bool(explanation.get("what_if"))
+        if (mermaid or dot) and not undecided:
+            from specplan.ir.text.picture import to_dot, to_mermaid
+
+            print(to_mermaid(plan) if mermaid else to_dot(plan), end="")
+        elif json:
+            print_json(report if candidates and not undecided else explanation)
+        else:
+            print_screen(explanation, context, plan, show)
     if undecided:
-        if json:
-            print_json(report["explanation"])
-        else:
-            text = "\n".join(explain_words(report["explanation"]))
-            print(text.replace("PROBLEM", str(source)))
         raise typer.Exit(UndecidedError.exit_code)
-    if mermaid or dot:
-        from specplan.ir.text.picture import to_dot, to_mermaid
-
-        print(to_mermaid(plan) if mermaid else to_dot(plan), end="")
-        return
-    with reading_report(source.path):
-        if json:
-            print_json(report if candidates else report["explanation"])
-        else:
-            _print_words(plan, report["explanation"])
-
-
-def _print_words(plan: Plan, explanation: Mapping[str, Any]) -> None:
-    """The plan, what it drafts as a picture, and why it was chosen."""
-    from specplan.ir.text.printer import print_plan
-    from specplan.planner.explain.picture import picture_lines
-    from specplan.planner.explain.words import explain_words
-
-    print(print_plan(plan))
-    print("\n".join([*picture_lines(explanation), *explain_words(explanation)]))

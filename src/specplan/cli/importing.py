@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from specplan.cli.acceptance_table import hazard_cells, print_hazards
 from specplan.cli.options import JsonOption
 from specplan.cli.output import print_json
+
+if TYPE_CHECKING:
+    from specplan.cost_models.acceptance.profile import AcceptanceProfile
 
 importing = typer.Typer(
     no_args_is_help=True, help="Import measurements of serving engines and benchmarks."
@@ -27,7 +30,7 @@ def acceptance(
         ),
     ],
     drafter: Annotated[
-        str, typer.Option(help='Who drafted: the draft model\'s name in the problem, or "text".')
+        str, typer.Option(help='The drafter: the draft model\'s name in the problem, or "text".')
     ],
     out: Annotated[Path, typer.Option(metavar="PROFILE.json", help="The profile to write.")],
     format: Annotated[
@@ -51,7 +54,7 @@ def acceptance(
     json: JsonOption = False,
 ) -> None:
     """Turn a log of a serving engine or benchmark into an acceptance profile."""
-    from specplan.importing import import_acceptance, understood
+    from specplan.importing import import_acceptance
 
     profile = import_acceptance(
         file,
@@ -66,13 +69,7 @@ def acceptance(
         select=select,
     )
     profile.save(out)
-    record: dict[str, Any] = {
-        "profile": str(out),
-        "understood": understood(profile),
-        "evidence": profile.evidence.kind,
-        "provenance": dict(profile.provenance),
-        "hazards": hazard_cells(profile),
-    }
+    record = _record(profile, out)
     if json:
         print_json(record)
         return
@@ -80,6 +77,19 @@ def acceptance(
     print_hazards(f"{drafter} {profile.source}", record["hazards"])
     print(f"Stored in {out}")
     print(f"Name it in the problem file:  acceptance: {{{drafter}: {out}}}")
+
+
+def _record(profile: AcceptanceProfile, path: Path) -> dict[str, Any]:
+    """An imported profile as JSON data: how its file was read, and the hazards."""
+    from specplan.importing import understood
+
+    return {
+        "profile": str(path),
+        "understood": understood(profile),
+        "evidence": profile.evidence.kind,
+        "provenance": dict(profile.provenance),
+        "hazards": hazard_cells(profile),
+    }
 
 
 @importing.command("device")

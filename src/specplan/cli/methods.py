@@ -46,14 +46,14 @@ def methods(
     from specplan.backends.registry import backends_by_rule
     from specplan.ir.errors import UsageError
     from specplan.ir.tables.acceptance import list_rules
-    from specplan.pages.methods import method_as_dict, methods_page, read_results
-    from specplan.pages.rules import read_losses, rule_as_dict, rules_page
+    from specplan.pages.methods import method_as_dict
+    from specplan.pages.rules import rule_as_dict
 
     all_methods, engines = api.list_methods(), engines_by_draft()
     all_rules, runners = list_rules(), backends_by_rule(rule.name for rule in list_rules())
     if measured is not None and not markdown:
         raise UsageError(
-            "results are printed on the pages only", where="--measured", remedy="Add --markdown."
+            "only the pages print measured results", where="--measured", remedy="Add --markdown."
         )
     if name is not None:
         rows = [method_as_dict(method, engines) for method in all_methods]
@@ -65,11 +65,9 @@ def methods(
             print_record(record)
         return
     if markdown and rules:
-        print(rules_page(all_rules, runners, read_losses(measured) if measured else None), end="")
+        _print_rules_page(runners, measured)
     elif markdown:
-        print(
-            methods_page(all_methods, engines, read_results(measured) if measured else None), end=""
-        )
+        _print_methods_page(all_methods, engines, measured)
     elif json:
         listed = [] if rules else [method_as_dict(method, engines) for method in all_methods]
         document = {} if rules else {"methods": listed}
@@ -78,6 +76,21 @@ def methods(
         if not rules:
             _print_methods(all_methods, engines)
         _print_rules(runners)
+
+
+def _print_methods_page(
+    methods: Sequence[Method[Any]], engines: Engines, measured: Path | None
+) -> None:
+    from specplan.pages.methods import methods_page, read_results
+
+    print(methods_page(methods, engines, read_results(measured) if measured else None), end="")
+
+
+def _print_rules_page(runners: dict[str, tuple[str, ...]], measured: Path | None) -> None:
+    from specplan.ir.tables.acceptance import list_rules
+    from specplan.pages.rules import read_losses, rules_page
+
+    print(rules_page(list_rules(), runners, read_losses(measured) if measured else None), end="")
 
 
 def _print_methods(methods: Sequence[Method[Any]], engines: Engines) -> None:

@@ -9,9 +9,11 @@ import typer
 
 from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json
+from specplan.cli.screen.show import ShowOption, check_show, print_screen
 from specplan.ir.errors import UndecidedError
 
 if TYPE_CHECKING:
+    from specplan.cli.screen.decided import Context
     from specplan.ir.plan import Plan
     from specplan.result import Result
 
@@ -27,6 +29,7 @@ def optimize(
         bool,
         typer.Option("--copy-weights", help="Copy the weights of its models into the bundle."),
     ] = False,
+    show: ShowOption = None,
     json: JsonOption = False,
     print_ir_after_all: Annotated[
         bool,
@@ -36,33 +39,46 @@ def optimize(
     """Find the fastest decoding plan of a problem."""
     from specplan import api
     from specplan.ir.text.printer import print_plan
-    from specplan.problems import compilers_of
     from specplan.progress import terminal_progress
 
+    check_show(show, json=json)
     with terminal_progress() as progress:
         given = problem.problem()
         result = api.optimize(given, out=out, copy_weights=copy_weights, progress=progress)
     lowered = _lowered(result) if print_ir_after_all else {}
     if json:
         print_json(result.as_dict() | lowered)
-    elif result.search.undecided:
-        print(result.summary().replace("PROBLEM", str(problem)))
+    else:
+        if lowered and not result.search.undecided:
+            print(print_plan(result.plan))
+        for step in lowered.get("passes", ()):
+            changed = "" if step["plan"] else ": as before"
+            print(f"# after {step['pass']}, {step['seconds'] * 1e3:.1f} ms{changed}")
+            if step["plan"]:
+                print(step["plan"])
+        print_screen(result.explanation(), _context(problem, result, out), result.plan, show)
     if result.search.undecided:
         raise typer.Exit(UndecidedError.exit_code)
-    if json:
-        return
-    print(print_plan(result.plan))
-    for step in lowered.get("passes", ()):
-        changed = "" if step["plan"] else ": as before"
-        print(f"# after {step['pass']}, {step['seconds'] * 1e3:.1f} ms{changed}")
-        if step["plan"]:
-            print(step["plan"])
-    print(result.summary())
-    print(f"Where the time goes, and where it stops paying: specplan explain {out or problem}")
+
+
+def _context(problem: ProblemSource, result: Result, out: Path | None) -> Context:
+    """The problem in words, and the commands that a decision leads to."""
+    from specplan.cli.screen.decided import Context
+    from specplan.planner.problem.setting_checks import known_engines
+    from specplan.problems import compilers_of
+
+    steps = []
     if result.bundle is not None:
-        print(f"\nBundle: {out}")
+        steps.append(f"specplan run {out} --prompt-file FILE")
         if compilers_of(result.problem):
-            print(f"Its rounds as native code: specplan compile {out}")
+            steps.append(f"specplan compile {out}")
+    steps += [
+        f"specplan emit {problem} --engine {name} --out {name}"
+        for name in result.problem.all_backends
+        if name in known_engines()
+    ]
+    steps.append(f"specplan explain {out or problem} --show all   (or plan)")
+    return Context(str(problem), steps)
 
 
 def _lowered(result: Result) -> dict[str, Any]:

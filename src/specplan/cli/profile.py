@@ -12,9 +12,12 @@ from specplan.cli.options import JsonOption, ProblemArgument
 from specplan.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
     from specplan.cost_models.devices.measured.compiled import CompiledForm
     from specplan.cost_models.devices.measured.rows import Row
+    from specplan.cost_models.devices.measured.table import MeasuredTable
 
 profile = typer.Typer(
     no_args_is_help=True, help="Measure this machine, or the acceptance of drafters."
@@ -42,7 +45,6 @@ def device(
 ) -> None:
     """Measure the time of forward passes and ops on this machine; continues a stopped run."""
     from specplan import api
-    from specplan.cost_models.devices.measured.compiled import fit_compiled
     from specplan.planner.problem.loading import load_problem
     from specplan.progress import terminal_progress
 
@@ -51,24 +53,31 @@ def device(
         measured = api.profile_device(
             checked, passes=passes, batches=batch or (), contexts=context or (), progress=progress
         )
-    folder, table = checked.profiles / "device", measured.table
-    forms = {name: fit_compiled(runs) for name, runs in table.compiled.items()}
-    rows = [_row(row, table.drift, table.scatter) for row in table.rows.values()]
-    fits = [asdict(fit) for fit in table.fits.values()]
+    record = _device_record(measured.table, checked.profiles / "device")
     if json:
-        print_json(
-            {
-                "hardware": table.provenance.hardware,
-                "folder": str(folder),
-                "drift": table.drift,
-                "scatter": table.scatter,
-                "fits": fits,
-                "compiled": {name: _form(form) for name, form in forms.items()},
-                "measurements": rows,
-            }
-        )
-        return
-    print(table.provenance.hardware)
+        print_json(record)
+    else:
+        _print_device(record)
+
+
+def _device_record(table: MeasuredTable, folder: Path) -> dict[str, Any]:
+    """A measured device as JSON data; times in seconds."""
+    from specplan.cost_models.devices.measured.compiled import fit_compiled
+
+    return {
+        "hardware": table.provenance.hardware,
+        "folder": str(folder),
+        "drift": table.drift,
+        "scatter": table.scatter,
+        "fits": [asdict(fit) for fit in table.fits.values()],
+        "compiled": {name: _form(fit_compiled(runs)) for name, runs in table.compiled.items()},
+        "measurements": [_row(row, table.drift, table.scatter) for row in table.rows.values()],
+    }
+
+
+def _print_device(record: dict[str, Any]) -> None:
+    """The rows of a measured device as a table, then its fits."""
+    print(record["hardware"])
     print_table(
         ("what", "of", ">time [ms]", ">90 % interval [ms]", ">runs", ">passes"),
         [
@@ -80,18 +89,18 @@ def device(
                 str(row["runs"]),
                 str(row["passes"]),
             )
-            for row in rows
+            for row in record["measurements"]
         ],
     )
-    for fit in fits:
+    for fit in record["fits"]:
         print(_fit_words(fit))
-    for name, form in forms.items():
-        print(_form_words(name, _form(form)))
+    for name, form in record["compiled"].items():
+        print(_form_words(name, form))
     print(
-        f"The speed of the whole machine drifts by +-{table.drift:.1%} (90 %, from the differences "
-        "that all rows of a pass share); the intervals above include this."
+        f"The speed of the whole machine drifts by +-{record['drift']:.1%} (90 %, from the "
+        "differences that all rows of a pass share); the intervals above include this."
     )
-    print(f"Stored in {folder}")
+    print(f"Stored in {record['folder']}")
 
 
 def _row(row: Row, drift: float, scatter: float) -> dict[str, Any]:

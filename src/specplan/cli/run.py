@@ -19,28 +19,47 @@ if TYPE_CHECKING:
     from specplan.bundles.decoder import Prompt, TextDecoder
     from specplan.runtime.generate import Generation
 
-_AS_PROBLEM = "Default: as in the bundle's problem; {} for a plan text."
+_AS_PROBLEM = "Default: as in the bundle's problem, {} for a plan text."
+
+
+SourceArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR|PLAN.txt",
+        help="A bundle that `specplan optimize` wrote, or a plan text.",
+        show_default=False,
+    ),
+]
+PromptOption = Annotated[
+    list[str] | None,
+    typer.Option("--prompt", metavar="TEXT", help="A text to continue; repeat for a batch."),
+]
+PromptFileOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--prompt-file", metavar="F", help="A file to continue; - is stdin; may be repeated."
+    ),
+]
+ModelOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        metavar="NAME=DIR",
+        help="With a plan text: the checkpoint of one of its models; once for each model.",
+    ),
+]
+BackendOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="With a plan text: the backend that runs it; default: the interpreter."
+    ),
+]
 
 
 def run(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR|PLAN.txt",
-            help="A bundle that `specplan optimize` wrote, or a plan text.",
-            show_default=False,
-        ),
-    ],
-    prompt: Annotated[
-        list[str] | None,
-        typer.Option("--prompt", metavar="TEXT", help="A text to continue; repeat for a batch."),
-    ] = None,
-    prompt_file: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--prompt-file", metavar="F", help="A file to continue; - is stdin; may be repeated."
-        ),
-    ] = None,
+    source: SourceArgument,
+    prompt: PromptOption = None,
+    prompt_file: PromptFileOption = None,
     max_new_tokens: Annotated[
         int, typer.Option(min=0, help="Maximum number of new tokens per prompt.")
     ] = 128,
@@ -62,23 +81,10 @@ def run(
         bool, typer.Option("--chat", help="Each prompt is a user's message to a chat model.")
     ] = False,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Print text as it comes (one prompt only).")
+        bool, typer.Option("--stream", help="Print text as it is generated (one prompt only).")
     ] = False,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model",
-            metavar="NAME=DIR",
-            help="With a plan text: checkpoint of a model; repeat for each model.",
-        ),
-    ] = None,
-    backend: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="With a plan text: the backend (default: the interpreter).",
-        ),
-    ] = None,
+    model: ModelOption = None,
+    backend: BackendOption = None,
     json: JsonOption = False,
 ) -> None:
     """Continue one or more prompts with a bundle's plan, or with a plan text."""
@@ -111,7 +117,7 @@ def run(
 
 
 def _decoder(source: Path, models: Sequence[str], backend: str | None) -> TextDecoder:
-    """What decodes: a plan text with its checkpoints, or a bundle."""
+    """The decoder of a plan text with its checkpoints, or of a bundle."""
     from specplan.backends.registry import INTERPRETER
     from specplan.bundles.decoder import Decoder, PlanDecoder
 
@@ -119,9 +125,9 @@ def _decoder(source: Path, models: Sequence[str], backend: str | None) -> TextDe
         return PlanDecoder(read_plan(source), _checkpoints(models), backend or INTERPRETER)
     if models or backend is not None:
         raise UsageError(
-            "a bundle says itself which checkpoints and which backend run it",
+            "a bundle has its own checkpoints and backend",
             where="--model" if models else "--backend",
-            remedy="Leave it out, or give a plan text in place of the bundle.",
+            remedy="Leave it out, or give a plan text instead of the bundle.",
         )
     return Decoder(source)
 
@@ -156,7 +162,7 @@ def _check(texts: Sequence[str], *, stream: bool) -> None:
         )
     if stream and len(texts) > 1:
         raise UsageError(
-            f"{len(texts)} texts cannot be printed while they come",
+            f"{len(texts)} texts cannot be streamed at once",
             where="--stream",
             remedy="Give one prompt, or leave --stream out.",
         )

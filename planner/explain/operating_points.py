@@ -1,0 +1,190 @@
+"""What the screen tabulates: the problem in short, every operating point, and what numbers rest on.
+
+All of it is JSON data of the explanation, so that a bundle's report can be shown without models.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.cells import split
+from specplan.planner.explain.as_data import interval_data, seconds_data
+from specplan.planner.explain.governing import decode_gain
+from specplan.planner.facts import MissingAcceptance
+from specplan.planner.search.candidates import Candidate, judged
+from specplan.planner.search.comparing import gains
+from specplan.planner.search.search import SearchResult
+from specplan.planner.search.what_if import listed_drafters
+
+OPT_IN = re.compile(r"name (the method|\"\w+\") in methods")
+"""In the reason of a candidate that is tried only where `methods` names it."""
+
+
+def setting_data(result: SearchResult) -> dict[str, Any]:
+    """The problem in short.
+
+    Returns:
+        `target`, the name of its folder; `dtype`; `device` as the problem names it, and the number
+        of `devices`; `backends`; `output_tokens`, None for a trace; `temperature`; and
+        `unmeasured`, the listed drafters whose acceptance is not known.
+    """
+    facts = result.facts
+    problem = facts.problem
+    here = problem.device == "measured"
+    return {
+        "target": problem.models.target.path.name,
+        "dtype": facts.target.dtype,
+        "device": facts.device.name if here else problem.device,
+        "devices": devices(problem.device),
+        "backends": list(problem.all_backends),
+        "output_tokens": problem.workload.output_tokens,
+        "temperature": problem.workload.temperature,
+        "unmeasured": [str(one) for one in listed_drafters(facts) if one not in facts.profiles],
+    }
+
+
+def devices(device: str) -> int:
+    """How many devices a name such as `8xh200` stands for."""
+    count = re.match(r"(\d+)x", device)
+    return int(count[1]) if count else 1
+
+
+def points_data(result: SearchResult, drafting: Candidate | None) -> list[dict[str, Any]]:
+    """Every operating point, with and without speculation.
+
+    Args:
+        result: of the search.
+        drafting: the plan with speculation, chosen or not; None where none has a price.
+
+    Returns:
+        Per batch size and prompt length: `method` and `words` of the round that runs there,
+        `draft_tokens` that it verifies per step (K; 0 without speculation); `plain_tpot` and
+        `tpot`, seconds per output token while decoding; `decode_gain`, how many times as fast;
+        `request_gain`, the same of whole requests, prompts included; `plain_ttft` and `ttft`;
+        `tokens_per_step`; and `memory_bytes` of all devices, `plain_memory_bytes` without
+        speculation.
+    """
+    plain = result.plain
+    with_drafts = plain if drafting is None else drafting
+    assert with_drafts.estimate is not None and plain.estimate is not None, "both have a price"
+    request_gains = split(gains(with_drafts.estimate, plain.estimate), len(plain.estimates))
+    parts = {place: part for part, places in with_drafts.parts for place in places}
+    points = []
+    for place, (own, base) in enumerate(zip(with_drafts.estimates, plain.estimates, strict=True)):
+        part = parts[place]
+        tree = judged(part)
+        points.append(
+            {
+                "batch": int(own.batch),
+                "prompt_tokens": int(own.prompt_tokens),
+                "method": part.method,
+                "words": part.words,
+                "draft_tokens": 0 if tree is None else tree.nodes,
+                "plain_tpot": seconds_data(base.seconds_per_token),
+                "tpot": seconds_data(own.seconds_per_token),
+                "decode_gain": decode_gain(own, base),
+                "request_gain": interval_data(request_gains[place]),
+                "plain_ttft": seconds_data(base.ttft),
+                "ttft": seconds_data(own.ttft),
+                "tokens_per_step": interval_data(own.tokens_per_round),
+                "plain_memory_bytes": interval_data(base.memory.interval),
+                "memory_bytes": interval_data(own.memory.interval),
+            }
+        )
+    return points
+
+
+def rules_data(candidate: Candidate) -> list[dict[str, Any]]:
+    """Which round of a schedule runs where, in order; empty for a plan of one round.
+
+    Each has its `condition`, None for the last, and `method`, `words`, `options` and
+    `draft_tokens` of the round.
+    """
+    schedule = None if candidate.plan is None else candidate.plan.schedule
+    if schedule is None or not candidate.by_cell:
+        return []
+    sizes = {}
+    for part, _ in candidate.parts:
+        tree = judged(part)
+        sizes[part.method, part.words] = 0 if tree is None else tree.nodes
+    pairs = [(str(guard.formula), guard.round) for guard in schedule.guards]
+    rules = []
+    for condition, name in [*pairs, (None, schedule.otherwise)]:
+        options = dict(candidate.options[name])
+        method, words = options.pop("method"), options.pop("words")
+        rules.append(
+            {
+                "condition": condition,
+                "method": method,
+                "words": words,
+                "options": options,
+                "draft_tokens": sizes[method, words],
+            }
+        )
+    return rules
+
+
+def basis_data(result: SearchResult, drafting: Candidate | None) -> list[dict[str, Any]]:
+    """What the numbers rest on: times, then the acceptance of every drafter with a profile.
+
+    Args:
+        result: of the search.
+        drafting: the plan with speculation, chosen or not; None where none has a price.
+
+    Each has `of` (`times` or a drafter), `kind` (`measured`, `imported`, `assumed`, `data sheet`,
+    `given`), `words`, and `used`: whether the plan with speculation drafts with it.
+    """
+    facts = result.facts
+    basis, name = facts.device.basis(facts.shapes.values()), facts.device.name
+    times = {"kind": "measured", "words": f"{name} {basis}"}
+    if basis == "is computed from data-sheet figures":
+        times = {"kind": "data sheet", "words": name}
+    elif basis == "was measured":
+        times = {"kind": "measured", "words": name}
+    parts = () if drafting is None else drafting.parts
+    used = {str(part.drafter) for part, _ in parts if part.drafter is not None}
+    return [
+        {"of": "times", **times, "used": True},
+        *(
+            {"of": str(drafter), **_acceptance(profile), "used": str(drafter) in used}
+            for drafter, profile in facts.profiles.items()
+        ),
+    ]
+
+
+def _acceptance(profile: AcceptanceProfile) -> dict[str, str]:
+    if profile.assumption is not None:
+        return {"kind": "assumed", "words": profile.assumption}
+    if profile.positions:
+        return {"kind": "measured", "words": f"on {profile.prompts} prompts"}
+    words = profile.source
+    if words.startswith("was imported "):
+        return {"kind": "imported", "words": words.removeprefix("was imported ")}
+    return {"kind": "given", "words": words.removeprefix("is ")}
+
+
+def cause(candidate: Candidate) -> str:
+    """Why a candidate was not tried or may not be chosen, as one of a few kinds.
+
+    Returns:
+        `acceptance`: a drafter's acceptance is not known; `first choices`: it is, but for first
+        choices only; `limit`; `backend`: the backend cannot run it; `opt-in`: `methods` must name
+        it; `excluded`: `methods` leaves it out; `source`: the problem's sources leave its source
+        out; else `other`.
+    """
+    reason = candidate.refusal or ""
+    if candidate.unsupported is not None:
+        return "backend"
+    if candidate.priced:
+        return "limit"
+    if "for first choices only" in reason:
+        return "first choices"
+    if isinstance(candidate.refusal, MissingAcceptance) or "acceptance of" in reason:
+        return "acceptance"
+    if "methods leave it out" in reason:
+        return "excluded"
+    if OPT_IN.search(reason):
+        return "opt-in"
+    return "source" if "sources leave out" in reason else "other"
