@@ -252,7 +252,8 @@ def gather_facts(
     shapes = ProblemFacts(problem, target, drafts, device, drafters=drafters).shapes
     for drafter, stated in problem.stated_acceptance.items():
         with Origin().key(f"acceptance.{drafter}"):
-            known[drafter] = stated_profile(stated, acceptance_key(problem, shapes, drafter))
+            key = acceptance_key(problem, shapes, drafter)
+            known[drafter] = stated_profile(stated, key, drafters)
     if isinstance(capabilities, Capabilities) and capabilities.all_trips:
         known = {one: profile.with_all_trips() for one, profile in known.items()}
     facts = ProblemFacts(problem, target, drafts, device, known, drafters, capabilities)

@@ -23,7 +23,10 @@ from specplan.cost_models.acceptance.drafters import (
 )
 from specplan.cost_models.acceptance.fits.assumed import assume_length, assume_rate, assume_rates
 from specplan.cost_models.acceptance.importers.registry import read_evidence
+from specplan.cost_models.acceptance.priors.fit import prior_profile
+from specplan.cost_models.acceptance.priors.tables import task_of
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile, How
+from specplan.cost_models.models.drafter_shapes import DrafterShape
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import UsageError
 from specplan.ir.files import name_of
@@ -149,17 +152,22 @@ def _check(problem: Problem, drafter: Drafter, shapes: Mapping[str, ModelShape])
         )
 
 
-def stated_profile(stated: Acceptance, key: AcceptanceKey) -> AcceptanceProfile:
+def stated_profile(
+    stated: Acceptance, key: AcceptanceKey, drafters: Mapping[str, DrafterShape]
+) -> AcceptanceProfile:
     """The profile of what a problem states: an assumption, a profile's file, or a log.
 
     Args:
         stated: a value of the problem's `acceptance`.
         key: what the profile must be about.
+        drafters: the problem's drafters over hidden states by name, which tell kinds apart.
 
     Raises:
-        UsageError: the file is broken, or of no known format.
+        UsageError: the file is broken, or of no known format; or there is no prior of the drafter.
     """
     match stated:
+        case "prior":
+            return prior_profile(_class_of(key.drafter, drafters), task_of(key.task), key)
         case MeanLength():
             return assume_length(stated.length, stated.at, key)
         case ConditionalRates():
@@ -171,6 +179,30 @@ def stated_profile(stated: Acceptance, key: AcceptanceKey) -> AcceptanceProfile:
         case Path():
             return read_evidence(stated, key)
     return assume_rate(stated, key)
+
+
+def _class_of(drafter: Drafter, drafters: Mapping[str, DrafterShape]) -> str:
+    """The kind of drafter that a prior is for.
+
+    Raises:
+        UsageError: there are no published figures on what drafts so.
+    """
+    match drafter:
+        case Model(name) if name in drafters:
+            shape = drafters[name]
+            if shape.kind == "block":
+                return "dflash"
+            return "eagle3" if len(shape.feature_layers) > 1 else "eagle"
+        case Model("mtp"):
+            return "mtp"
+        case Model():
+            return "draft_model"
+        case Source(TEXT.name | "ngram" | "automaton"):
+            return "ngram"
+    raise UsageError(
+        f'there is no prior for "{drafter}"',
+        remedy="Measure it with `specplan profile acceptance`, or state a number such as 0.6.",
+    )
 
 
 def check_profiles(

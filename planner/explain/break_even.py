@@ -18,9 +18,13 @@ from specplan.cost_models.intervals import Interval, Seconds
 from specplan.cost_models.memory.plan_memory import largest_batch, runtime_of
 from specplan.cost_models.rounds.pricing import Unpriced
 from specplan.cost_models.rounds.segments import Drafted
-from specplan.planner.explain.as_data import seconds_data
-from specplan.planner.explain.priced_break_even import PricedBreakEven, priced_break_even
-from specplan.planner.explain.scaled_acceptance import most_scale, scaled_hazards
+from specplan.planner.explain.numbers import seconds_data
+from specplan.planner.explain.priced_break_even import (
+    PricedBreakEven,
+    most_scale,
+    priced_break_even,
+    scaled_hazards,
+)
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import gains

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specplan.cost_models.cells import split
-from specplan.planner.explain.as_data import interval_data
-from specplan.planner.explain.numbers import about, ratio_words, short
+from specplan.planner.explain.numbers import about, interval_data, ratio_words, short
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import best_by_score, gains
 from specplan.planner.search.search import SearchResult

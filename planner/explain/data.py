@@ -15,7 +15,6 @@ from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import Interval
 from specplan.cost_models.rounds.pricing import Unpriced
 from specplan.cost_models.rounds.segments import read_drafted
-from specplan.planner.explain.as_data import interval_data, seconds_data
 from specplan.planner.explain.assumptions import assumptions
 from specplan.planner.explain.break_even import break_evens
 from specplan.planner.explain.choice import (
@@ -27,6 +26,7 @@ from specplan.planner.explain.choice import (
 )
 from specplan.planner.explain.governing import governing_formula
 from specplan.planner.explain.load import load_data
+from specplan.planner.explain.numbers import interval_data, seconds_data
 from specplan.planner.explain.operating_points import (
     basis_data,
     cause,

@@ -8,8 +8,8 @@ from typing import Any
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import Interval, Seconds
 from specplan.ir.types.value_types import TreeType
-from specplan.planner.explain.as_data import interval_data, seconds_data
 from specplan.planner.explain.break_even import draft_steps
+from specplan.planner.explain.numbers import interval_data, seconds_data
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import own_round
 

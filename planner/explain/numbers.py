@@ -5,6 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from specplan.cost_models.intervals import Interval, Seconds
+
+
+def interval_data(interval: Interval) -> dict[str, float]:
+    """The mean with both bounds."""
+    return {"mean": interval.mean, "low": interval.low, "high": interval.high}
+
+
+def seconds_data(seconds: Seconds) -> dict[str, float]:
+    """The median, called mean as in every other interval, with both bounds."""
+    return {"mean": seconds.median, "low": seconds.low, "high": seconds.high}
+
+
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 

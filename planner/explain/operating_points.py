@@ -10,8 +10,8 @@ from typing import Any
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cells import split
-from specplan.planner.explain.as_data import interval_data, seconds_data
 from specplan.planner.explain.governing import decode_gain
+from specplan.planner.explain.numbers import interval_data, seconds_data
 from specplan.planner.facts import MissingAcceptance
 from specplan.planner.search.candidates import Candidate, judged
 from specplan.planner.search.comparing import gains

@@ -1,15 +1,18 @@
-"""What a problem may state of a drafter's acceptance: a number, rates, a mean length or a file."""
+"""What a problem may state of acceptance: a number, rates, a mean length, a prior or a file."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 Rate = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+PRIOR = "prior"
+"""The word for what published figures say of a drafter's kind."""
 Rates = Annotated[tuple[Rate, ...], Field(min_length=1)]
 
 
@@ -46,7 +49,8 @@ class MeanLength(_Form):
 _FORMS = (
     "must be a number from 0 to 1 (the chance that a draft token is accepted given those before), "
     "a list of such numbers by position, {marginal: [...]} as vLLM's log prints them, "
-    "{length: 2.9, at: 3} (mean tokens per step at 3 draft tokens), or the path of a profile or log"
+    "{length: 2.9, at: 3} (mean tokens per step at 3 draft tokens), prior (what published figures "
+    "say of its kind), or the path of a profile or log"
 )
 
 
@@ -104,7 +108,7 @@ def _is_rate(value: Any) -> bool:
 
 
 Acceptance: TypeAlias = Annotated[
-    Rate | Rates | ConditionalRates | MarginalRates | MeanLength | Path,
+    Rate | Rates | ConditionalRates | MarginalRates | MeanLength | Literal["prior"] | Path,
     Field(union_mode="left_to_right"),
     BeforeValidator(_of_known_form),
 ]
@@ -114,9 +118,10 @@ FORMS_OF_ACCEPTANCE = (
     "Acceptance by drafter. The chance that a draft token is accepted given those "
     "before it, such as {draft: 0.75}; such chances by position, [0.8, 0.76, 0.7]; "
     '{marginal: [0.8, 0.6, 0.4]}, the "Per-position acceptance rate" of vLLM; '
-    "{length: 2.9, at: 3}, mean tokens per step at 3 draft tokens, bonus included; or the path "
-    "of a profile or of a log that `specplan import acceptance` reads. What is no file is "
-    'marked as assumed. Drafters: the name of a draft, "text" for '
+    "{length: 2.9, at: 3}, mean tokens per step at 3 draft tokens, bonus included; prior, what "
+    "published figures say of its kind and the task (acceptance: prior is that for all drafters); "
+    "or the path of a profile or of a log that `specplan import acceptance` reads. What is no "
+    'file is marked as assumed. Drafters: the name of a draft, "text" for '
     'prompt lookup, "mtp", another source by its own name, "first_layers(target, 4)", '
     '"skip_blocks(target, [attn.3, mlp.4])", "small_cache(target, 512)" or "small_cache(target,'
     ' 512, retrieved)", "beam(draft, 4)" for trees that grow by a beam of four, '
@@ -124,3 +129,16 @@ FORMS_OF_ACCEPTANCE = (
     "the target may be measured on workload.prompts instead."
 )
 """The description of the key `acceptance`."""
+
+
+def drafters_with_priors(fields: Mapping[str, Any]) -> Iterator[str]:
+    """The drafters that `acceptance: prior` is about.
+
+    Args:
+        fields: of the problem, as far as they were read; broken ones are absent.
+    """
+    if "models" in fields:
+        yield from (draft.name for draft in fields["models"].drafts)
+    for source, drafter in (("mtp", "mtp"), ("prompt_lookup", "text")):
+        if source in fields.get("sources", ()):
+            yield drafter

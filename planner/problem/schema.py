@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from specplan.cost_models.acceptance.drafters import Drafter, read_drafter
 from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
@@ -17,7 +17,12 @@ from specplan.cost_models.models.model_shape import is_gguf
 from specplan.cost_models.models.number_formats import known_format
 from specplan.ir.capabilities import INTERPRETER, backend_name
 from specplan.ir.errors import UsageError
-from specplan.planner.problem.acceptance import FORMS_OF_ACCEPTANCE, Acceptance
+from specplan.planner.problem.acceptance import (
+    FORMS_OF_ACCEPTANCE,
+    PRIOR,
+    Acceptance,
+    drafters_with_priors,
+)
 from specplan.planner.problem.limits import Limits, Strict
 
 SCHEMA_VERSION = 1
@@ -220,8 +225,10 @@ class Problem(Strict):
 
     @field_validator("acceptance", mode="before")
     @classmethod
-    def _name_drafters(cls, value: Any) -> Any:
+    def _name_drafters(cls, value: Any, info: ValidationInfo) -> Any:
         """Drafters as they are printed; words that `drafter_of_old_name` reads in their form."""
+        if value == PRIOR:
+            return dict.fromkeys(drafters_with_priors(info.data), PRIOR)
         if not isinstance(value, dict):
             return value
         return {_drafter_name(name): path for name, path in value.items()}

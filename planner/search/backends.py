@@ -8,7 +8,7 @@ from typing import Any
 
 from specplan.ir.capabilities import Capabilities
 from specplan.ir.errors import InfeasibleError, MissingCapabilityError, SpecplanError
-from specplan.planner.explain.as_data import interval_data
+from specplan.planner.explain.numbers import interval_data
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.comparing import is_gain, speedup
 from specplan.planner.search.search import OnBackend, SearchResult

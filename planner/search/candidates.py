@@ -15,7 +15,7 @@ from specplan.ir.plan import Plan
 from specplan.ir.text.printer import print_plan
 from specplan.ir.types.infer import infer_round
 from specplan.ir.types.value_types import TreeType
-from specplan.planner.explain.as_data import interval_data, seconds_data
+from specplan.planner.explain.numbers import interval_data, seconds_data
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,8 @@ class WhatIfRow:
         gain_interval: the same with what the times leave open between the two.
         pays_from: the least acceptance at which drafting pays here; None where it never does.
         words: the best plan in words.
+        assumed: what the profile that the problem has assumes, in words; None where it was
+            measured, and where `acceptance` is a number.
     """
 
     drafter: str
@@ -67,6 +69,7 @@ class WhatIfRow:
     gain_interval: Interval
     pays_from: float | None
     words: str
+    assumed: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -143,6 +146,7 @@ class _Scan:
         base: Estimate,
         pays_from: float | None,
     ) -> WhatIfRow:
+        own = self.facts.profiles.get(drafter)
         tree = None if best is None or best is self._plain else judged(best)
         drafts = best is not None and tree is not None
         gain = gains(best.estimates[cell], base) if best and drafts else Interval.exact(1.0)
@@ -157,6 +161,7 @@ class _Scan:
             gain_interval=Interval(float(gain.mean), float(gain.low), float(gain.high)),
             pays_from=pays_from,
             words=words,
+            assumed=own.assumption if own is not None and acceptance is None else None,
         )
 
     def _profile(self, drafter: Drafter, acceptance: float | None) -> AcceptanceProfile | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import Interval
-from specplan.planner.explain.as_data import interval_data
+from specplan.planner.explain.numbers import interval_data
 from specplan.planner.search.objectives import Load
 from specplan.planner.serving.capacity import AtLength, Served, serve, times_of
 

@@ -128,3 +128,17 @@ def test_a_problem_in_which_nothing_drafts(problem: Path) -> None:
     document["models"]["target"]["path"] = str(problem.parent / "target")
     with pytest.raises(UsageError, match="nothing drafts"):
         sweep([({}, document)])
+
+
+def test_priors_are_named_with_their_origin_wherever_numbers_rest_on_them(problem: Path) -> None:
+    done = specplan_here("whatif", str(problem), "--set", "acceptance=prior")
+    assert done.returncode == 0, done.stderr
+    for drafter, kind in (("draft", "a smaller model"), ("text", "prompt lookup")):
+        (line,) = [text for text in done.stdout.splitlines() if f"Assumed of {drafter}" in text]
+        assert f"prior for {kind}" in line and line.endswith("unchecked.")
+    done = specplan_here("optimize", str(problem), "--acceptance", "draft=prior", "--json")
+    answer = json.loads(done.stdout)
+    assert answer["verdict"] == "decided"
+    assert answer["explanation"]["assumed"]["draft"].startswith("prior for a smaller model")
+    by_flag = specplan_here("optimize", str(problem), "--acceptance", "prior", "--json")
+    assert set(json.loads(by_flag.stdout)["explanation"]["assumed"]) == {"draft", "text"}

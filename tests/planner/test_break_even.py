@@ -17,7 +17,7 @@ from specplan.cost_models.formulas.formula import load_formulas
 from specplan.planner.explain.break_even import break_evens, draft_steps
 from specplan.planner.explain.break_even_words import break_even_words
 from specplan.planner.explain.data import explain
-from specplan.planner.explain.scaled_acceptance import most_scale, scaled_hazards
+from specplan.planner.explain.priced_break_even import most_scale, scaled_hazards
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.search import SearchResult, search

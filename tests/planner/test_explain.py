@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from specplan.cli.screen.picture import picture_lines, tree_lines
 from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.planner.explain.data import explain
-from specplan.planner.explain.picture import picture_lines, tree_lines
 from specplan.planner.explain.words import explain_words
 from specplan.planner.search.comparing import score
 from specplan.planner.search.search import search

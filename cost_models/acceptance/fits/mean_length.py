@@ -17,7 +17,8 @@ from specplan.cost_models.formulas.closed_forms import acceptance_of_tokens
 from specplan.ir.errors import UsageError
 
 Floats = NDArray[np.float64]
-_MEMBERS = 100
+MEMBERS = 100
+"""Mixtures that one mean length or one prior is given as."""
 
 
 @dataclass(frozen=True)
@@ -65,20 +66,13 @@ def fit_mean_length(
     """
     _check(length, draft_tokens, key)
     prior, behind = spread or Spread(), rounds or ASSUMED_ROUNDS
-    grid = (np.arange(_MEMBERS) + 0.5) / _MEMBERS  # a Latin hypercube: each axis evenly filled
-    rng = np.random.default_rng(0)
+    grid = (np.arange(MEMBERS) + 0.5) / MEMBERS
     error = np.array([NormalDist().inv_cdf(share) for share in grid])
     lengths = np.clip(
         length + _deviation(length, draft_tokens) / behind**0.5 * error,
         1.0 + 1e-3,
         draft_tokens + 1.0 - 1e-3,
     )
-    low, high = np.log(prior.least_concentration), np.log(prior.most_concentration)
-    concentration = np.exp(low + (high - low) * rng.permutation(grid))
-    decay = 1.0 - (1.0 - prior.least_decay) * rng.permutation(grid) ** 2
-    decay = np.where(_tokens(1.0 - 1e-6, concentration, decay, draft_tokens) > lengths, decay, 1.0)
-    first = _first_choices(lengths, concentration, decay, draft_tokens)
-    members = zip(first * concentration, (1.0 - first) * concentration, decay, strict=True)
     facts = {
         **(provenance or {}),
         "rounds": behind,
@@ -87,8 +81,30 @@ def fit_mean_length(
         "draft_tokens": draft_tokens,
         "spread": asdict(prior),
     }
-    mixture = BetaMixture(tuple((float(a), float(b), float(c)) for a, b, c in members), (), behind)
+    mixture = BetaMixture(mixture_members(lengths, draft_tokens, prior), (), behind)
     return AcceptanceProfile(key, mixture, provenance=facts)
+
+
+def mixture_members(
+    lengths: Floats, draft_tokens: int, spread: Spread
+) -> tuple[tuple[float, float, float], ...]:
+    """One Beta mixture (a, b, decay) for each mean length, over what `spread` leaves possible.
+
+    Args:
+        lengths: mean tokens per round at `draft_tokens`, rising, [members].
+        draft_tokens: length of the drafted chain.
+        spread: which mixtures are possible.
+    """
+    count = len(lengths)
+    grid = (np.arange(count) + 0.5) / count  # a Latin hypercube: each axis evenly filled
+    rng = np.random.default_rng(0)
+    low, high = np.log(spread.least_concentration), np.log(spread.most_concentration)
+    concentration = np.exp(low + (high - low) * rng.permutation(grid))
+    decay = 1.0 - (1.0 - spread.least_decay) * rng.permutation(grid) ** 2
+    decay = np.where(_tokens(1.0 - 1e-6, concentration, decay, draft_tokens) > lengths, decay, 1.0)
+    first = _first_choices(lengths, concentration, decay, draft_tokens)
+    members = zip(first * concentration, (1.0 - first) * concentration, decay, strict=True)
+    return tuple((float(a), float(b), float(c)) for a, b, c in members)
 
 
 def _check(length: float, draft_tokens: int, key: AcceptanceKey) -> None:

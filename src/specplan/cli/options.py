@@ -192,7 +192,8 @@ _FLAGS: dict[str, Any] = {
         list[str] | None,
         "--acceptance",
         "NAME=VALUE",
-        "Acceptance of a drafter: eagle=0.75, or a profile or log; may be repeated.",
+        "Acceptance of a drafter: eagle=0.75, eagle=prior, or a profile or log; may be repeated. "
+        "prior alone: published figures for every drafter.",
     ),
     "objective": _flag(str | None, "--objective", "NAME", "Goal: latency, throughput or goodput."),
     "tpot": _flag(
@@ -214,9 +215,7 @@ def _source(path: Path | None, **given: Any) -> ProblemSource:
     short: dict[str, Any] = {
         "target": None if target is None else _here(target),
         "drafts": _named(given.pop("draft", None), "--draft", "eagle=models/eagle3", _here),
-        "acceptance": _named(
-            given.pop("acceptance", None), "--acceptance", "eagle=0.75", _stated_acceptance
-        ),
+        "acceptance": _acceptance(given.pop("acceptance", None)),
         "device": given.pop("device", None),
         "backend": _one_or_several(given.pop("backend", None)),
         "batch": _numbers(given.pop("batch", None), "--batch"),
@@ -246,12 +245,22 @@ def _named(
     return named
 
 
+def _acceptance(texts: list[str] | None) -> dict[str, Any] | str | None:
+    """`NAME=VALUE` by name, or the word `prior` for all drafters."""
+    from specplan.planner.problem.acceptance import PRIOR
+
+    if texts == [PRIOR]:
+        return PRIOR
+    return _named(texts, "--acceptance", "eagle=0.75", _stated_acceptance)
+
+
 def _stated_acceptance(text: str) -> Any:
-    """A number, rates or a mean length as YAML has them; any other text is a path."""
+    """A number, rates, a mean length or `prior` as YAML has them; any other text is a path."""
+    from specplan.planner.problem.acceptance import PRIOR
     from specplan.planner.problem.yaml_text import read_yaml
 
     value, _ = read_yaml(text, "--acceptance")
-    return _here(text) if isinstance(value, str) else value
+    return _here(text) if isinstance(value, str) and value != PRIOR else value
 
 
 def _here(text: str) -> str:

@@ -72,6 +72,9 @@ def whatif(
     print("Speed of a request over no speculation, prompt included, and draft tokens per step (K),")
     print("by how often a draft token is accepted, given those before it (an assumption).\n")
     print("\n".join(table_lines(rows, keys)))
+    assumed = {row["drafter"]: row["assumed"] for row in rows if row["assumed"]}
+    for drafter, text in assumed.items():
+        print(f"\nAssumed of {drafter}: {text}.")
     for name, path in (("Rows", csv), ("Plot", plot)):
         if path is not None:
             print(f"\n{name}: {path}", end="")

@@ -89,7 +89,7 @@ class Problem(schema.Problem):
         Args:
             rates: by drafter, for names that are no keywords: `{"beam(draft, 4)": 0.6}`.
             by_name: by drafter: P(a draft token is accepted | those before it were), such
-                probabilities by position, or `{"length": 2.9, "at": 3}`.
+                probabilities by position, `{"length": 2.9, "at": 3}`, or "prior".
         """
         own = self.model_dump(mode="json")["acceptance"]
         return self.replace(acceptance={**own, **(rates or {}), **by_name})

@@ -159,7 +159,8 @@ def _paying_points(explanation: Mapping[str, Any]) -> Iterator[Text]:
         where = f"{best['batch']} x {best['prompt_tokens']} (requests x prompt)"
         yield _text(
             f"It pays at {len(paying)} of {len(explanation['points'])} operating points, most at "
-            f"{where} with {plan_name(best)}: {times(best['speedup']['mean'])}. Leave the others out to plan for these."
+            f"{where} with {plan_name(best)}: {times(best['speedup']['mean'])}. "
+            "Leave the others out to plan for these."
         )
 
 

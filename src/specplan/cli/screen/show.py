@@ -76,8 +76,8 @@ def print_screen(
         show: what was asked for instead of the screen.
     """
     from specplan.cli.screen.decided import not_tried_lines
+    from specplan.cli.screen.picture import picture_lines
     from specplan.ir.text.printer import print_plan
-    from specplan.planner.explain.picture import picture_lines
     from specplan.planner.explain.words import explain_words
 
     undecided = explanation["verdict"] == "undecided"
