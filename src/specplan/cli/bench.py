@@ -21,13 +21,13 @@ def bench(
     bundle: BundleArgument,
     prompts: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="JSON Lines of prompts instead of the problem's."),
+        typer.Option(metavar="FILE", help="Prompts in JSON Lines, instead of the problem's."),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Requests decoded together.")] = 1,
-    limit: Annotated[int | None, typer.Option(min=1, help="Most prompts to use.")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Runs of each prompt per contender.")] = 3,
+    batch: Annotated[int, typer.Option(min=1, help="Batch size.")] = 1,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of prompts.")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each prompt per plan.")] = 3,
     kinds: Annotated[
-        bool, typer.Option("--kinds", help="Also run the best candidate of every other family.")
+        bool, typer.Option("--kinds", help="Also run the best plan of every other kind.")
     ] = False,
     stock: Annotated[
         bool, typer.Option("--stock/--no-stock", help="Also run stock transformers.")
@@ -40,7 +40,7 @@ def bench(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Compare a bundle's plan with no speculation and stock transformers."""
+    """Measure a bundle's plan, plain decoding and stock transformers."""
     from specplan import api
     from specplan.bundles.writing import open_bundle
     from specplan.progress import terminal_progress

@@ -30,7 +30,7 @@ BasePythonOption = Annotated[
         metavar="PATH", help="Python of an environment with the base version of specplan."
     ),
 ]
-LimitOption = Annotated[int | None, typer.Option(min=1, help="Most prompts to use.")]
+LimitOption = Annotated[int | None, typer.Option(min=1, help="Maximum number of prompts.")]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class RunOptions:
     ] = None
     prompts: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="JSON Lines of prompts instead of the problem's."),
+        typer.Option(metavar="FILE", help="Prompts in JSON Lines, instead of the problem's."),
     ] = None
     limit: LimitOption = None
     seed: Annotated[int, typer.Option(help="Seed for the run order.")] = 0
@@ -63,7 +63,7 @@ def plans(
     folder: RecordsArgument,
     base_python: BasePythonOption = None,
     moved: Annotated[
-        str, typer.Option(metavar="PART", help="Largest relative change of an estimate, e.g. 0.1%.")
+        str, typer.Option(metavar="PART", help="Largest allowed relative change of an estimate.")
     ] = "0.1%",
     allow_changes: Annotated[
         bool, typer.Option("--allow-changes", help="Report changes, and exit with 0.")
@@ -130,7 +130,7 @@ def speed(
         str, typer.Option("--threshold", metavar="median:PART", help="Slow-down to detect.")
     ] = "median:5%",
     error: Annotated[
-        str, typer.Option(metavar="PART", help="Maximum error rate, false alarms and misses each.")
+        str, typer.Option(metavar="PART", help="Maximum rate of false alarms, and of misses.")
     ] = "2.5%",
     seconds: Annotated[
         float, typer.Option(min=1.0, help="Time budget in seconds, excluding model loading.")
@@ -172,13 +172,13 @@ def baseline(
     bundle: BundleArgument,
     out: Annotated[Path, typer.Option(metavar="FILE", help="Baseline file to write.")],
     seconds: Annotated[
-        float, typer.Option(min=0.0, help="Least measuring time in seconds.")
+        float, typer.Option(min=0.0, help="Minimum measuring time in seconds.")
     ] = 60.0,
     json: JsonOption = False,
     *,
     runs: RunOptions,
 ) -> None:
-    """Measure a bundle's plan against no speculation, for `check speed --baseline`."""
+    """Measure a bundle's plan against plain decoding, for `check speed --baseline`."""
     from dataclasses import asdict
 
     from specplan.checks.baseline import measure_baseline
@@ -213,7 +213,9 @@ def acceptance(
     depth: Annotated[int, typer.Option(min=1, help="Draft tokens (K) of the compared chain.")] = 4,
     fell: Annotated[
         str,
-        typer.Option("--threshold", metavar="PART", help="Largest drop of tokens per round."),
+        typer.Option(
+            "--threshold", metavar="PART", help="Largest allowed drop of tokens per round."
+        ),
     ] = "2%",
     *,
     to: Destinations,

@@ -21,12 +21,12 @@ def compile_(
         typer.Option(
             "--cubins",
             metavar="ARCHS",
-            help="Only build the GPU kernels of the rounds: sm_90,sm_100 or all; needs no GPU.",
+            help="Build only the GPU kernels of the rounds: sm_90,sm_100 or all; needs no GPU.",
         ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Compile the rounds of a bundle for this machine, for the shapes that get faster."""
+    """Compile the rounds of a bundle for this machine, where this makes them faster."""
     if cubins is not None:
         _kernels(bundle, cubins, json)
         return
@@ -79,7 +79,7 @@ def lower(
     ] = "tensorrt",
     json: JsonOption = False,
 ) -> None:
-    """Write the rounds of a bundle as sources for an engine builder, and check them."""
+    """Write the rounds of a bundle as checked sources for an engine builder (TensorRT)."""
     from dataclasses import asdict
 
     from specplan.bundles.compiling import lower_for_tensorrt

@@ -11,7 +11,9 @@ import typer
 from specplan.cli.options import JsonOption
 from specplan.cli.output import print_json
 
-datastore = typer.Typer(no_args_is_help=True, help="Corpora to draft from.")
+datastore = typer.Typer(
+    no_args_is_help=True, help="Build a datastore: a corpus from which lookups draft."
+)
 
 
 @datastore.command("build")
@@ -22,7 +24,7 @@ def build(
     keep: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Most occurrences of a long run of tokens to keep (default: all)."
+            min=1, help="Maximum number of kept occurrences of a long run of tokens (default: all)."
         ),
     ] = None,
     common: Annotated[
@@ -30,7 +32,7 @@ def build(
     ] = 1,
     json: JsonOption = False,
 ) -> None:
-    """Sort a corpus for lookups; continues a stopped build."""
+    """Index a corpus for lookups; continues a stopped build."""
     from specplan.datastores import build_datastore
     from specplan.progress import terminal_progress
 

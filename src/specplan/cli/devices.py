@@ -22,7 +22,7 @@ def devices(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """List the devices known by name, or show one; `profile device` measures this machine."""
+    """List the known devices, or show one; `profile device` measures this machine."""
     from specplan import api
 
     if name is not None:

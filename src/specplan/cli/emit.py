@@ -16,18 +16,22 @@ def emit(
     source: ProblemSource,
     engine: Annotated[
         str,
-        typer.Option("--engine", metavar="NAME[@VERSION]", help="See `specplan engines`."),
+        typer.Option(
+            "--engine",
+            metavar="NAME[@VERSION]",
+            help="Serving engine; `specplan engines` lists them.",
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files.")],
     any_version: Annotated[
         bool,
         typer.Option(
-            "--any-version", help="Write for the newest known version where this one is not known."
+            "--any-version", help="If this version is unknown, write for the newest known one."
         ),
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Write the files with which an engine serves a plan, and what is lost by it."""
+    """Write the files with which an engine serves a plan, and say what the plan loses there."""
     from specplan.emitting import emit as project
     from specplan.progress import terminal_progress
 

@@ -16,11 +16,11 @@ def engines(
         typer.Argument(metavar="NAME", help="Show this engine in full.", show_default=False),
     ] = None,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print all engines as the page docs/engines.md.")
+        bool, typer.Option("--markdown", help="Print the page docs/engines.md.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """List the engines and versions, or show one: what it can express, how that was verified."""
+    """List the engines and versions, or show which plans one can express."""
     from specplan.backends.engines.registry import all_tables
     from specplan.backends.engines.words import engine_as_dict, engine_rows, engines_page
     from specplan.ir.capabilities import backend_name

@@ -14,7 +14,9 @@ from specplan.cli.output import print_json
 if TYPE_CHECKING:
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
 
-importing = typer.Typer(no_args_is_help=True, help="Read what other programs measured.")
+importing = typer.Typer(
+    no_args_is_help=True, help="Import measurements of serving engines and benchmarks."
+)
 
 
 @importing.command("acceptance")
@@ -33,22 +35,21 @@ def acceptance(
     out: Annotated[Path, typer.Option(metavar="PROFILE.json", help="The profile to write.")],
     format: Annotated[
         str | None,
-        typer.Option(
-            help="What wrote the file, see docs/acceptance.md; default: detected from it."
-        ),
+        typer.Option(help="Format of the file (docs/acceptance.md); recognised if unambiguous."),
     ] = None,
-    task: Annotated[str, typer.Option(help="The word of the problem's workload.task.")] = "",
+    task: Annotated[str, typer.Option(help="The workload.task of the problem.")] = "",
     temperature: Annotated[float, typer.Option(min=0.0)] = 0.0,
-    top_k: Annotated[int, typer.Option(min=0, help="0 for off.")] = 0,
-    top_p: Annotated[float, typer.Option(min=0.0, max=1.0, help="1 for off.")] = 1.0,
+    top_k: Annotated[int, typer.Option(min=0, help="0 is off.")] = 0,
+    top_p: Annotated[float, typer.Option(min=0.0, max=1.0, help="1 is off.")] = 1.0,
     draft_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Draft tokens per step, where the file does not say.")
+        int | None,
+        typer.Option(min=1, help="Draft tokens (K) per step, if the file does not state them."),
     ] = None,
     rounds: Annotated[
-        float | None, typer.Option(min=1.0, help="Steps counted, where the file does not say.")
+        float | None, typer.Option(min=1.0, help="Number of steps, if the file does not state it.")
     ] = None,
     select: Annotated[
-        str | None, typer.Option(help="Part of the file: a label, a subset or a mode.")
+        str | None, typer.Option(help="Part of the file to read: a label, a subset or a mode.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -95,27 +96,31 @@ def _record(profile: AcceptanceProfile, path: Path) -> dict[str, Any]:
 def device(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", show_default=False)],
     problem: Annotated[
-        Path, typer.Option(metavar="PROBLEM.yaml", help="With the device that the engine ran on.")
+        Path,
+        typer.Option(
+            metavar="PROBLEM.yaml", help="Problem with the device on which the engine ran."
+        ),
     ],
     projection: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="What `specplan emit` wrote and the engine served; plain decoding without it.",
+            help="Folder of `specplan emit` that the engine served (default: plain decoding).",
         ),
     ] = None,
     batch: Annotated[
         float | None,
-        typer.Option(min=1.0, help="Requests that ran at once, where the files do not say."),
+        typer.Option(min=1.0, help="Requests that ran at once, if the files do not state it."),
     ] = None,
     select: Annotated[
-        str | None, typer.Option(help="label=value where a server counts several models.")
+        str | None,
+        typer.Option(help="Model to read, as label=value, if the server counts several."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Set a device right by what a serving engine took.
+    """Calibrate a device by the measured time of a serving engine.
 
-    FILE is the result of a serving benchmark, or two scrapes of /metrics: before and after.
+    FILE is the result of a serving benchmark; or two scrapes of /metrics, before and after a run.
     """
     from dataclasses import asdict
 

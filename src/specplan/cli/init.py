@@ -76,10 +76,10 @@ _LIMITS = {"tpot": "20ms", "ttft": "500ms", "memory": "80GB"}
 """Limits of a plan, with an example of each."""
 
 
-@takes_problem(metavar="FILE", help="The file to write; - for standard output.")
+@takes_problem(metavar="FILE", help="The file to write; - is stdout.")
 def init(
     problem: ProblemSource,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Write a problem file with a comment on every key; flags fill it in."""

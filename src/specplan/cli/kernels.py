@@ -11,7 +11,7 @@ import typer
 from specplan.cli.options import JsonOption
 from specplan.cli.output import print_json
 
-kernels = typer.Typer(no_args_is_help=True, help="GPU kernels, built ahead of time.")
+kernels = typer.Typer(no_args_is_help=True, help="Build GPU kernels ahead of time.")
 
 
 @kernels.callback()
@@ -28,17 +28,17 @@ def build(
     ] = None,
     dtype: Annotated[
         list[str] | None,
-        typer.Option(help="Number type of caches: bf16, fp16 or fp32; default: bf16."),
+        typer.Option(help="Number type of the KV cache: bf16, fp16 or fp32; default: bf16."),
     ] = None,
     head_dim: Annotated[
         list[int] | None, typer.Option(help="Head size: 64 or 128; default: both.")
     ] = None,
     page: Annotated[
-        int, typer.Option(min=0, help="Slots of a cache's page; 0: caches without pages.")
+        int, typer.Option(min=0, help="Slots per page of the KV cache; 0 is no pages.")
     ] = 0,
     json: JsonOption = False,
 ) -> None:
-    """Build tree attention, acceptance and cache moves; needs triton, but no GPU."""
+    """Build the kernels for tree attention, acceptance and KV cache moves; needs no GPU."""
     from specplan.backends.kernels.build import build_kernels
     from specplan.backends.kernels.tiles import HEAD_DIMS
     from specplan.backends.kernels.variants import ARCHITECTURES, variants

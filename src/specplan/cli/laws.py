@@ -18,11 +18,11 @@ def laws(
         ),
     ] = None,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print all of them as the page docs/laws.md.")
+        bool, typer.Option("--markdown", help="Print the page docs/laws.md.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """List published formulas, or print those of one source, with its known mistakes."""
+    """List published formulas, or print those of one source with its known mistakes."""
     from specplan.cost_models.formulas.formula import list_formulas
 
     if markdown:

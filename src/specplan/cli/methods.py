@@ -24,23 +24,23 @@ def methods(
         ),
     ] = None,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print all methods as the page docs/methods.md.")
+        bool, typer.Option("--markdown", help="Print the page docs/methods.md.")
     ] = False,
     rules: Annotated[
         bool,
-        typer.Option("--rules", help="Acceptance rules alone; with --markdown, docs/rules.md."),
+        typer.Option("--rules", help="Only acceptance rules; with --markdown, docs/rules.md."),
     ] = False,
     measured: Annotated[
         Path | None,
         typer.Option(
-            help="With --markdown: what `benchmarks/methods.py --json` wrote, or with --rules "
-            "`benchmarks/rule_losses.py --json`.",
+            help="With --markdown: the output of `benchmarks/methods.py --json`, or with --rules "
+            "of `benchmarks/rule_losses.py --json`.",
             exists=True,
         ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """List the drafting methods (priced, emitted, runnable, engines) and rules, or show one."""
+    """List the drafting methods and acceptance rules, or show one."""
     from specplan import api
     from specplan.backends.engines.registry import engines_by_draft
     from specplan.backends.registry import backends_by_rule

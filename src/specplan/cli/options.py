@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from specplan.planner.problem.schema import Problem
 
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")
+    bool, typer.Option("--json", help="Print one JSON document, and nothing else, on stdout.")
 ]
 ProblemArgument = Annotated[
     Path, typer.Argument(metavar="PROBLEM.yaml", help="The problem file.", show_default=False)
@@ -107,7 +107,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def takes_problem(
-    metavar: str = "PROBLEM.yaml", help: str = "A problem file; flags alone do as well."
+    metavar: str = "PROBLEM.yaml", help: str = "A problem file; flags alone suffice."
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command a problem argument and the flags that describe or change a problem.
 
@@ -175,32 +175,36 @@ _FLAGS: dict[str, Any] = {
     "draft": _flag(
         list[str] | None, "--draft", "NAME=PATH", "A draft model or drafter; may be repeated."
     ),
-    "device": _flag(str | None, "--device", "NAME", "Such as 8xh100-sxm.", autocompletion=_devices),
+    "device": _flag(
+        str | None, "--device", "NAME", "Hardware, such as 8xh100-sxm.", autocompletion=_devices
+    ),
     "backend": _flag(
         str | None,
         "--backend",
         "NAME",
-        "What runs the plan, such as vllm; several with commas.",
+        "Backend or engine that runs the plan, such as vllm; one or several.",
         autocompletion=_backends,
     ),
-    "batch": _flag(str | None, "--batch", "N,...", "Requests decoded together, such as 1,16,64."),
-    "prompt": _flag(str | None, "--prompt", "N,...", "Tokens of a prompt; one length or several."),
-    "output": _flag(int | None, "--output", "N", "Tokens of an output."),
+    "batch": _flag(str | None, "--batch", "N,...", "Batch sizes, such as 1,16,64."),
+    "prompt": _flag(str | None, "--prompt", "N,...", "Tokens per prompt; one length or several."),
+    "output": _flag(int | None, "--output", "N", "Tokens per output."),
     "acceptance": _flag(
         list[str] | None,
         "--acceptance",
         "NAME=VALUE",
-        "How much of a draft is accepted: eagle=0.75, eagle=prior, or a profile or log; may be "
-        "repeated. prior alone: what published figures say of every drafter.",
+        "Acceptance of a drafter: eagle=0.75, eagle=prior, or a profile or log; may be repeated. "
+        "prior alone: published figures for every drafter.",
     ),
-    "objective": _flag(str | None, "--objective", "NAME", "latency, throughput or goodput."),
-    "tpot": _flag(str | None, "--tpot", "TIME", "Limit of the time per output token, as 20ms."),
-    "ttft": _flag(str | None, "--ttft", "TIME", "Limit of the time to first token, as 500ms."),
+    "objective": _flag(str | None, "--objective", "NAME", "Goal: latency, throughput or goodput."),
+    "tpot": _flag(
+        str | None, "--tpot", "TIME", "Limit on the time per output token, such as 20ms."
+    ),
+    "ttft": _flag(str | None, "--ttft", "TIME", "Limit on the time to first token, such as 500ms."),
     "settings": _flag(
         list[str] | None,
         "--set",
         "KEY=VALUE",
-        "Any other key, such as workload.temperature=0.7; repeatable.",
+        "Any other key, such as workload.temperature=0.7; may be repeated.",
     ),
 }
 

@@ -29,14 +29,17 @@ def device(
     problem: ProblemArgument,
     passes: Annotated[
         int | None,
-        typer.Option(min=1, help="Least passes over the grid; more passes narrow the intervals."),
+        typer.Option(
+            min=1, help="Minimum number of passes over the grid; more passes narrow the intervals."
+        ),
     ] = None,
     batch: Annotated[
-        list[int] | None, typer.Option(min=1, help="Also measure at this batch size; repeatable.")
+        list[int] | None,
+        typer.Option(min=1, help="Also measure at this batch size; may be repeated."),
     ] = None,
     context: Annotated[
         list[int] | None,
-        typer.Option(min=1, help="Also measure at this context, in tokens; repeatable."),
+        typer.Option(min=1, help="Also measure at this context, in tokens; may be repeated."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -144,7 +147,7 @@ def _form_words(backend: str, form: dict[str, Any]) -> str:
 @profile.command("acceptance")
 def acceptance(
     problem: ProblemArgument,
-    limit: Annotated[int | None, typer.Option(min=1, help="Most prompts to use.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of prompts.")] = None,
     precision: Annotated[
         float | None,
         typer.Option(

@@ -16,15 +16,20 @@ from specplan.ir.errors import UsageError
 def report(
     source: ProblemSource,
     out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="Where to: .html, or .md for Markdown.")
+        Path,
+        typer.Option(
+            "--out", metavar="FILE", help="The file to write: .html, or .md for Markdown."
+        ),
     ] = Path("report.html"),
     bench: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What `specplan bench --json` printed of it."),
+        typer.Option(
+            metavar="FILE", help="Output of `specplan bench --json`, for measured speeds."
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Write a report of a decision: one file that needs no network."""
+    """Write a report on the chosen plan: one file that needs no network."""
     from specplan.bundles.report import reading_report
     from specplan.cli.planned import planned
     from specplan.report import write_report

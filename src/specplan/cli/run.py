@@ -61,7 +61,7 @@ def run(
     prompt: PromptOption = None,
     prompt_file: PromptFileOption = None,
     max_new_tokens: Annotated[
-        int, typer.Option(min=0, help="Most tokens to generate per prompt.")
+        int, typer.Option(min=0, help="Maximum number of new tokens per prompt.")
     ] = 128,
     temperature: Annotated[
         float | None, typer.Option(min=0.0, help=f"0 is greedy. {_AS_PROBLEM.format(0)}")
@@ -75,7 +75,7 @@ def run(
     ] = 0,
     stop: Annotated[
         list[str] | None,
-        typer.Option("--stop", metavar="TEXT", help="End before this text; may be repeated."),
+        typer.Option("--stop", metavar="TEXT", help="Stop before this text; may be repeated."),
     ] = None,
     chat: Annotated[
         bool, typer.Option("--chat", help="Each prompt is a user's message to a chat model.")

@@ -26,19 +26,20 @@ def whatif(
         str | None,
         typer.Option(
             metavar="A,B|A..B[:STEP]",
-            help="How often a draft token is accepted, given those before it: 0.5,0.7 or 0.3..0.9. "
-            "Without it, the problem's own acceptance, or 0.5..0.9.",
+            help="Acceptance of a draft token after accepted ones: 0.5,0.7 or 0.3..0.9. "
+            "Default: the problem's own acceptance, or 0.5..0.9.",
         ),
     ] = None,
     device: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Several devices, such as 8xh200,4xb200.")
+        str | None,
+        typer.Option(metavar="NAME,...", help="Devices to compare, such as 8xh200,4xb200."),
     ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="KEY=A,B",
-            help="Values of any key, such as workload.prompt_tokens=1024,8192; repeatable.",
+            help="Values of any key, such as workload.prompt_tokens=1024,8192; may be repeated.",
         ),
     ] = None,
     csv: Annotated[
@@ -46,11 +47,11 @@ def whatif(
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", metavar="FILE", help="Draw the gain: .png, .svg or .pdf."),
+        typer.Option("--plot", metavar="FILE", help="Plot the speedup: .png, .svg or .pdf."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Sweep acceptance, batch, device or any key: what drafting gains, and from where it pays."""
+    """Sweep acceptance, batch, device or any key: the speedup, and where drafting starts to pay."""
     from specplan.ir.files import write_atomic
     from specplan.planner.explain.what_if_words import table_lines
     from specplan.progress import terminal_progress
