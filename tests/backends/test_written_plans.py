@@ -156,7 +156,7 @@ def test_a_state_of_drawn_nodes_takes_no_others(how: str) -> None:
     """Else they would be judged as what they are not, and the target's law were lost."""
     found = [str(one) for one in verify_plan(parse_plan(stored(how, "k_seq")))]
     assert bool(found) == (how != "draw")
-    assert all("@x holds nodes of how=draw alone" in text for text in found)
+    assert all("@x takes nodes of how=draw only" in text for text in found)
 
 
 def test_drawn_nodes_are_given_ones_in_a_state_that_keeps_no_laws(

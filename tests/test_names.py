@@ -1,0 +1,74 @@
+"""Names are nouns of the field: words that name nothing are in no name, and rooms are rooms."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.test_house import REPOSITORY, source_files
+
+EMPTY = {"found", "told", "held", "kept", "said", "apart", "unlike", "hopeful"}
+"""Participles that stand for any value at all."""
+FORMER = {
+    "Clock", "Growing", "Judge", "Leg", "Moment", "Proposer", "Rehearsed", "Stretch", "Turns",
+    "in_way", "kept_by", "looked_up", "read_legs", "rehearse", "who_drafts",
+}  # fmt: skip
+"""Identifiers of before, each with a better word now (`docs/architecture.md`, Words)."""
+ONE_KIND = re.compile(
+    r"(^|/)(methods|ops|rules|sources|published|evidence|architectures|importers|kernels|engines"
+    r"|cli|acceptance|laws)$"
+)
+"""Folders that hold one kind of thing: as many files as there are things."""
+MOST_MODULES = 12
+LONGEST_FUNCTION = 60
+
+
+def names(tree: ast.Module) -> Iterator[str]:
+    """Every name that a module gives: of variables, parameters, functions, classes, attributes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse((REPOSITORY / path).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", source_files(".py"), ids=str)
+def test_names_say_something(path: Path) -> None:
+    given = {*names(parsed(path)), path.stem}
+    empty = {name for name in given if EMPTY & set(name.lower().strip("_").split("_"))}
+    assert not empty, "name the value by the noun of what it is"
+    assert not given & FORMER
+
+
+@pytest.mark.parametrize("path", source_files(".py"), ids=str)
+def test_functions_are_short(path: Path) -> None:
+    if path.parts[:2] == ("backends", "kernels"):
+        return
+    long = [
+        node.name
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or node.lineno) - node.lineno + 1 > LONGEST_FUNCTION
+    ]
+    assert not long
+
+
+def test_rooms_are_not_corridors() -> None:
+    modules = Counter(
+        path.parent.as_posix() for path in source_files(".py") if path.name != "__init__.py"
+    )
+    crowded = {room: size for room, size in modules.items() if size > MOST_MODULES}
+    assert not {room for room in crowded if not ONE_KIND.search(room)}
