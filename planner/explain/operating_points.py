@@ -6,6 +6,7 @@ All of it is JSON data of the explanation, so that a bundle's report can be show
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
@@ -111,7 +112,7 @@ def rules_data(candidate: Candidate) -> list[dict[str, Any]]:
         sizes[part.method, part.words] = 0 if tree is None else tree.nodes
     pairs = [(str(guard.formula), guard.round) for guard in schedule.guards]
     rules = []
-    for condition, name in [*pairs, (None, schedule.otherwise)]:
+    for condition, name in _last_guards([*pairs, (None, schedule.otherwise)], candidate.options):
         options = dict(candidate.options[name])
         method, words = options.pop("method"), options.pop("words")
         rules.append(
@@ -124,6 +125,23 @@ def rules_data(candidate: Candidate) -> list[dict[str, Any]]:
             }
         )
     return rules
+
+
+def _last_guards(
+    pairs: Sequence[tuple[str | None, str]], parts: Mapping[str, Any]
+) -> Iterator[tuple[str | None, str]]:
+    """Condition and name of each part of a schedule.
+
+    A part with a schedule of its own has several guards in a row, for rounds that are named after
+    it (`r0_first`, `r0_rest`): the last of them has the condition of the part alone.
+    """
+    owners = [
+        next(part for part in parts if name == part or name.startswith(f"{part}_"))
+        for _, name in pairs
+    ]
+    for (condition, _), owner, following in zip(pairs, owners, [*owners[1:], None], strict=True):
+        if owner != following:
+            yield condition, owner
 
 
 def basis_data(result: SearchResult, drafting: Candidate | None) -> list[dict[str, Any]]:
