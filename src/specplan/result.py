@@ -81,6 +81,13 @@ class Result:
 
         return explain(self.search)
 
+    def screen(self) -> dict[str, Any]:
+        """The part of `explanation` that a screen shows; grids have no column for break-even."""
+        from specplan.planner.explain.data import summarise
+
+        grid = len(self.search.facts.contexts) > 1
+        return summarise(self.search) if grid else self.explanation()
+
     def summary(self) -> str:
         """What was decided and among what, in words; `explain` says why as well."""
         from specplan.planner.explain.data import summarise

@@ -56,7 +56,8 @@ def optimize(
             print(f"# after {step['pass']}, {step['seconds'] * 1e3:.1f} ms{changed}")
             if step["plan"]:
                 print(step["plan"])
-        print_screen(result.explanation(), _context(problem, result, out), result.plan, show)
+        explanation = result.screen() if show is None else result.explanation()
+        print_screen(explanation, _context(problem, result, out), result.plan, show)
     if result.search.undecided:
         raise typer.Exit(UndecidedError.exit_code)
 
