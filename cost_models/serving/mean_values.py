@@ -1,0 +1,182 @@
+"""A server under load in closed form: what a search can afford for every candidate.
+
+Requests that decode share the device evenly, so that with `n` of them
+`n tokens(n) / (output step(n))` requests are done per second of the steps. Prompts take their part
+of the device: of every second, steps have `1 - rate prefill`. The number of requests that decode is
+then a birth and death process with arrivals at the rate of requests; for evenly shared work its
+distribution depends on the mean of the work alone (Kelly 1979, section 3.3). Requests
+above the server's limit wait in line.
+
+The first token waits for the step or prefill under way (the mean residual, `E[T^2] / 2 E[T]`), for
+prompts that came before (Pollaczek and Khinchine; for arrivals that are not Poisson by Kingman's
+factor), for its own prompt, and, where prompts ride along in chunks, for the steps they ride on.
+
+`simulation.py` runs the same server step by step; `benchmarks/serving.py` compares the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from specplan.cost_models.serving.server import Floats, Server, StepTimes, Traffic
+
+TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class Loads:
+    """A server under load; every value is [...], and nan where the load is not borne.
+
+    Attributes:
+        borne: whether as many requests leave as arrive.
+        decoding: mean number of requests that decode.
+        ttft: mean seconds from arrival to the first token.
+        tpot: mean seconds per further token.
+        request: mean seconds from arrival to the last token.
+        utilisation: share of the most that the server bears.
+    """
+
+    borne: Floats
+    decoding: Floats
+    ttft: Floats
+    tpot: Floats
+    request: Floats
+    utilisation: Floats
+
+
+def under_load(server: Server, times: StepTimes, traffic: Traffic) -> Loads:
+    """A server under load by mean values; see the module.
+
+    Args:
+        server: its limits; more requests than `times` knows never decode together.
+        times: of the plan's steps, [..., batches].
+        traffic: the requests.
+    """
+    rate = traffic.rate
+    output = max(traffic.output_tokens - (1 - times.first_steps), 0.5)
+    most = int(min(server.running, times.batches[-1]))
+    requests = np.arange(1, most + 1, dtype=np.float64)
+    step, tokens = times.at(requests)
+    steps = (output + (tokens - 1.0) / 2.0) / tokens  # the last step emits more than is wanted
+    prefill = np.asarray(times.prefill, dtype=np.float64)
+    reading = _device_seconds(server, traffic, prefill[..., None], step)
+    free = np.maximum(1.0 - rate * reading, TINY)
+    held = _read_behind(server, traffic, prefill)[..., None] + np.zeros_like(step)
+    ridden = _ridden(server, traffic, prefill[..., None], step)
+    leave = requests / (steps * step / free + ridden)
+    load = rate / leave[..., -1]
+    rides = _rides(server, traffic, prefill, step[..., -1])
+    borne = (load < 1.0) & (rate * rides < 1.0)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        leave[..., :-1] = 1.0 / (1.0 / leave + held / requests)[..., :-1]
+        share = _distribution(rate, leave)
+        tail = share[..., -1] * load / (1.0 - load)  # requests in line, beyond the limit
+        busy = 1.0 - share[..., 0]
+        full = share[..., 1:].copy()
+        full[..., -1] += tail
+        mean = (full * step).sum(axis=-1) / full.sum(axis=-1)
+        riding = rate * (full * ridden).sum(axis=-1) / full.sum(axis=-1)
+        decoding = (full * requests).sum(axis=-1) - riding
+        # Requests in line differ little in their work: half of the wait of exponential ones.
+        line = tail / (1.0 - load) / rate * (traffic.burstiness / 2.0)
+        first, decode = _first_token(server, traffic, prefill, mean, busy), decoding / rate
+        if server.prefill == "elsewhere":  # the first token is out before the line
+            decode = decode + line
+        else:
+            first = first + line
+        values = (decoding, first + times.first_steps * mean, decode / output, first + decode)
+    known = (np.where(borne, value, np.nan) for value in values)
+    return Loads(borne, *known, utilisation=np.maximum(load, rate * rides))
+
+
+def _distribution(rate: float, leave: Floats) -> Floats:
+    """Probabilities that 0, 1, ... up to the limit decode, or the limit and a line, [..., most + 1].
+
+    Args:
+        rate: requests per second.
+        leave: per second while 1, 2, ... decode, [..., most].
+    """
+    logs = np.concatenate(
+        [np.zeros((*leave.shape[:-1], 1)), np.cumsum(np.log(rate / leave), axis=-1)], axis=-1
+    )
+    weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    load = rate / leave[..., -1]
+    line = weights[..., -1] * load / np.maximum(1.0 - load, TINY)
+    total = weights.sum(axis=-1) + line
+    share: Floats = weights / total[..., None]
+    return share
+
+
+def _read_behind(server: Server, traffic: Traffic, prefill: Floats) -> Floats:
+    """Seconds from the end of a prompt until its first step: prompts behind it are read before.
+
+    These are the prompts of one that leaves a queue with Poisson arrivals and equal services, and
+    those that arrive while they are read.
+    """
+    if server.prefill != "first":
+        return np.zeros_like(prefill)
+    used = np.minimum(traffic.rate * prefill, 1.0 - TINY)
+    left = used + traffic.burstiness * used**2 / (2.0 * (1.0 - used))
+    behind: Floats = left * prefill / (1.0 - used)
+    return behind
+
+
+def _ridden(server: Server, traffic: Traffic, prefill: Floats, step: Floats) -> Floats:
+    """Seconds for which a request has a place among those that decode while its prompt is read."""
+    if server.prefill != "chunked":
+        return np.zeros_like(step)
+    chunks = max(traffic.prompt_tokens / server.step_tokens, 1.0)
+    return _device_seconds(server, traffic, prefill, step) + step * chunks
+
+
+def _device_seconds(server: Server, traffic: Traffic, prefill: Floats, step: Floats) -> Floats:
+    """What a prompt takes of the device that decodes, in seconds, with each number of requests."""
+    if server.prefill == "elsewhere":
+        return np.zeros_like(step)
+    if server.prefill == "first":
+        return np.broadcast_to(prefill, step.shape)
+    chunks = max(traffic.prompt_tokens / server.step_tokens, TINY)
+    return prefill - server.overlap * np.minimum(prefill, step * chunks)
+
+
+def _rides(server: Server, traffic: Traffic, prefill: Floats, step: Floats) -> Floats:
+    """Seconds for which a prompt keeps the reading of prompts from others."""
+    if server.prefill != "chunked":
+        return prefill
+    chunks = traffic.prompt_tokens / server.step_tokens
+    return _device_seconds(server, traffic, prefill, step) + step * chunks
+
+
+def _first_token(
+    server: Server, traffic: Traffic, prefill: Floats, step: Floats, busy: Floats
+) -> Floats:
+    """Seconds from arrival until a prompt has been read, the line before the server aside.
+
+    Args:
+        server: its order of work.
+        traffic: the requests.
+        prefill: seconds of a prompt, [...].
+        step: seconds of a step, in the mean of time, [...].
+        busy: share of time in which requests decode, [...].
+    """
+    rate, bursts = traffic.rate, traffic.burstiness
+    if server.prefill == "elsewhere":
+        return prefill + bursts * rate * prefill**2 / (2.0 * (1.0 - rate * prefill)) 
+    per_pass = server.step_tokens / max(traffic.prompt_tokens, 1.0)
+    used = rate * prefill
+    if server.prefill == "first":
+        alike = np.minimum(max(per_pass, 1.0) - 1.0, rate * busy * step / 2.0)
+        wait = bursts * used * prefill / (2.0 * (1.0 - used)) + busy * step / 2.0
+        return wait + prefill * (1.0 + alike)
+    own = _device_seconds(server, traffic, prefill, step)
+    mixed = step / (1.0 - rate * own)
+    if per_pass < 1.0:
+        rides = own + step * busy / per_pass
+        queue = bursts * rate * rides**2 / (2.0 * (1.0 - rate * rides))
+        return queue + busy * mixed / 2.0 + own + step * busy / per_pass
+    second = mixed**2 + bursts * rate * own**2 * mixed
+    riding = second / (2.0 * mixed) + step + own * (1.0 + rate * second / mixed)
+    idle = own + bursts * used * own / (2.0 * (1.0 - used))
+    return busy * riding + (1.0 - busy) * idle
