@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from specplan.planner.explain.numbers import about, few, seconds_words, short
+from specplan.planner.explain.numbers import about, counted, few, seconds_words, short
 
 _NAMES = {
     "tokens": "tokens",
@@ -74,6 +74,18 @@ def break_even_words(explanation: Mapping[str, Any]) -> Iterator[str]:
                 yield f"- {name}{_load(point, ', ')}: {pays_words(point)}{outside}."
 
 
+def paying_ranges(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Where speculation is faster than none: the quantity, the operating point, the range."""
+    for part in explanation["break_even"]:
+        for unknown, (name, _) in _UNKNOWNS.items():
+            for point in part["points"]:
+                if point["unknown"] == unknown:
+                    fixed = (("batch", "request"), ("prompt_tokens", "prompt token"))
+                    at = [counted(point[key], noun) for key, noun in fixed if point[key]]
+                    outside = " (extrapolated)" if point["extrapolated"] else ""
+                    yield name, ", ".join(at), f"{pays_words(point)}{outside}"
+
+
 def _load(cell: Mapping[str, Any], before: str = "") -> str:
     conditions = []
     if cell["batch"] is not None:
@@ -127,7 +139,7 @@ def _stretch(
             write = partial(_amount, entry)
             ends.append(f"{word} {_edge(edge, write)}{_unit(entry)}")
             if entry["unknown"] == "acceptance":
-                ends[-1] += f", {_edge(next(tokens), short)} tokens per round"
+                ends[-1] += f", {_edge(next(tokens), short)} tokens per step"
     return " ".join(ends)
 
 

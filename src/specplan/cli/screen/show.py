@@ -75,9 +75,9 @@ def print_screen(
         plan: that was chosen; None for an undecided problem.
         show: what was asked for instead of the screen.
     """
-    from specplan.cli.screen.not_tried import not_tried_lines
     from specplan.cli.screen.picture import picture_lines
     from specplan.ir.text.printer import print_plan
+    from specplan.planner.answer.not_tried import not_tried_lines
     from specplan.planner.explain.words import explain_words
 
     undecided = explanation["verdict"] == "undecided"
@@ -107,7 +107,7 @@ def screen_parts(
     from rich.text import Text
 
     from specplan.cli.screen.decided import decided
-    from specplan.cli.screen.names import problem_name
+    from specplan.planner.answer.names import problem_name
     from specplan.planner.explain.what_if_words import undecided_lines
 
     if explanation["verdict"] != "undecided":

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from specplan.planner.explain.numbers import short
+from specplan.planner.explain.numbers import counted, short
 
 PLAIN = "autoregressive"
 NO_SPECULATION = "no speculation"
@@ -41,7 +41,7 @@ def size_name(candidate: Mapping[str, Any]) -> str:
     if isinstance(draft, str):
         words = re.sub(rf",? by {re.escape(draft)}\b", "", words)
     chain = _SIZE.match(words)
-    return f"K={chain[1]}" if chain else words
+    return f"K={chain[1]}" if chain else re.sub(r"\bchain of (\d+)", r"K=\1", words)
 
 
 def plan_name(candidate: Mapping[str, Any]) -> str:
@@ -66,8 +66,9 @@ def advice(explanation: Mapping[str, Any]) -> str:
     rules = explanation["rules"]
     if not rules:
         tokens = max(point["draft_tokens"] for point in explanation["points"])
-        size = size_name(chosen)
-        drafts = size if not size.startswith("K=") else f"{_tokens(tokens)} per step ({size})"
+        drafts = size_name(chosen)
+        if drafts.startswith("K="):
+            drafts = f"{counted(tokens, 'draft token')} per step ({drafts})"
         return f"Use {_the(chosen)}: {drafts}."
     drafting = [rule for rule in rules if rule["method"] != PLAIN]
     names = list(dict.fromkeys(map(_the, drafting)))
@@ -77,10 +78,6 @@ def advice(explanation: Mapping[str, Any]) -> str:
     return f"{head}{', '.join(parts)}."
 
 
-def _tokens(count: int) -> str:
-    return f"{count} draft token{'s' * (count != 1)}"
-
-
 def _rule(rule: Mapping[str, Any], one: bool, first: bool, rules: Any) -> str:
     """One stretch of a schedule; only the first says what is counted."""
     size = size_name(rule)
@@ -88,7 +85,7 @@ def _rule(rule: Mapping[str, Any], one: bool, first: bool, rules: Any) -> str:
     if rule["method"] == PLAIN:
         text = "none" if one else NO_SPECULATION
     elif one:
-        text = _tokens(int(count)) if first and count.isdigit() else count
+        text = counted(int(count), "draft token") if first and count.isdigit() else count
     else:
         text = f"{_the(rule)} with {size}"
     return f"{text} {_where(rule['condition'], first, rules)}"
