@@ -96,7 +96,7 @@ def _paying_points(explanation: Mapping[str, Any]) -> Iterator[Line]:
 
 def warnings(explanation: Mapping[str, Any]) -> Iterator[Line]:
     """The user's own drafters that could not be compared, and what was assumed."""
-    unmeasured = explanation["setting"]["unmeasured"]
+    unmeasured = explanation.get("setting", {}).get("unmeasured")
     if unmeasured:
         yield Line(
             f"Not compared, no acceptance is known: {', '.join(unmeasured)}. Measure it, or assume "
@@ -209,8 +209,7 @@ def confidence(explanation: Mapping[str, Any]) -> str:
 
 def _tie(chosen: Mapping[str, Any], tied: Sequence[Mapping[str, Any]]) -> str:
     """Plans that the estimates cannot tell apart; K alone where they share a drafter."""
-    draft = {"options": {"draft": chosen["options"].get("draft")}}
-    plans = [chosen, *({**one, **draft} for one in tied)]
+    plans = [chosen, *tied]
     sizes = [size_name(one) for one in plans]
     if len({one["method"] for one in plans}) == 1 and all(size.startswith("K=") for size in sizes):
         lengths = sorted(int(size.removeprefix("K=")) for size in sizes)

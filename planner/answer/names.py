@@ -19,14 +19,24 @@ _DRAFTERS = {
 }
 """Methods that have another name in the field; those with a draft of the problem go before it."""
 _SIZE = re.compile(r"\b(?:chain|up to) (?:of )?(\d+)(?: tokens)?\b")
+_BY = re.compile(r"\bby (\S+)$")
 _AT_MOST = re.compile(r"^(batch|context) <= ([\d.]+)$")
 
 
 def drafter_name(candidate: Mapping[str, Any]) -> str:
     """Who drafts: `EAGLE-3 head "eagle"`, `prompt lookup`."""
-    method, draft = candidate["method"], candidate.get("options", {}).get("draft")
+    method, draft = candidate["method"], _draft(candidate)
     name = _DRAFTERS.get(method, method.replace("_", " "))
-    return f'{name} "{draft}"' if isinstance(draft, str) else name
+    return f'{name} "{draft}"' if draft else name
+
+
+def _draft(candidate: Mapping[str, Any]) -> str | None:
+    """The draft of the problem that it runs; by its words where its options are not at hand."""
+    draft = candidate.get("options", {}).get("draft")
+    if isinstance(draft, str):
+        return draft
+    by = _BY.search(str(candidate["words"])) if candidate["method"] in _DRAFTERS else None
+    return by[1] if by and "options" not in candidate else None
 
 
 def _the(candidate: Mapping[str, Any]) -> str:
@@ -37,8 +47,8 @@ def _the(candidate: Mapping[str, Any]) -> str:
 
 def size_name(candidate: Mapping[str, Any]) -> str:
     """How much it drafts per step: `K=6`, `tree of 63, depth 5`."""
-    words, draft = str(candidate["words"]), candidate.get("options", {}).get("draft")
-    if isinstance(draft, str):
+    words, draft = str(candidate["words"]), _draft(candidate)
+    if draft:
         words = re.sub(rf",? by {re.escape(draft)}\b", "", words)
     chain = _SIZE.match(words)
     return f"K={chain[1]}" if chain else re.sub(r"\bchain of (\d+)", r"K=\1", words)
@@ -59,15 +69,15 @@ def plan_name(candidate: Mapping[str, Any]) -> str:
 
 
 def advice(explanation: Mapping[str, Any]) -> str:
-    """What to do, in a sentence without its gain."""
+    """What to do, in a sentence without its gain; reports of older bundles have no points."""
     chosen = explanation["chosen"]
     if chosen["method"] == PLAIN:
         return f"Use {NO_SPECULATION}."
-    rules = explanation["rules"]
+    rules = explanation.get("rules") or ()
     if not rules:
-        tokens = max(point["draft_tokens"] for point in explanation["points"])
+        tokens = max((one["draft_tokens"] for one in explanation.get("points", ())), default=0)
         drafts = size_name(chosen)
-        if drafts.startswith("K="):
+        if drafts.startswith("K=") and tokens:
             drafts = f"{counted(tokens, 'draft token')} per step ({drafts})"
         return f"Use {_the(chosen)}: {drafts}."
     drafting = [rule for rule in rules if rule["method"] != PLAIN]

@@ -140,7 +140,7 @@ def test_show_is_what_lies_behind_the_screen() -> None:
     entries = explained("tree-7b-a100")["refused"]
     assert sum(line.startswith("  ") for line in reasons.splitlines()) == len(entries)
     whole = specplan_here("optimize", path, "--show", "all").stdout
-    assert plan.strip() in whole and "Chosen: draft_model" in whole and "Use the draft" in whole
+    assert plan.strip() in whole and whole.count("Use the draft") == 1
     short = specplan_here("optimize", path).stdout
     assert len(short.splitlines()) <= LONGEST and "\x1b" not in short
     both = specplan_here("optimize", path, "--show", "all", "--json")

@@ -30,8 +30,9 @@ def point_rows(explanation: Mapping[str, Any]) -> list[Row]:
     Columns: `batch`, `prompt_tokens`, `output_tokens` (None for a trace); `plan`; `draft_tokens`
     per step (K); `tpot_ms` and `tpot_ms_plain`, time per output token while decoding, with the plan
     and without speculation; `decode_gain`, how many times as fast; `request_gain`, the same of
-    whole requests, prompts included; `ttft_ms`; `tokens_per_s_user` and `tokens_per_s_total`, of a
-    request and of the batch while decoding; `memory_gb_per_device`.
+    whole requests, prompts included; `ttft_ms`;
+    `decode_tokens_per_s_user` and `decode_tokens_per_s_total`, of a request and of the batch while
+    decoding; `memory_gb_per_device`.
     """
     setting, chosen = explanation["setting"], explanation["chosen"]
     own = "" if chosen["method"] != PLAIN else "plain_"
@@ -50,8 +51,8 @@ def point_rows(explanation: Mapping[str, Any]) -> list[Row]:
                 "decode_gain": 1.0 if own else point["decode_gain"]["mean"],
                 "request_gain": 1.0 if own else point["request_gain"]["mean"],
                 "ttft_ms": 1e3 * point[f"{own}ttft"]["mean"],
-                "tokens_per_s_user": 1.0 / tpot,
-                "tokens_per_s_total": point["batch"] / tpot,
+                "decode_tokens_per_s_user": 1.0 / tpot,
+                "decode_tokens_per_s_total": point["batch"] / tpot,
                 "memory_gb_per_device": point[f"{own}memory_bytes"]["mean"]
                 / 1e9
                 / setting["devices"],

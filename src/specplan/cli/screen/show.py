@@ -78,7 +78,7 @@ def print_screen(
     from specplan.cli.screen.picture import picture_lines
     from specplan.ir.text.printer import print_plan
     from specplan.planner.answer.not_tried import not_tried_lines
-    from specplan.planner.explain.words import explain_words
+    from specplan.planner.explain.words import explain_words, reason_words
 
     undecided = explanation["verdict"] == "undecided"
     if show is Show.PLAN and plan is not None and not undecided:
@@ -97,7 +97,7 @@ def print_screen(
     print_parts(console, screen_parts(explanation, console, context, whole=whole))
     if whole and not undecided:
         print()
-        print("\n".join(explain_words(explanation)))
+        print("\n".join(reason_words(explanation)))
 
 
 def screen_parts(
