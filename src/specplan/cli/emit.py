@@ -63,6 +63,7 @@ def emit(
     for flag, value in (("--draft-tokens", draft_tokens), ("--prompts", prompts)):
         if value is not None:
             raise UsageError("this is for a probe", where=flag, remedy="Add --probe.")
+    from specplan.cli.screen.names import plan_name
     from specplan.emitting import emit as project
     from specplan.progress import terminal_progress
 
@@ -73,9 +74,12 @@ def emit(
     if json:
         print_json({**done.as_dict(), "folder": str(done.folder), "replaced": replaced})
         return
-    print(f"{done.table.title} {done.table.version}: {done.emitted.method}, {done.emitted.words}")
+    chosen, emitted = (
+        plan_name({"method": one.method, "words": one.words}) for one in (done.chosen, done.emitted)
+    )
+    print(f"{done.table.title} {done.table.version}: {emitted}")
     if done.ratio is not None:
-        print(f"Not the chosen plan ({done.chosen.method}, {done.chosen.words}):")
+        print(f"Not the chosen plan ({chosen}):")
         for words in done.refusals:
             print(f"  {words}")
         print(f"Its speed is {interval_words(done.ratio, '.3g')} times that of the chosen plan.")

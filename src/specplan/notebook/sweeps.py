@@ -76,7 +76,9 @@ class Comparison:
 
     Attributes:
         rows: `tpot_ms_a`, `tpot_ms_b` (time per output token), `b_over_a` (how many times as fast
-            as `a` the plan `b` decodes), `plan_a` and `plan_b`, by batch and prompt length.
+            as `a` the plan `b` decodes), `ttft_ms_a`, `ttft_ms_b`, `tokens_per_s_a` and
+            `tokens_per_s_b` (of the batch while decoding), `plan_a` and `plan_b`, by batch and
+            prompt length.
     """
 
     rows: tuple[Row, ...]
@@ -122,6 +124,10 @@ def compare(a: Result | Bundle | Path | str, b: Result | Bundle | Path | str) ->
                     "tpot_ms_a": row["tpot_ms"],
                     "tpot_ms_b": twin["tpot_ms"],
                     "b_over_a": row["tpot_ms"] / twin["tpot_ms"],
+                    "ttft_ms_a": row["ttft_ms"],
+                    "ttft_ms_b": twin["ttft_ms"],
+                    "tokens_per_s_a": row["tokens_per_s_total"],
+                    "tokens_per_s_b": twin["tokens_per_s_total"],
                     "plan_a": row["plan"],
                     "plan_b": twin["plan"],
                 }
