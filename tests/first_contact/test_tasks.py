@@ -82,7 +82,13 @@ ANSWERS: dict[str, list[Answer]] = {
     "Compare two bundles": [
         Answer(("faster than without", "Assumed, not measured")),
         Answer(("faster than without", "Assumed, not measured")),
-        Answer(("a: before: draft model K", "b: after: draft model K", r"8 +64 .* 1\.[1-9]\dx")),
+        Answer(
+            (
+                'a: before: draft model "tiny" K',
+                'b: after: draft model "tiny" K',
+                r"8 +64 .* 1\.[1-9]\dx",
+            )
+        ),
     ],
     "A report to send": [Answer(("Report: report.html",))],
 }

@@ -51,14 +51,27 @@ def compare(
     if json:
         print_json({"a": names[0], "b": names[1], "rows": [dict(row) for row in done.rows]})
         return
-    for letter, name in zip("ab", names, strict=True):
-        print(f"{letter}: {name}: {done.rows[0][f'plan_{letter}']}")
+    for letter, name, decision in zip("ab", names, decisions, strict=True):
+        print(f"{letter}: {name}: {_plan(decision)}")
     print("\nTPOT and TTFT in ms; tokens/s of all requests together, while decoding.\n")
     cells = [[*_COLUMNS.values()]]
     cells += [[_cell(name, row[name]) for name in _COLUMNS] for row in done.rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         print("  " + "  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)))
+
+
+def _plan(decision: Path | Result) -> str:
+    """The plan in the words of the screen."""
+    from specplan.backends.bundle import load_bundle
+    from specplan.bundles.report import reading_report
+    from specplan.cli.screen.names import plan_name
+
+    if not isinstance(decision, Path):
+        return plan_name(decision.search.chosen.as_dict())
+    bundle = load_bundle(decision)
+    with reading_report(bundle):
+        return plan_name(bundle.report["candidates"][bundle.report["chosen"]])
 
 
 def _cell(name: str, value: float) -> str:

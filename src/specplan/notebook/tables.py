@@ -36,10 +36,8 @@ def result_rows(result: Result) -> list[Row]:
 
 
 def plan_words(method: str, words: str) -> str:
-    """A plan in words, such as `EAGLE-3 head K=5`."""
-    from specplan.cli.screen.names import plan_name
-
-    return plan_name({"method": method, "words": words})
+    """A plan in words."""
+    return "no speculation" if method == "autoregressive" else f"{method}, {words}"
 
 
 def estimate_rows(
