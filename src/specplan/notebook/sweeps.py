@@ -77,8 +77,9 @@ class Comparison:
 
     Attributes:
         rows: `tpot_ms_a`, `tpot_ms_b` (time per output token), `decode_gain_b_over_a` (how many
-            times as fast as `a` the plan `b` decodes), `plan_a` and `plan_b`, by batch and prompt
-            length.
+            times as fast as `a` the plan `b` decodes), `ttft_ms_a`, `ttft_ms_b`,
+            `decode_tokens_per_s_a` and `decode_tokens_per_s_b` (of the batch while decoding),
+            `plan_a` and `plan_b`, by batch and prompt length.
     """
 
     rows: tuple[Row, ...]
@@ -126,6 +127,10 @@ def compare(a: Result | Bundle | Path | str, b: Result | Bundle | Path | str) ->
                     "tpot_ms_a": row["tpot_ms"],
                     "tpot_ms_b": twin["tpot_ms"],
                     "decode_gain_b_over_a": row["tpot_ms"] / twin["tpot_ms"],
+                    "ttft_ms_a": row["ttft_ms"],
+                    "ttft_ms_b": twin["ttft_ms"],
+                    "decode_tokens_per_s_a": row["decode_tokens_per_s_total"],
+                    "decode_tokens_per_s_b": twin["decode_tokens_per_s_total"],
                     "plan_a": row["plan"],
                     "plan_b": twin["plan"],
                 }
