@@ -95,7 +95,7 @@ def predict(work: Path, tasks: Sequence[str], seed: int) -> None:
                         "words": f"{candidate.method} {candidate.words}",
                         "batch": estimate.batch,
                         "predicted": asdict(forecast),
-                        "predicted_gain": asdict(gains(run, plain)),
+                        "predicted_gain": asdict(gains(run, plain, "latency")),
                     }
                 )
     write_json_atomic(work / "predictions.json", {"cases": cases, "group": GROUP})

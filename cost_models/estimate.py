@@ -14,11 +14,16 @@ from numpy.typing import NDArray
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cells import chosen, split
-from specplan.cost_models.cost import Quantity
+from specplan.cost_models.cost import Quantity, minimum
 from specplan.cost_models.devices.device import Device, UnpricedError
 from specplan.cost_models.forecast import rate
 from specplan.cost_models.intervals import Interval, Seconds, total
-from specplan.cost_models.memory.plan_memory import PlanMemory, plan_memory, runtime_of
+from specplan.cost_models.memory.plan_memory import (
+    PlanMemory,
+    memory_by_cell,
+    plan_memory,
+    runtime_of,
+)
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import PricedOp, Unpriced, own_error
@@ -107,6 +112,9 @@ class Pricer:
         output_tokens: of each request.
         longest: prompt and text of the longest request, in tokens, for the memory; default that
             of the requests that are priced.
+        cached_prefix: tokens at the start of every prompt whose keys and values are in all caches
+            already, at most all of a prompt but its last token: they take memory and are attended
+            to, but are not computed.
     """
 
     device: Device
@@ -115,6 +123,7 @@ class Pricer:
     prompt_tokens: Quantity
     output_tokens: int
     longest: tuple[int, int] | None = None
+    cached_prefix: int = 0
 
     @cached_property
     def round_pricer(self) -> RoundPricer:
@@ -196,15 +205,25 @@ class Pricer:
             segments=priced.segments,
         )
 
-    def composed(self, plan: Plan, parts: Sequence[Estimate], which: NDArray[np.int64]) -> Estimate:
+    def composed(
+        self,
+        plan: Plan,
+        parts: Sequence[Estimate],
+        which: NDArray[np.int64],
+        alone: NDArray[np.bool_],
+    ) -> Estimate:
         """The price of a schedule: in each cell that of the round which runs there.
 
         Args:
             plan: the schedule; all its models read the prompts, and all its caches take memory.
             parts: of the plans whose rounds it is made of, priced by this pricer.
             which: index into `parts` of each cell, [cells].
+            alone: in which cells only the models of the round that runs there are loaded, [cells].
         """
-        picked, prefill = chosen(parts, which), self.prefill(plan)
+        picked = chosen(parts, which)
+        prefill = chosen([self.prefill(plan), picked.prefill], alone.astype(np.int64))
+        memories = [self.memory(plan), *(part.memory for part in parts)]
+        memory = memory_by_cell(memories, np.where(alone, which + 1, 0))
         request = prefill + picked.decode_seconds
         return replace(
             picked,
@@ -212,7 +231,7 @@ class Pricer:
             prefill=prefill,
             request_seconds=request,
             tokens_per_second_end_to_end=rate(self.batch * self.output_tokens, request),
-            memory=self.memory(plan),
+            memory=memory,
             breakdown=(),
             extrapolated=request.extrapolated,
             segments=(),
@@ -232,7 +251,11 @@ class Pricer:
         for model in models:
             if model not in self._prefills:
                 self._prefills[model] = prefill_seconds(
-                    self.device, self.round_pricer.shape(model), self.batch, self.prompt_tokens
+                    self.device,
+                    self.round_pricer.shape(model),
+                    self.batch,
+                    self.prompt_tokens,
+                    minimum(self.cached_prefix, self.prompt_tokens - 1),
                 )
         return total(self._prefills[model] for model in models)
 
@@ -265,16 +288,20 @@ def price_plan(
 
 
 def prefill_seconds(
-    device: Device, shape: ModelShape, batch: Quantity, prompt_tokens: Quantity
+    device: Device,
+    shape: ModelShape,
+    batch: Quantity,
+    prompt_tokens: Quantity,
+    cached: Quantity = 0,
 ) -> Seconds:
-    """The prompts of a batch through one model.
+    """The prompts of a batch through one model, whose cache has their first `cached` tokens.
 
     Raises:
         UnpricedError: the device cannot say.
     """
     if not isinstance(prompt_tokens, np.ndarray) and prompt_tokens <= 1:
         return Seconds.exact(0.0)
-    return device.prefill_seconds(shape, batch, prompt_tokens)
+    return device.prefill_seconds(shape, batch, prompt_tokens, cached)
 
 
 def _assumptions(plan: Plan, drafted: Drafted, batch: Quantity) -> tuple[str, ...]:

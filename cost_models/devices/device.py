@@ -83,8 +83,13 @@ class Device(Protocol):
         """
         ...
 
-    def prefill_seconds(self, shape: ModelShape, batch: int, tokens: int) -> Seconds:
+    def prefill_seconds(
+        self, shape: ModelShape, batch: int, tokens: int, cached: int = 0
+    ) -> Seconds:
         """A prompt of `tokens` per sequence, with logits of the last one only.
+
+        The first `cached` tokens, fewer than all, are in the cache already: they are attended to
+        and not computed.
 
         Raises:
             UnpricedError: this device cannot say.

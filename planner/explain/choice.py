@@ -6,15 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specplan.cost_models.cells import split
-from specplan.planner.explain.numbers import about, interval_data, ratio_words, short
+from specplan.planner.explain.numbers import (
+    about,
+    bytes_words,
+    interval_data,
+    ratio_words,
+    short,
+)
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import best_by_score, gains
 from specplan.planner.search.search import SearchResult
 from specplan.planner.search.uncertainty import speed_over
 
 _RIVALS = 3
-_POINTS = 4
-"""Points of a front that are named in words."""
+_POINTS, _WAYS = 4, 2
+"""Points of a front, or without memory, that are named in words; ways to fit that are."""
 _WORTH_TELLING = 0.0005
 """Measurements that save less than this fraction of the time are left out."""
 _WORTH_RUNS = 0.005
@@ -84,7 +90,7 @@ def loads_data(result: SearchResult) -> list[dict[str, Any]]:
         return []
     assert plain is not None, "plain decoding has a price"
     by_candidate = {
-        id(best): split(gains(best.estimate, plain), count)
+        id(best): split(gains(best.estimate, plain, result.facts.objective), count)
         for best in result.best_of_each
         if best is not None and best.estimate is not None
     }
@@ -176,8 +182,33 @@ def loads_words(explanation: Mapping[str, Any]) -> Iterator[str]:
                 f"Best for {name} alone: {load['method']}, {load['words']}; "
                 f"{about(load['speedup'], short)} times the speed of plain decoding."
             )
-    for batch, prompt in explanation["left_out"]:
-        yield f"Left out, it fits with no plan: batch {batch}, prompts of {prompt} tokens."
+    yield from memory_words(explanation)
+
+
+def memory_words(explanation: Mapping[str, Any]) -> Iterator[str]:
+    """Operating points that do not fit, alone or with the drafter, and what would make them fit.
+
+    Reports of older bundles say nothing of it.
+    """
+    for drafting in (False, True):
+        points = [one for one in explanation.get("unfit", ()) if one["drafting"] is drafting]
+        if not points:
+            continue
+        named = ", ".join(f"{one['batch']} x {one['prompt_tokens']}" for one in points[:_POINTS])
+        more = f" and {len(points) - _POINTS} more" if len(points) > _POINTS else ""
+        first = points[0]
+        of = f" at {first['batch']} x {first['prompt_tokens']}" if len(points) > 1 else ""
+        needs = f"{bytes_words(first['needed_bytes'])} of {bytes_words(first['allowed_bytes'])}{of}"
+        ways = f"{' or '.join(first['ways'][:_WAYS])}"
+        if not first["enough"]:
+            ways = f"more than one of: {'; '.join(first['ways'])}"
+        text = f"Out of memory, left out: {named}{more} (requests x prompt) needs {needs}."
+        if drafting:
+            text = (
+                f"No memory for the drafter: {named}{more} (requests x prompt) needs {needs} with "
+                "it. There the plan runs without it, and the drafter must not be loaded."
+            )
+        yield f"{text} To fit: {ways}."
 
 
 def pareto_words(explanation: Mapping[str, Any]) -> Iterator[str]:

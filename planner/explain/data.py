@@ -33,6 +33,7 @@ from specplan.planner.explain.operating_points import (
     points_data,
     rules_data,
     setting_data,
+    unfit_data,
 )
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.backends import backends_data
@@ -58,7 +59,8 @@ def summarise(result: SearchResult) -> dict[str, Any]:
         `backends`, where there were several to choose among, the best plan on each;
         `load`, under the objective goodput, with the loads at which the plan that drafts is better;
         `loads`, the best plan of each load alone where there are several, those `left_out` because
-        they fit with no plan, and the `pareto` front of speed per user against speed per device;
+        they fit with no plan, `unfit`, where nothing or not the drafter fits (`unfit_data`), and
+        the `pareto` front of speed per user against speed per device;
         `runners_up`, the best of every other method and family; `refused`, reasons with their
         counts; `assumptions`. Estimates are mappings of `mean`, `low` and `high`, the ends of their
         90 % interval.
@@ -82,6 +84,7 @@ def summarise(result: SearchResult) -> dict[str, Any]:
         "rules": rules_data(result.chosen),
         "basis": basis_data(result, _drafting(result, rival)),
         "left_out": [list(load) for load in result.left_out],
+        "unfit": unfit_data(result),
         "chosen": _by_batch(result, result.chosen),
         "plain": _by_batch(result, result.plain),
         "best_drafting": None if rival is None else _by_batch(result, rival),

@@ -16,6 +16,7 @@ from specplan.planner.explain.numbers import interval_data, seconds_data
 from specplan.planner.facts import MissingAcceptance
 from specplan.planner.search.candidates import Candidate, judged
 from specplan.planner.search.comparing import gains
+from specplan.planner.search.limits import unfit
 from specplan.planner.search.search import SearchResult
 from specplan.planner.search.what_if import listed_drafters
 
@@ -28,8 +29,9 @@ def setting_data(result: SearchResult) -> dict[str, Any]:
 
     Returns:
         `target`, the name of its folder; `dtype`; `device` as the problem names it, and the number
-        of `devices`; `backends`; `output_tokens`, None for a trace; `temperature`; and
-        `unmeasured`, the listed drafters whose acceptance is not known.
+        of `devices`; `backends`; `output_tokens`, None for a trace; `cached_prefix`, tokens of
+        every prompt that need no prefill; `temperature`; and `unmeasured`, the listed drafters
+        whose acceptance is not known.
     """
     facts = result.facts
     problem = facts.problem
@@ -41,6 +43,7 @@ def setting_data(result: SearchResult) -> dict[str, Any]:
         "devices": devices(problem.device),
         "backends": list(problem.all_backends),
         "output_tokens": problem.workload.output_tokens,
+        "cached_prefix": problem.workload.cached_prefix,
         "temperature": problem.workload.temperature,
         "unmeasured": [str(one) for one in listed_drafters(facts) if one not in facts.profiles],
     }
@@ -70,7 +73,9 @@ def points_data(result: SearchResult, drafting: Candidate | None) -> list[dict[s
     plain = result.plain
     with_drafts = plain if drafting is None else drafting
     assert with_drafts.estimate is not None and plain.estimate is not None, "both have a price"
-    request_gains = split(gains(with_drafts.estimate, plain.estimate), len(plain.estimates))
+    request_gains = split(
+        gains(with_drafts.estimate, plain.estimate, "latency"), len(plain.estimates)
+    )
     parts = {place: part for part, places in with_drafts.parts for place in places}
     points = []
     for place, (own, base) in enumerate(zip(with_drafts.estimates, plain.estimates, strict=True)):
@@ -95,6 +100,41 @@ def points_data(result: SearchResult, drafting: Candidate | None) -> list[dict[s
             }
         )
     return points
+
+
+def unfit_data(result: SearchResult) -> list[dict[str, Any]]:
+    """Operating points at which a plan does not fit in memory, and what would make it fit.
+
+    Returns:
+        Those that are left out, as nothing fits there, and those at which the drafting models of
+        the chosen plan do not fit and are not loaded (`drafting`): `batch`, `prompt_tokens`,
+        `needed_bytes` and `allowed_bytes` of all devices, and `ways` to fit in words, each of which
+        suffices alone; where none does, those that save most (`enough`).
+    """
+    chosen, plain = result.chosen, result.plain
+    assert chosen.plan is not None and plain.plan is not None, "both have a price"
+    cells = [chosen.estimates[place] for place in chosen.alone]
+    without = [(int(one.batch), int(one.prompt_tokens)) for one in cells]
+    entries = []
+    for plan, points, drafting in (
+        (plain.plan, result.left_out, False),
+        (chosen.plan, without, True),
+    ):
+        for batch, prompt in points:
+            one = unfit(result.facts, plan, batch, prompt)
+            enough = [way for way in one.ways if way.enough]
+            entries.append(
+                {
+                    "batch": batch,
+                    "prompt_tokens": prompt,
+                    "drafting": drafting,
+                    "needed_bytes": one.needed,
+                    "allowed_bytes": one.allowed,
+                    "enough": bool(enough),
+                    "ways": [way.words for way in enough or one.ways],
+                }
+            )
+    return entries
 
 
 def rules_data(candidate: Candidate) -> list[dict[str, Any]]:

@@ -33,6 +33,8 @@ class Candidate:
         refusal: why it cannot be chosen; None when it can.
         unsupported: why the backend cannot run it; None when it can.
         by_cell: of a schedule, the candidate whose round runs in each cell of the workload.
+        alone: of a schedule, the cells in which its drafting models do not fit in memory; they are
+            not loaded there.
     """
 
     method: str
@@ -45,6 +47,7 @@ class Candidate:
     refusal: str | None = None
     unsupported: str | None = None
     by_cell: tuple[Candidate, ...] = ()
+    alone: tuple[int, ...] = ()
 
     @cached_property
     def estimates(self) -> tuple[Estimate, ...]:

@@ -93,7 +93,9 @@ def _costs(facts: ProblemFacts, candidate: Candidate, plain: Candidate) -> NDArr
     assert candidate.estimate is not None and plain.estimate is not None
     allowed = keeps_limits(facts, candidate.estimate)
     if candidate is not plain:
-        allowed = allowed & (pays(candidate, plain) | ~keeps_limits(facts, plain.estimate))
+        allowed = allowed & (
+            pays(candidate, plain, facts.objective) | ~keeps_limits(facts, plain.estimate)
+        )
     return np.where(allowed, cell_costs(candidate, facts.objective), np.inf)
 
 
@@ -122,7 +124,7 @@ def _may_run(
     if candidate is plain or candidate.estimate is None:
         return candidate is plain
     fits = np.asarray(candidate.estimate.memory.total) <= facts.memory_bytes
-    return pays(candidate, plain) & fits
+    return pays(candidate, plain, facts.objective) & fits
 
 
 def composed(facts: ProblemFacts, pricer: Pricer, by_cell: Sequence[Candidate]) -> Candidate:
@@ -133,7 +135,8 @@ def composed(facts: ProblemFacts, pricer: Pricer, by_cell: Sequence[Candidate]) 
     conditions = guards(grid, [[names[id(by_cell[cell])] for cell in row] for row in cells])
     plan = scheduled(SCHEDULE, {names[id(c)]: c.plan for c in parts if c.plan}, conditions)
     which = np.array([int(names[id(candidate)][1:]) for candidate in by_cell])
-    estimate = pricer.composed(plan, [c.estimate for c in parts if c.estimate], which)
+    alone = _alone(facts, pricer, plan, by_cell)
+    estimate = pricer.composed(plan, [c.estimate for c in parts if c.estimate], which, alone)
     cannot, missed = unsupported(facts, plan), map(str, misses(facts, estimate))
     return Candidate(
         method=SCHEDULE,
@@ -145,7 +148,21 @@ def composed(facts: ProblemFacts, pricer: Pricer, by_cell: Sequence[Candidate]) 
         refusal="; ".join([*([cannot] if cannot else []), *missed]) or None,
         unsupported=cannot,
         by_cell=tuple(by_cell),
+        alone=tuple(np.flatnonzero(alone).tolist()),
     )
+
+
+def _alone(
+    facts: ProblemFacts, pricer: Pricer, plan: Plan, by_cell: Sequence[Candidate]
+) -> NDArray[np.bool_]:
+    """Where a schedule's drafting models do not fit, and the round does without: [cells].
+
+    The schedule is planned for such a cell with the target alone in memory. Not at a load, under
+    which one server passes through all batch sizes.
+    """
+    fits = np.broadcast_to(pricer.memory(plan).total <= facts.memory_bytes, (len(by_cell),))
+    without = np.array([c.plan is not None and c.plan.models_run == ("target",) for c in by_cell])
+    return np.asarray(~fits & without & (not isinstance(facts.objective, Load)))
 
 
 def _grid(pricer: Pricer) -> tuple[Grid, list[list[int]]]:

@@ -98,7 +98,8 @@ def pricer_of(facts: ProblemFacts) -> Pricer:
     longest = None
     if not lengths:
         longest = max(request.prompt_tokens for request in requests), facts.longest_text
-    return Pricer(facts.device, facts.shapes, batch, prompt, outputs, longest)
+    cached = facts.problem.workload.cached_prefix
+    return Pricer(facts.device, facts.shapes, batch, prompt, outputs, longest, cached)
 
 
 def fitting_pricer(

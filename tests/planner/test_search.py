@@ -21,10 +21,13 @@ from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import InfeasibleError, UsageError
 from specplan.ir.schedule import select_round
 from specplan.ir.text.parser import parse_plan
+from specplan.planner.explain.choice import memory_words
+from specplan.planner.explain.operating_points import unfit_data
 from specplan.planner.method import Family, Refusal, discover_methods
 from specplan.planner.problem.schema import Problem
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import choose, pays, score, speedup
+from specplan.planner.search.limits import unfit
 from specplan.planner.search.search import SearchResult, search
 from tests.planner.example_facts import example_facts, profiles, workload
 
@@ -151,7 +154,10 @@ def test_memory_that_holds_the_target_alone_refuses_draft_models(tmp_path: Path)
     assert refused and all("limits.memory: memory needed" in str(c.refusal) for c in refused)
     assert all(f"the limit is {limit:.4g} bytes" in str(c.refusal) for c in refused)
     assert all(c.priced and not c.admissible for c in refused)
-    assert found.chosen.method == "prompt_lookup"
+    drafts, without = found.chosen.by_cell
+    assert drafts.drafter == Model("draft") and without.method == "prompt_lookup"
+    assert found.chosen.alone == (1,)
+    assert all(one.memory.total <= limit for one in found.chosen.estimates)
 
 
 def test_a_limit_may_refuse_plain_decoding(tmp_path: Path, result: SearchResult) -> None:
@@ -306,12 +312,61 @@ def test_a_schedule_runs_the_best_round_of_every_cell(tmp_path: Path) -> None:
         alone = part.estimates[index]
         assert estimate.decode_seconds == alone.decode_seconds
         assert estimate.request_seconds.median >= alone.request_seconds.median
-        paying = [c for c in singles if c is result.plain or pays(c, result.plain)[index]]
+        paying = [
+            c for c in singles if c is result.plain or pays(c, result.plain, "latency")[index]
+        ]
         best = min(c.estimates[index].decode_seconds.median for c in paying)
         assert alone.decode_seconds.median <= 1.1 * best
     report = json.loads(json.dumps(result.as_dict()))
     entry = report["candidates"][report["chosen"]]
     assert parse_plan(entry["plan"]) == chosen.plan and len(entry["estimates"]) == 6
+
+
+def test_points_without_memory_leave_the_others_their_speculation(tmp_path: Path) -> None:
+    """Of batch sizes 1, 16 and 512 the last fits without the drafter only, or not at all."""
+
+    def planned(sizes: list[int], memory: float | None) -> SearchResult:
+        limits = {} if memory is None else {"memory": memory}
+        work = workload(batch_sizes=sizes)
+        return search(
+            example_facts(tmp_path, workload=work, limits=limits, methods=["draft_model"])
+        )
+
+    whole = planned([1, 16, 512], None)
+    needed, drafter = whole.plain.estimates[2].memory.total, whole.facts.drafts["draft"]
+    limit = needed + drafter.weight_bytes / 2
+    found = planned([1, 16, 512], limit)
+    assert [part.method for part in found.chosen.by_cell] == [
+        "draft_model",
+        "draft_model",
+        "autoregressive",
+    ]
+    *drafting, last = found.chosen.estimates
+    plain = found.plain.estimates[2]
+    assert (last.memory.total, last.ttft) == (plain.memory.total, plain.ttft)
+    assert all("weights of draft" in {part.name for part in e.memory.parts} for e in drafting)
+    assert drafting[0].ttft.median > found.plain.estimates[0].ttft.median
+    assert found.left_out == () and found.speedup.low > 1.0
+    (entry,) = unfit_data(found)
+    assert (entry["batch"], entry["drafting"], entry["allowed_bytes"]) == (512, True, limit)
+    assert entry["needed_bytes"] > limit and entry["enough"]
+    (way,) = (re.match(r"batch (\d+) instead of 512", one) for one in entry["ways"][:1])
+    assert way is not None
+    assert unfit(found.facts, found.chosen.plan, int(way[1]), 40).needed <= limit
+    assert unfit(found.facts, found.chosen.plan, int(way[1]) + 1, 40).needed > limit
+    (words,) = memory_words({"unfit": [entry]})
+    assert "No memory for the drafter: 512 x 40" in words and "To fit: batch" in words
+
+    smaller = planned([1, 16, 512], 0.99 * needed)
+    apart = planned([1, 16], None)
+    assert smaller.left_out == ((512, 40),)
+    assert smaller.chosen.words == apart.chosen.words != "plain"
+    assert smaller.speedup == apart.speedup
+    for one, other in zip(drafting, apart.chosen.estimates, strict=True):
+        ratio = one.seconds_per_token.median / other.seconds_per_token.median
+        assert ratio == pytest.approx(1.0, abs=0.02)
+    (entry,) = unfit_data(smaller)
+    assert (entry["batch"], entry["drafting"], entry["needed_bytes"]) == (512, False, needed)
 
 
 def test_loads_that_fit_with_no_plan_are_left_out(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from specplan.cli.screen.names import (
 )
 from specplan.cli.screen.not_tried import not_tried_line
 from specplan.cli.screen.tables import numbers
+from specplan.planner.explain.choice import memory_words
 from specplan.planner.explain.numbers import bytes_words
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ _WORTH_NAMING = 0.0005
 _MOST_BASIS = 4
 _GAINS = {
     "latency": "{} faster than without speculation",
+    "tpot": "{} faster decoding than without speculation, prefill aside",
     "throughput": "{} the throughput without speculation",
     "goodput": "{} the requests, or the speed where both serve all, without speculation",
 }
@@ -74,9 +76,8 @@ def decided(
     for part in numbers(explanation, console, whole=whole):
         yield Padding(part, (0, 0, 0, 2))
     grid = len({point["prompt_tokens"] for point in explanation["points"]}) > 1
-    if explanation["left_out"] and not grid:
-        named = ", ".join(f"{batch} x {prompt}" for batch, prompt in explanation["left_out"])
-        yield _text(f"  Out of memory for every plan (requests x prompt): {named}", "yellow")
+    for words in memory_words(explanation):
+        yield _text(words, "yellow")
     if (whole or not grid) and any(point["batch"] > 1 for point in explanation["points"]):
         yield _text(
             "  Tokens/s count decoding alone; TTFT is that of requests that all arrive at once.",
