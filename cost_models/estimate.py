@@ -50,13 +50,13 @@ class Estimate:
         seconds_per_round: at the mean context of a request; of the mean round.
         tokens_per_round: emitted by one request, the bonus included.
         seconds_per_token: of one request while decoding.
-        tokens_per_second: of the whole batch while decoding.
+        decode_tokens_per_second: of the whole batch while decoding.
         ttft: time to first token: the prefill and the first round.
         prefill: time of the prompts, in all models.
         rounds: until the slowest request of the batch is done.
         decode_seconds: all rounds.
         request_seconds: prefill and all rounds.
-        tokens_per_second_end_to_end: output tokens of the batch over `request_seconds`.
+        tokens_per_second: output tokens of the batch over `request_seconds`, prompts included.
         prompts: how many prompts the acceptance was measured on; 0 if unknown.
         memory: bytes, part by part.
         breakdown: where a round's time goes.
@@ -75,13 +75,13 @@ class Estimate:
     seconds_per_round: Seconds
     tokens_per_round: Interval
     seconds_per_token: Seconds
-    tokens_per_second: Interval
+    decode_tokens_per_second: Interval
     ttft: Seconds
     prefill: Seconds
     rounds: Interval
     decode_seconds: Seconds
     request_seconds: Seconds
-    tokens_per_second_end_to_end: Interval
+    tokens_per_second: Interval
     prompts: int
     memory: PlanMemory
     breakdown: tuple[PricedOp, ...]
@@ -187,13 +187,13 @@ class Pricer:
             seconds_per_round=per_round,
             tokens_per_round=tokens,
             seconds_per_token=per_token,
-            tokens_per_second=rate(self.batch, per_token),
+            decode_tokens_per_second=rate(self.batch, per_token),
             ttft=prefill + per_round * priced.first_round,
             prefill=prefill,
             rounds=priced.rounds,
             decode_seconds=decode,
             request_seconds=request,
-            tokens_per_second_end_to_end=rate(self.batch * self.output_tokens, request),
+            tokens_per_second=rate(self.batch * self.output_tokens, request),
             prompts=max(one.evidence.prompts if one.evidence else 0 for _, one in drafted),
             memory=self.memory(plan),
             breakdown=priced.round.breakdown,
@@ -230,7 +230,7 @@ class Pricer:
             ttft=prefill + picked.seconds_per_round * picked.first_round,
             prefill=prefill,
             request_seconds=request,
-            tokens_per_second_end_to_end=rate(self.batch * self.output_tokens, request),
+            tokens_per_second=rate(self.batch * self.output_tokens, request),
             memory=memory,
             breakdown=(),
             extrapolated=request.extrapolated,

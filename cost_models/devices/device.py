@@ -168,6 +168,11 @@ def load_device(name_or_path: Path | str) -> Device:
     return replace(device, name=f"{device.name}@{stack}") if stack else device
 
 
+def device_count(text: str) -> int:
+    """How many devices a name stands for: 8 of `8xh100-sxm@vllm`, 1 without a number."""
+    return _parts(device_name(text))[0]
+
+
 def is_device_name(text: str) -> bool:
     """Whether `load_device` looks this up among what it knows, rather than as a file."""
     _, name, _ = _parts(device_name(text))

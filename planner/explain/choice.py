@@ -222,7 +222,7 @@ def pareto_words(explanation: Mapping[str, Any]) -> Iterator[str]:
         points = [_point_words(front[place]) for place in _spread(len(front))]
         yield (
             f"No plan is faster both for a user and for the device{prompts}, in tokens/s of one "
-            f"request and of all: {'; '.join(points)}."
+            f"request and of all, prompts included: {'; '.join(points)}."
         )
 
 

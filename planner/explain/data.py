@@ -29,7 +29,6 @@ from specplan.planner.explain.load import load_data
 from specplan.planner.explain.numbers import interval_data, seconds_data
 from specplan.planner.explain.operating_points import (
     basis_data,
-    cause,
     points_data,
     rules_data,
     setting_data,
@@ -180,6 +179,7 @@ def _summary(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
         "assumed": _assumed(result, candidate),
         "options": dict(candidate.options),
         "refusal": candidate.refusal,
+        "cause": candidate.cause,
         "speedup": interval_data(speedup(candidate, result.plain, objective)),
         "at_load": None if served is None else served.as_dict(),
     }
@@ -201,7 +201,7 @@ def _figures(estimate: Estimate) -> dict[str, Any]:
     return {
         "batch": estimate.batch,
         "prompt_tokens": estimate.prompt_tokens,
-        "tokens_per_second": interval_data(estimate.tokens_per_second_end_to_end),
+        "tokens_per_second": interval_data(estimate.tokens_per_second),
         "seconds_per_token": seconds_data(estimate.seconds_per_token),
         "tokens_per_round": interval_data(estimate.tokens_per_round),
         "seconds_per_round": seconds_data(estimate.seconds_per_round),
@@ -272,7 +272,7 @@ def _refused(result: SearchResult) -> list[dict[str, Any]]:
             "settings": sum(candidate.plan is not None for candidate in members),
             "example": members[0].words,
             "reason": members[0].refusal,
-            "cause": cause(members[0]),
+            "cause": members[0].cause,
         }
         for (method, family, _), members in groups.items()
     ]

@@ -5,23 +5,19 @@ All of it is JSON data of the explanation, so that a bundle's report can be show
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cells import split
+from specplan.cost_models.devices.device import device_count
 from specplan.planner.explain.governing import decode_gain
 from specplan.planner.explain.numbers import interval_data, seconds_data
-from specplan.planner.facts import MissingAcceptance
 from specplan.planner.search.candidates import Candidate, judged
 from specplan.planner.search.comparing import gains
 from specplan.planner.search.limits import unfit
 from specplan.planner.search.search import SearchResult
 from specplan.planner.search.what_if import listed_drafters
-
-OPT_IN = re.compile(r"name (the method|\"\w+\") in methods")
-"""In the reason of a candidate that is tried only where `methods` names it."""
 
 
 def setting_data(result: SearchResult) -> dict[str, Any]:
@@ -40,19 +36,13 @@ def setting_data(result: SearchResult) -> dict[str, Any]:
         "target": problem.models.target.path.name,
         "dtype": facts.target.dtype,
         "device": facts.device.name if here else problem.device,
-        "devices": devices(problem.device),
+        "devices": device_count(problem.device),
         "backends": list(problem.all_backends),
         "output_tokens": problem.workload.output_tokens,
         "cached_prefix": problem.workload.cached_prefix,
         "temperature": problem.workload.temperature,
         "unmeasured": [str(one) for one in listed_drafters(facts) if one not in facts.profiles],
     }
-
-
-def devices(device: str) -> int:
-    """How many devices a name such as `8xh200` stands for."""
-    count = re.match(r"(\d+)x", device)
-    return int(count[1]) if count else 1
 
 
 def points_data(result: SearchResult, drafting: Candidate | None) -> list[dict[str, Any]]:
@@ -221,28 +211,3 @@ def _acceptance(profile: AcceptanceProfile) -> dict[str, str]:
     if words.startswith("was imported "):
         return {"kind": "imported", "words": words.removeprefix("was imported ")}
     return {"kind": "given", "words": words.removeprefix("is ")}
-
-
-def cause(candidate: Candidate) -> str:
-    """Why a candidate was not tried or may not be chosen, as one of a few kinds.
-
-    Returns:
-        `acceptance`: a drafter's acceptance is not known; `first choices`: it is, but for first
-        choices only; `limit`; `backend`: the backend cannot run it; `opt-in`: `methods` must name
-        it; `excluded`: `methods` leaves it out; `source`: the problem's sources leave its source
-        out; else `other`.
-    """
-    reason = candidate.refusal or ""
-    if candidate.unsupported is not None:
-        return "backend"
-    if candidate.priced:
-        return "limit"
-    if "for first choices only" in reason:
-        return "first choices"
-    if isinstance(candidate.refusal, MissingAcceptance) or "acceptance of" in reason:
-        return "acceptance"
-    if "methods leave it out" in reason:
-        return "excluded"
-    if OPT_IN.search(reason):
-        return "opt-in"
-    return "source" if "sources leave out" in reason else "other"

@@ -16,6 +16,7 @@ from specplan.ir.text.printer import print_plan
 from specplan.ir.types.infer import infer_round
 from specplan.ir.types.value_types import TreeType
 from specplan.planner.explain.numbers import interval_data, seconds_data
+from specplan.planner.reasons import Cause, cause_of
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,15 @@ class Candidate:
     def admissible(self) -> bool:
         """Whether it may be chosen."""
         return self.priced and self.refusal is None
+
+    @property
+    def cause(self) -> Cause | None:
+        """Why it was not tried or may not be chosen, as data; None where it may."""
+        if self.unsupported is not None:
+            return Cause.BACKEND
+        if self.refusal is None:
+            return None
+        return Cause.LIMIT if self.priced else cause_of(self.refusal)
 
     @property
     def simplicity(self) -> tuple[float, ...]:

@@ -265,7 +265,7 @@ def _point(candidate: Candidate, index: int, batch: Floats, prompt: Floats) -> P
 
 def _served_speed(candidate: Candidate) -> Interval:
     assert candidate.estimate is not None, "what is admissible has a price"
-    return candidate.estimate.tokens_per_second_end_to_end
+    return candidate.estimate.tokens_per_second
 
 
 def _by_cell(value: Quantity, like: Floats | None = None) -> Floats:

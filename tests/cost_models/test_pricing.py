@@ -181,10 +181,8 @@ def test_plain_plan_is_one_step_per_token() -> None:
     assert found.decode_seconds.median == pytest.approx(20 * round_seconds)
     assert found.request_seconds.median == pytest.approx(6400 + 20 * round_seconds)
     assert found.ttft.median == pytest.approx(6400 + round_seconds)
-    assert found.tokens_per_second.mean == pytest.approx(1 / round_seconds)
-    assert found.tokens_per_second_end_to_end.mean == pytest.approx(
-        20 / found.request_seconds.median
-    )
+    assert found.decode_tokens_per_second.mean == pytest.approx(1 / round_seconds)
+    assert found.tokens_per_second.mean == pytest.approx(20 / found.request_seconds.median)
     assert found.tokens_per_round.mean == 1.0
     assert not found.extrapolated
 
@@ -227,7 +225,11 @@ def test_time_per_token_is_round_over_tokens() -> None:
     assert found.seconds_per_token.median == pytest.approx(
         found.seconds_per_round.median / found.tokens_per_round.mean
     )
-    assert found.tokens_per_second.low < found.tokens_per_second.mean < found.tokens_per_second.high
+    assert (
+        found.decode_tokens_per_second.low
+        < found.decode_tokens_per_second.mean
+        < found.decode_tokens_per_second.high
+    )
     assert found.assumptions == ()
     # the first draft step is as wide as its mean: full acceptance leaves one token behind
     no_lag = price(greedy_chain(4), measured(), 96.0, {"dkv": 0.8**4})

@@ -84,7 +84,7 @@ def test_a_result_is_a_table(result: sp.Result, monkeypatch: pytest.MonkeyPatch)
     assert [row["batch"] for row in rows] == [1, 16]
     for row, estimate in zip(rows, result.estimates, strict=True):
         assert row["tpot_ms"] == pytest.approx(1e3 * estimate.seconds_per_token.median)
-        assert row["tokens_per_s_user"] == pytest.approx(1e3 / row["tpot_ms"])
+        assert row["decode_tokens_per_s_user"] == pytest.approx(1e3 / row["tpot_ms"])
         assert row["decode_gain"] == pytest.approx(row["tpot_ms_plain"] / row["tpot_ms"])
         assert 1.0 < row["request_gain"] < row["decode_gain"]
         assert row["memory_gb_per_device"] == pytest.approx(estimate.memory.total / 8e9, rel=1e-6)

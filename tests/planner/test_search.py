@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from specplan.backends.engines.registry import open_table
 from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.devices.device import Device, UnpricedError
@@ -22,9 +23,11 @@ from specplan.ir.errors import InfeasibleError, UsageError
 from specplan.ir.schedule import select_round
 from specplan.ir.text.parser import parse_plan
 from specplan.planner.explain.choice import memory_words
+from specplan.planner.explain.data import summarise
 from specplan.planner.explain.operating_points import unfit_data
 from specplan.planner.method import Family, Refusal, discover_methods
 from specplan.planner.problem.schema import Problem
+from specplan.planner.reasons import Cause
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import choose, pays, score, speedup
 from specplan.planner.search.limits import unfit
@@ -128,6 +131,42 @@ def test_ties_go_to_the_simpler_plan(result: SearchResult) -> None:
         assert best is not None and best.method == "prompt_lookup"
 
 
+def test_every_refusal_knows_its_cause(tmp_path: Path, result: SearchResult) -> None:
+    assert all((c.cause is None) == c.admissible for c in result.candidates)
+    methods, sources = discover_methods(), result.facts.problem.sources
+    for candidate in result.candidates:
+        method = methods.get(candidate.method)
+        if method is None or candidate.plan is not None:
+            continue
+        if not set(method.sources) <= set(sources):
+            assert candidate.cause is Cause.SOURCE, candidate.refusal
+        elif method.by_name:
+            assert candidate.cause is Cause.OPT_IN, candidate.refusal
+    only = search(example_facts(tmp_path, methods=["draft_model"], given={}))
+    causes = {c.method: c.cause for c in only.candidates}
+    assert causes["draft_model"] is Cause.ACCEPTANCE and causes["eagle3"] is Cause.EXCLUDED
+    chains = {Model("draft"): AcceptanceProfile.from_hazards([[0.6]], trials=100)}
+    known = search(example_facts(tmp_path, methods=["draft_model"], given=chains))
+    assert Cause.FIRST_CHOICES in {c.cause for c in known.candidates}
+    needed = only.plain.estimates[0].memory.total
+    small = search(
+        example_facts(
+            tmp_path,
+            given=chains,
+            limits={"memory": 1.0001 * needed},
+            methods=["draft_model"],
+            workload=workload(batch_sizes=[1]),
+        )
+    )
+    assert {c.cause for c in small.candidates if c.drafter is not None} == {Cause.LIMIT}
+    served = replace(result.facts, capabilities=open_table("vllm"))
+    causes = {c.method: c.cause for c in search(served).candidates}
+    assert causes["dynamic_tree"] is Cause.BACKEND and causes["prompt_lookup"] is None
+    data = summarise(known)
+    entry = next(one for one in data["refused"] if one["cause"] == "first choices")
+    assert entry["cause"] == "first choices" and entry["method"] == "draft_model"
+
+
 def test_methods_may_be_left_out_but_not_plain_decoding(tmp_path: Path) -> None:
     found = search(example_facts(tmp_path, methods=["prompt_lookup"]))
     assert {c.method for c in found.candidates if c.priced} == {"autoregressive", "prompt_lookup"}
@@ -154,8 +193,9 @@ def test_memory_that_holds_the_target_alone_refuses_draft_models(tmp_path: Path)
     assert refused and all("limits.memory: memory needed" in str(c.refusal) for c in refused)
     assert all(f"the limit is {limit:.4g} bytes" in str(c.refusal) for c in refused)
     assert all(c.priced and not c.admissible for c in refused)
-    drafts, without = found.chosen.by_cell
-    assert drafts.drafter == Model("draft") and without.method == "prompt_lookup"
+    drafts, rest = found.chosen.by_cell
+    assert drafts.plan is not None and "draft" in drafts.plan.models_run
+    assert rest.method == "prompt_lookup"
     assert found.chosen.alone == (1,)
     assert all(one.memory.total <= limit for one in found.chosen.estimates)
 

@@ -16,7 +16,7 @@ MOST_LINES, MOST_HTML_ROWS = 7, 40
 """Of the table of a card as text and as HTML; `Result.table` has all."""
 _DECIDED = (
     "batch", "prompt_tokens", "tpot_ms_plain", "tpot_ms", "decode_gain", "request_gain", "ttft_ms",
-    "tokens_per_s_user",
+    "decode_tokens_per_s_user",
 )  # fmt: skip
 _UNDECIDED = ("drafter", "batch", "acceptance", "draft_tokens", "gain", "pays_from")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -21,8 +20,8 @@ def result_rows(result: Result) -> list[Row]:
     Columns: `batch`, `prompt_tokens`, `output_tokens`; `plan`; `tpot_ms` and `tpot_ms_plain`, time
     per output token while decoding, with and without speculation; `decode_gain`, their quotient;
     `request_gain`, the quotient of whole requests, prompts included; `ttft_ms`;
-    `tokens_per_s_user` and `tokens_per_s_total`, of a request and of the batch while decoding;
-    `memory_gb_per_device`.
+    `decode_tokens_per_s_user` and `decode_tokens_per_s_total`, of a request and of the batch while
+    decoding; `memory_gb_per_device`.
     """
     from specplan.planner.search.candidates import estimate_as_dict
 
@@ -54,7 +53,9 @@ def estimate_rows(
         plain: of no speculation, at the same operating points or at fewer.
         device: with the number of devices in front, as the problem names it.
     """
-    count = re.match(r"(\d+)x", device)
+    from specplan.cost_models.devices.device import device_count
+
+    devices = device_count(device)
     without = {_point(estimate): estimate for estimate in plain}
     rows = []
     for estimate in estimates:
@@ -75,11 +76,9 @@ def estimate_rows(
                 if other is None
                 else other["request_seconds"]["median"] / request,
                 "ttft_ms": 1e3 * estimate["ttft"]["median"],
-                "tokens_per_s_user": 1.0 / tpot,
-                "tokens_per_s_total": estimate["batch"] / tpot,
-                "memory_gb_per_device": estimate["memory_bytes"]["mean"]
-                / 1e9
-                / (int(count[1]) if count else 1),
+                "decode_tokens_per_s_user": 1.0 / tpot,
+                "decode_tokens_per_s_total": estimate["batch"] / tpot,
+                "memory_gb_per_device": estimate["memory_bytes"]["mean"] / 1e9 / devices,
             }
         )
     return rows

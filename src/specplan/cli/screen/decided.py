@@ -227,7 +227,7 @@ def _alternatives(explanation: Mapping[str, Any]) -> Iterator[str]:
             continue
         reason = ""
         if one["refusal"]:
-            able = not str(one["refusal"]).startswith("backend")
+            able = one.get("cause") != "backend"
             reason = " (misses a limit)" if able else " (the backend cannot run it)"
         everywhere = " at every batch size" if several and one["method"] != "schedule" else ""
         yield f"{plan_name(one)}{everywhere} {times(one['speedup']['mean'])}{reason}"
