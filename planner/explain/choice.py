@@ -194,19 +194,20 @@ def memory_words(explanation: Mapping[str, Any]) -> Iterator[str]:
         points = [one for one in explanation.get("unfit", ()) if one["drafting"] is drafting]
         if not points:
             continue
-        named = ", ".join(f"{one['batch']} x {one['prompt_tokens']}" for one in points[:_POINTS])
-        more = f" and {len(points) - _POINTS} more" if len(points) > _POINTS else ""
         first = points[0]
-        of = f" at {first['batch']} x {first['prompt_tokens']}" if len(points) > 1 else ""
-        needs = f"{bytes_words(first['needed_bytes'])} of {bytes_words(first['allowed_bytes'])}{of}"
+        point = f"{first['batch']} x {first['prompt_tokens']}"
+        named = f"{point} (requests x prompt)"
+        if len(points) > 1:
+            named = f"{len(points)} points (requests x prompt), such as {point}: it"
+        needs = f"{bytes_words(first['needed_bytes'])} of {bytes_words(first['allowed_bytes'])}"
         ways = f"{' or '.join(first['ways'][:_WAYS])}"
         if not first["enough"]:
             ways = f"more than one of: {'; '.join(first['ways'])}"
-        text = f"Out of memory, left out: {named}{more} (requests x prompt) needs {needs}."
+        text = f"Out of memory, left out: {named} needs {needs}."
         if drafting:
             text = (
-                f"No memory for the drafter: {named}{more} (requests x prompt) needs {needs} with "
-                "it. There the plan runs without it, and the drafter must not be loaded."
+                f"No memory for the drafter: {named} needs {needs} with the drafter. There the plan "
+                "runs without it, and it must not be loaded."
             )
         yield f"{text} To fit: {ways}."
 

@@ -10,7 +10,9 @@ from typing import Any
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cells import split
-from specplan.cost_models.devices.device import device_count
+from specplan.cost_models.devices.device import Device, device_count
+from specplan.cost_models.devices.measured.compiled import CompiledDevice
+from specplan.cost_models.devices.measured.device import MeasuredDevice
 from specplan.planner.explain.governing import decode_gain
 from specplan.planner.explain.numbers import interval_data, seconds_data
 from specplan.planner.search.candidates import Candidate, judged
@@ -182,7 +184,8 @@ def basis_data(result: SearchResult, drafting: Candidate | None) -> list[dict[st
         drafting: the plan with speculation, chosen or not; None where none has a price.
 
     Each has `of` (`times` or a drafter), `kind` (`measured`, `imported`, `assumed`, `data sheet`,
-    `given`), `words`, and `used`: whether the plan with speculation drafts with it.
+    `given`), `words`, the `date` of the measurement (ISO 8601, None where unknown or none was
+    made), and `used`: whether the plan with speculation drafts with it.
     """
     facts = result.facts
     basis, name = facts.device.basis(facts.shapes.values()), facts.device.name
@@ -194,7 +197,7 @@ def basis_data(result: SearchResult, drafting: Candidate | None) -> list[dict[st
     parts = () if drafting is None else drafting.parts
     used = {str(part.drafter) for part, _ in parts if part.drafter is not None}
     return [
-        {"of": "times", **times, "used": True},
+        {"of": "times", **times, "date": _measured_on(facts.device), "used": True},
         *(
             {"of": str(drafter), **_acceptance(profile), "used": str(drafter) in used}
             for drafter, profile in facts.profiles.items()
@@ -202,7 +205,17 @@ def basis_data(result: SearchResult, drafting: Candidate | None) -> list[dict[st
     ]
 
 
-def _acceptance(profile: AcceptanceProfile) -> dict[str, str]:
+def _measured_on(device: Device) -> str | None:
+    """The day on which a device was measured; None for one that is computed."""
+    return device.provenance.date if isinstance(device, MeasuredDevice | CompiledDevice) else None
+
+
+def _acceptance(profile: AcceptanceProfile) -> dict[str, str | None]:
+    day = profile.provenance.get("date") or None
+    return {**_acceptance_words(profile), "date": None if day is None else str(day)}
+
+
+def _acceptance_words(profile: AcceptanceProfile) -> dict[str, str]:
     if profile.assumption is not None:
         return {"kind": "assumed", "words": profile.assumption}
     if profile.positions:

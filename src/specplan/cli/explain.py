@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated
 
 import typer
@@ -60,7 +61,9 @@ def explain(
 
     check_show(show, json=json)
     plan, report = planned(source)
-    context = Context(str(source), [f"specplan explain {source} --show all   (or plan)"])
+    context = Context(
+        str(source), [f"specplan explain {source} --show all   (or plan)"], date.today()
+    )
     with reading_report(source.path):
         explanation = report["explanation"]
         undecided = bool(explanation.get("what_if"))

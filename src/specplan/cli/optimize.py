@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,7 +80,7 @@ def _context(problem: ProblemSource, result: Result, out: Path | None) -> Contex
         if name in known_engines()
     ]
     steps.append(f"specplan explain {out or problem} --show all   (or plan)")
-    return Context(str(problem), steps)
+    return Context(str(problem), steps, date.today())
 
 
 def _lowered(result: Result) -> dict[str, Any]:

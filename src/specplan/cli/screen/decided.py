@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from specplan.cli.screen.names import (
@@ -20,7 +21,7 @@ from specplan.cli.screen.names import (
 from specplan.cli.screen.not_tried import not_tried_line
 from specplan.cli.screen.tables import numbers
 from specplan.planner.explain.choice import memory_words
-from specplan.planner.explain.numbers import bytes_words
+from specplan.planner.explain.numbers import age_words, bytes_words
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -48,10 +49,12 @@ class Context:
     Attributes:
         problem: the words of a command line that name the problem or the bundle.
         steps: commands to go on with.
+        today: the day of the reader, for the age of measurements; None shows their days alone.
     """
 
     problem: str
     steps: Sequence[str] = ()
+    today: date | None = None
 
 
 def decided(
@@ -84,7 +87,7 @@ def decided(
             "dim",
         )
     yield ""
-    yield _labelled(_notes(explanation, whole))
+    yield _labelled(_notes(explanation, whole, context.today))
     for place, step in enumerate(context.steps):
         line = _text("Next       " if place == 0 else " " * 11, "bold").append(
             step, "not bold cyan"
@@ -160,14 +163,16 @@ def _warnings(explanation: Mapping[str, Any]) -> Iterator[Text]:
     if unmeasured:
         yield _text(
             f"Not compared, no acceptance is known: {', '.join(unmeasured)}. Measure it, or assume "
-            f"it: acceptance: {{{unmeasured[0]}: 0.75}}",
+            f"it: acceptance: {{{unmeasured[0]}: 0.75}}, or prior (published figures)",
             "red",
         )
     for drafter, text in (explanation.get("assumed") or {}).items():
         yield _text(f'Assumed, not measured: the acceptance of "{drafter}": {text}', "yellow")
 
 
-def _notes(explanation: Mapping[str, Any], whole: bool) -> Iterator[tuple[str, str, str]]:
+def _notes(
+    explanation: Mapping[str, Any], whole: bool, today: date | None
+) -> Iterator[tuple[str, str, str]]:
     """Label, text and style of every note."""
     yield from _served(explanation)
     yield from _backends(explanation)
@@ -185,7 +190,7 @@ def _notes(explanation: Mapping[str, Any], whole: bool) -> Iterator[tuple[str, s
         )
     if explanation["verdict"] != "plain_only":
         yield "Sure?", _confidence(explanation), ""
-    yield from _basis(explanation)
+    yield from _basis(explanation, today)
     counted = not_tried_line(explanation)
     if counted:
         yield "Not tried", counted, "dim"
@@ -278,11 +283,12 @@ def _percent(share: float) -> str:
     return "under 0.01 %" if percent < 0.01 else f"{percent:.{1 if percent < 1 else 2}g} %"
 
 
-def _basis(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """What the numbers of the chosen plan rest on."""
+def _basis(explanation: Mapping[str, Any], today: date | None) -> Iterator[tuple[str, str, str]]:
+    """What the numbers of the chosen plan rest on, with the age of what was measured."""
     used = [one for one in explanation["basis"] if one["used"]]
     for place, one in enumerate(used[:_MOST_BASIS]):
         what = "times" if one["of"] == "times" else f'acceptance of "{one["of"]}"'
         style = "yellow" if one["kind"] == "assumed" else ""
-        text = f"{what}: {one['kind']}, {one['words']}"
+        age = f" {age_words(one['date'], today)}" if one.get("date") else ""
+        text = f"{what}: {one['kind']}{age}, {one['words']}"
         yield "Based on" if place == 0 else "", text, style
