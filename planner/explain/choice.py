@@ -206,8 +206,8 @@ def memory_words(explanation: Mapping[str, Any]) -> Iterator[str]:
         text = f"Out of memory, left out: {named} needs {needs}."
         if drafting:
             text = (
-                f"No memory for the drafter: {named} needs {needs} with the drafter. There the plan "
-                "runs without it, and it must not be loaded."
+                f"No memory for the drafter: {named} needs {needs} with it loaded. There the plan "
+                "runs without the drafter, which must not be loaded."
             )
         yield f"{text} To fit: {ways}."
 
