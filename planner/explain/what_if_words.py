@@ -44,7 +44,7 @@ def undecided_lines(explanation: Mapping[str, Any], *, whole: bool = True) -> It
     yield f"           and state it in the problem: acceptance: {{{first}: {first}.json}}"
     yield f"  Assume:  acceptance: {{{first}: 0.75}} in the problem, or acceptance: prior"
     yield "           (published figures); every number that follows is marked as assumed"
-    yield "  Explore: specplan whatif PROBLEM --acceptance 0.3..0.9 --batch 1,16,64"
+    yield "  Explore: specplan whatif PROBLEM --acceptance 0.3..0.9"
 
 
 def _whole_table(rows: Rows) -> Iterator[str]:

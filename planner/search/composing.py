@@ -8,8 +8,8 @@ switching back and forth.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from math import isfinite
 
@@ -17,20 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specplan.cost_models.estimate import Pricer
-from specplan.ir.plan import Guard, Plan, Schedule
-from specplan.ir.rules.verify import check_plan
-from specplan.ir.values import Text
+from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import TIE, cell_costs, pays, simplest_of_best
 from specplan.planner.search.limits import keeps_limits, misses, unsupported
 from specplan.planner.search.objectives import Load
-from specplan.planner.templates.merged_rounds import merge_plans, round_names
+from specplan.planner.templates.merged_rounds import scheduled
 
 SCHEDULE = "schedule"
 """What stands for the method of a plan made of several methods' rounds."""
-HYSTERESIS = 0.1
-"""A bound must be passed by this fraction before a switch is undone."""
 MOST_ROUNDS = 4
 
 Floats = NDArray[np.float64]
@@ -55,7 +51,39 @@ def best_schedule(
     rounds = list(dict.fromkeys(which.tolist()))
     if len(rounds) == 1:
         return None
-    return composed(facts, pricer, [priced[index] for index in which])
+    schedule = composed(facts, pricer, [priced[index] for index in which])
+    if schedule.unsupported is None or isinstance(facts.objective, Load):
+        return schedule
+    return _best_by_batch(facts, pricer, priced) or schedule
+
+
+def _best_by_batch(
+    facts: ProblemFacts, pricer: Pricer, priced: Sequence[Candidate]
+) -> Candidate | None:
+    """The best schedule by batch size alone, as engines have it; None where one round does.
+
+    A candidate takes part at a batch size where it keeps the limits at all contexts. Whether the
+    whole beats plain decoding by more than the error is left to the choice.
+    """
+    rows = [(c, c.estimate) for c in priced if c.estimate is not None]
+    costs = np.array(
+        [
+            np.where(keeps_limits(facts, price), cell_costs(c, facts.objective), np.inf)
+            for c, price in rows
+        ]
+    )
+    if np.isinf(costs).all(axis=0).any():
+        return None
+    sizes, of_cell = np.unique(pricer.batch, return_inverse=True)
+    shares = costs / costs.min(axis=0)
+    by_size = np.array([shares[:, of_cell == size].mean(axis=1) for size in range(len(sizes))]).T
+    if np.isinf(by_size).all(axis=0).any():
+        return None
+    which = best_rounds(by_size)
+    if len(set(which.tolist())) == 1:
+        return None
+    schedule = composed(facts, pricer, [rows[which[size]][0] for size in of_cell])
+    return schedule if schedule.unsupported is None else None
 
 
 def best_of_each(
@@ -252,35 +280,6 @@ def guards(grid: Grid, choice: Sequence[Sequence[str]]) -> tuple[tuple[str, str]
             context = "" if last is None else f"context <= {last:g}"
             conditions.append((" and ".join(filter(None, (batch, context))), name))
     return tuple(conditions)
-
-
-def scheduled(name: str, plans: dict[str, Plan], conditions: Sequence[tuple[str, str]]) -> Plan:
-    """One plan of several plans' rounds; where a plan has a schedule, it holds within its loads.
-
-    Args:
-        name: of the new plan.
-        plans: by the name that its round gets, as in `merge_plans`.
-        conditions: as `guards` gives them.
-    """
-    merged = merge_plans(plans)
-    every = [pair for condition, given in conditions for pair in _within(condition, given, plans)]
-    *before, (_, otherwise) = every
-    guarded = tuple(Guard(formula=Text(condition), round=given) for condition, given in before)
-    schedule = Schedule(guards=guarded, otherwise=otherwise, hysteresis=HYSTERESIS)
-    return check_plan(replace(merged, name=name, schedule=schedule))
-
-
-def _within(condition: str, given: str, plans: Mapping[str, Plan]) -> Iterator[tuple[str, str]]:
-    """Conditions of a plan's rounds where the plan itself runs under a condition."""
-    plan = plans[given]
-    called = round_names(given, plan)
-    if plan.schedule is None:
-        yield condition, called[plan.rounds[0].name]
-        return
-    for guard in plan.schedule.guards:
-        formula = f"{condition} and ({guard.formula})" if condition else str(guard.formula)
-        yield formula, called[guard.round]
-    yield condition, called[plan.schedule.otherwise]
 
 
 def _between(a: float, b: float) -> float:

@@ -16,7 +16,7 @@ from specplan.cost_models.memory.remedies import Need, Remedy, remedies
 from specplan.ir.errors import InfeasibleError
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.search.candidates import Candidate
+from specplan.planner.search.candidates import Candidate, judged
 from specplan.planner.search.objectives import Load
 from specplan.planner.serving.capacity import serve, times_of
 
@@ -189,7 +189,7 @@ def nothing_admissible(facts: ProblemFacts, candidates: Sequence[Candidate]) -> 
     return InfeasibleError(
         f"no plan keeps the limits: {tightest.words} reaches {best.reached_text} at "
         f"best (batch {best.batch}{others}), the limit is {tightest.allowed:.4g} {tightest.unit}"
-        f"{tightest.largest}; nearest is {nearest.method} ({nearest.words})",
+        f"{tightest.largest}; nearest is {_short_name(nearest)}",
         where=tightest.key,
         remedy=remedy,
     )
@@ -226,6 +226,14 @@ def _ways(facts: ProblemFacts, need: Need, allowed: float, limited: bool) -> tup
     """What would make it fit; further devices only where the device is what limits."""
     linked = isinstance(facts.device, AnalyticDevice) and facts.device.link_bandwidth > 0.0
     return remedies(need, allowed, linked and not limited)
+
+
+def _short_name(candidate: Candidate) -> str:
+    """A plan by its method and the draft tokens of a step."""
+    tree = judged(candidate)
+    if tree is None or not tree.nodes:
+        return "no speculation"
+    return f"{candidate.method}, {tree.nodes} draft tokens per step"
 
 
 def _memory_remedy(facts: ProblemFacts, nearest: Candidate, miss: Miss) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from specplan.api import optimize
 from specplan.backends.engines.registry import open_table
 from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
@@ -32,6 +33,7 @@ from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import choose, pays, score, speedup
 from specplan.planner.search.limits import unfit
 from specplan.planner.search.search import SearchResult, search
+from tests.cli.test_screen import problem as recorded
 from tests.planner.example_facts import example_facts, profiles, workload
 
 
@@ -360,6 +362,22 @@ def test_a_schedule_runs_the_best_round_of_every_cell(tmp_path: Path) -> None:
     report = json.loads(json.dumps(result.as_dict()))
     entry = report["candidates"][report["chosen"]]
     assert parse_plan(entry["plan"]) == chosen.plan and len(entry["estimates"]) == 6
+
+
+def test_an_engine_that_switches_by_batch_alone_gets_such_a_schedule() -> None:
+    grid = {"batch_sizes": [1, 8, 32], "prompt_lengths": [256, 1024, 4096], "output_tokens": 256}
+
+    def schedule(**changes: Any) -> Candidate:
+        found = optimize(recorded("chat-8b-h100", workload=grid, **changes)).candidates
+        (only,) = (candidate for candidate in found if candidate.by_cell)
+        return only
+
+    assert "context" in schedule(backend="none").words
+    served = schedule(backend="vllm")
+    assert served.admissible and "context" not in served.words
+    words = [part.words for part in served.by_cell]
+    assert [len({*words[row : row + 3]}) for row in (0, 3, 6)] == [1, 1, 1]
+    assert len({*words}) == 2
 
 
 def test_points_without_memory_leave_the_others_their_speculation(tmp_path: Path) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import interval_words, print_json
+from specplan.cli.screen.names import plan_name
+
+if TYPE_CHECKING:
+    from specplan.backends.engines.report import Choice
 
 
 @takes_problem("DIR|PROBLEM", "A bundle that `specplan optimize` wrote, or a problem file.")
@@ -42,12 +46,17 @@ def emit(
     if json:
         print_json({**done.as_dict(), "folder": str(done.folder), "replaced": replaced})
         return
-    print(f"{done.table.title} {done.table.version}: {done.emitted.method}, {done.emitted.words}")
+    print(f"{done.table.title} {done.table.version}: {_name(done.emitted)}")
     if done.ratio is not None:
-        print(f"Not the chosen plan ({done.chosen.method}, {done.chosen.words}):")
+        print(f"Not the chosen plan ({_name(done.chosen)}):")
         for words in done.refusals:
             print(f"  {words}")
         print(f"Its speed is {interval_words(done.ratio, '.3g')} times that of the chosen plan.")
     if replaced:
         print(f"Replaced: the files of an earlier `specplan emit` in {out}")
     print(f"\n{done.emission.command}\n\nFiles: {out} (start with README.md)")
+
+
+def _name(choice: Choice) -> str:
+    """A plan in the words of a user."""
+    return plan_name({"method": choice.method, "words": choice.words})
