@@ -18,13 +18,14 @@ from specplan.cost_models.cost import Quantity, minimum
 from specplan.cost_models.devices.device import Device, UnpricedError
 from specplan.cost_models.forecast import rate
 from specplan.cost_models.intervals import Interval, Seconds, total
+from specplan.cost_models.memory.by_cell import memory_by_cell
 from specplan.cost_models.memory.plan_memory import (
     PlanMemory,
-    memory_by_cell,
     plan_memory,
     runtime_of,
 )
 from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.prefill import prefill_seconds
 from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import PricedOp, Unpriced, own_error
 from specplan.cost_models.rounds.segments import (
@@ -248,15 +249,12 @@ class Pricer:
         """
         states = [state for state in plan.states if isinstance(state, CacheState)]
         models = [state.model for state in states if not state.view]
-        for model in models:
-            if model not in self._prefills:
-                self._prefills[model] = prefill_seconds(
-                    self.device,
-                    self.round_pricer.shape(model),
-                    self.batch,
-                    self.prompt_tokens,
-                    minimum(self.cached_prefix, self.prompt_tokens - 1),
-                )
+        cached = minimum(self.cached_prefix, self.prompt_tokens - 1)
+        for model in set(models) - set(self._prefills):
+            shape = self.round_pricer.shape(model)
+            self._prefills[model] = prefill_seconds(
+                self.device, shape, self.batch, self.prompt_tokens, cached
+            )
         return total(self._prefills[model] for model in models)
 
     @cached_property
@@ -285,23 +283,6 @@ def price_plan(
 ) -> Estimate | Unpriced:
     """Price one plan for one load; see `Pricer`, which prices many sooner."""
     return Pricer(device, shapes, batch, prompt_tokens, output_tokens).estimate(plan, acceptance)
-
-
-def prefill_seconds(
-    device: Device,
-    shape: ModelShape,
-    batch: Quantity,
-    prompt_tokens: Quantity,
-    cached: Quantity = 0,
-) -> Seconds:
-    """The prompts of a batch through one model, whose cache has their first `cached` tokens.
-
-    Raises:
-        UnpricedError: the device cannot say.
-    """
-    if not isinstance(prompt_tokens, np.ndarray) and prompt_tokens <= 1:
-        return Seconds.exact(0.0)
-    return device.prefill_seconds(shape, batch, prompt_tokens, cached)
 
 
 def _assumptions(plan: Plan, drafted: Drafted, batch: Quantity) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
 from specplan.cost_models.cost import Quantity, minimum
 from specplan.cost_models.devices.device import Device
@@ -60,20 +59,6 @@ class PlanMemory:
     def largest(self) -> MemoryPart:
         """The part that takes most; of arrays, in the last cell."""
         return max(self.parts, key=lambda part: float(np.asarray(part.bytes).flat[-1]))
-
-
-def memory_by_cell(memories: Sequence[PlanMemory], which: NDArray[np.int64]) -> PlanMemory:
-    """Cell by cell the memory of the plan that is chosen there, part by part.
-
-    Args:
-        memories: of several plans, in the same cells.
-        which: index into `memories` of each cell, [cells].
-    """
-    names = dict.fromkeys(part.name for memory in memories for part in memory.parts)
-    sizes = [{part.name: part.bytes for part in memory.parts} for memory in memories]
-    columns = {name: [np.broadcast_to(one.get(name, 0.0), which.shape) for one in sizes]
-               for name in names}  # fmt: skip
-    return PlanMemory(tuple(MemoryPart(name, np.choose(which, columns[name])) for name in names))
 
 
 def as_allocated(total: Quantity) -> Interval:
