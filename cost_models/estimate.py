@@ -263,12 +263,9 @@ class Pricer:
 
     def memory(self, plan: Plan) -> PlanMemory:
         """What the plan needs, for all cells at once."""
-        prompt, text = self.longest or (
-            self.prompt_tokens,
-            self.prompt_tokens + self.output_tokens,
-        )
-        runtime = runtime_of(self.device)
-        return plan_memory(plan, self.shapes, self.batch, text, prompt, runtime)
+        own = self.prompt_tokens, self.prompt_tokens + self.output_tokens
+        prompt, text = self.longest or own
+        return plan_memory(plan, self.shapes, self.batch, text, prompt, runtime_of(self.device))
 
 
 def price_plan(

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specplan.cost_models.cells import split
+from specplan.planner.answer.names import plan_name
+from specplan.planner.answer.points import memory_words
 from specplan.planner.explain.numbers import (
     about,
-    bytes_words,
     interval_data,
     ratio_words,
     short,
@@ -128,9 +129,7 @@ def confidence_words(explanation: Mapping[str, Any]) -> Iterator[str]:
     if sure["probability_best"] > 0.995:
         yield "No other candidate is likely to be faster."
         return
-    rivals = ", ".join(
-        f"{rival['method']} {rival['words']} {rival['probability']:.0%}" for rival in sure["rivals"]
-    )
+    rivals = ", ".join(f"{plan_name(rival)} {rival['probability']:.0%}" for rival in sure["rivals"])
     yield (
         f"By these intervals it is the fastest candidate with probability "
         f"{sure['probability_best']:.0%} (else: {rivals}); the expected loss against the fastest "
@@ -159,12 +158,12 @@ def runner_up_words(explanation: Mapping[str, Any]) -> Iterator[str]:
     if second is not None:
         simpler = " and is simpler" if second["gain"]["mean"] < 1.0 and second["simpler"] else ""
         yield (
-            f"Second best: {second['method']}, {second['words']}; the chosen plan is "
+            f"Second best: {plan_name(second)}; the chosen plan is "
             f"{about(second['gain'], ratio_words)} times as fast{at}{simpler}."
         )
     if single is not None and single != second:
         yield (
-            f"Best with one round for all loads: {single['method']}, {single['words']}; the "
+            f"Best with one round for all loads: {plan_name(single)}; the "
             f"schedule is {about(single['gain'], ratio_words)} times as fast{at}."
         )
     elif single is not None:
@@ -179,37 +178,10 @@ def loads_words(explanation: Mapping[str, Any]) -> Iterator[str]:
             yield f"For {name} alone no plan keeps the limits."
         else:
             yield (
-                f"Best for {name} alone: {load['method']}, {load['words']}; "
-                f"{about(load['speedup'], short)} times the speed of plain decoding."
+                f"Best for {name} alone: {plan_name(load)}; "
+                f"{about(load['speedup'], short)} times the speed of no speculation."
             )
     yield from memory_words(explanation)
-
-
-def memory_words(explanation: Mapping[str, Any]) -> Iterator[str]:
-    """Operating points that do not fit, alone or with the drafter, and what would make them fit.
-
-    Reports of older bundles say nothing of it.
-    """
-    for drafting in (False, True):
-        points = [one for one in explanation.get("unfit", ()) if one["drafting"] is drafting]
-        if not points:
-            continue
-        first = points[0]
-        point = f"{first['batch']} x {first['prompt_tokens']}"
-        named = f"{point} (requests x prompt)"
-        if len(points) > 1:
-            named = f"{len(points)} points (requests x prompt), such as {point}: it"
-        needs = f"{bytes_words(first['needed_bytes'])} of {bytes_words(first['allowed_bytes'])}"
-        ways = f"{' or '.join(first['ways'][:_WAYS])}"
-        if not first["enough"]:
-            ways = f"more than one of: {'; '.join(first['ways'])}"
-        text = f"Out of memory, left out: {named} needs {needs}."
-        if drafting:
-            text = (
-                f"No memory for the drafter: {named} needs {needs} with it loaded. There the plan "
-                "runs without the drafter, which must not be loaded."
-            )
-        yield f"{text} To fit: {ways}."
 
 
 def pareto_words(explanation: Mapping[str, Any]) -> Iterator[str]:
@@ -236,7 +208,7 @@ def _spread(count: int) -> list[int]:
 
 def _point_words(point: Mapping[str, Any]) -> str:
     user, device = (about(point[key], short) for key in ("per_user", "per_device"))
-    return f"batch {point['batch']}, {point['method']} {point['words']}, {user} and {device}"
+    return f"batch {point['batch']}, {plan_name(point)}, {user} and {device}"
 
 
 def load_name(explanation: Mapping[str, Any], load: Mapping[str, Any]) -> str:

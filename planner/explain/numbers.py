@@ -80,6 +80,11 @@ def age_words(day: str, today: date | None) -> str:
     return f"{count} {unit} ago, {day}"
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things: `1 request`, `8 requests`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def percent(share: float) -> str:
     """A share in percent."""
     return f"{share:.0%}"

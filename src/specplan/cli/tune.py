@@ -10,7 +10,7 @@ import typer
 
 from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json, print_table
-from specplan.cli.screen.names import plan_name
+from specplan.planner.answer.names import plan_name
 
 if TYPE_CHECKING:
     from specplan.measure.tuning.outcome import Line
@@ -105,7 +105,7 @@ def _row(line: Line) -> tuple[str, ...]:
 
 def _verdict(done: Tuned) -> str:
     chosen = done.result.search.chosen
-    words = f"Chosen: {plan_name({'method': chosen.method, 'words': chosen.words})}; "
+    words = f"Chosen: {plan_name(chosen.as_dict())}; "
     if done.decided:
         return words + "no other plan is likely to be faster by more than 1 %."
     rest = len({line.plan for line in done.lines if line.alive and not line.leads})
