@@ -16,13 +16,15 @@ factor), for its own prompt, and, where prompts ride along in chunks, for the st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from specplan.cost_models.serving.server import Floats, Server, StepTimes, Traffic
 
-TINY = 1e-12
+TINY, PRECISION = 1e-12, 14
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Loads:
         utilisation: share of the most that the server bears.
     """
 
-    borne: Floats
+    borne: NDArray[np.bool_]
     decoding: Floats
     ttft: Floats
     tpot: Floats
@@ -54,15 +56,16 @@ def under_load(server: Server, times: StepTimes, traffic: Traffic) -> Loads:
         times: of the plan's steps, [..., batches].
         traffic: the requests.
     """
-    rate = traffic.rate
+    rate = np.asarray(traffic.rate, dtype=np.float64)
+    each_rate = rate[..., None]
     output = max(traffic.output_tokens - (1 - times.first_steps), 0.5)
     most = int(min(server.running, times.batches[-1]))
     requests = np.arange(1, most + 1, dtype=np.float64)
     step, tokens = times.at(requests)
     steps = (output + (tokens - 1.0) / 2.0) / tokens  # the last step emits more than is wanted
-    prefill = np.asarray(times.prefill, dtype=np.float64)
+    prefill = np.asarray(times.prefill, dtype=np.float64) + 0.0 * rate
     reading = _device_seconds(server, traffic, prefill[..., None], step)
-    free = np.maximum(1.0 - rate * reading, TINY)
+    free = np.maximum(1.0 - each_rate * reading, TINY)
     held = _read_behind(server, traffic, prefill)[..., None] + np.zeros_like(step)
     ridden = _ridden(server, traffic, prefill[..., None], step)
     leave = requests / (steps * step / free + ridden)
@@ -71,7 +74,7 @@ def under_load(server: Server, times: StepTimes, traffic: Traffic) -> Loads:
     borne = (load < 1.0) & (rate * rides < 1.0)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         leave[..., :-1] = 1.0 / (1.0 / leave + held / requests)[..., :-1]
-        share = _distribution(rate, leave)
+        share = _distribution(each_rate, leave)
         tail = share[..., -1] * load / (1.0 - load)  # requests in line, beyond the limit
         busy = 1.0 - share[..., 0]
         full = share[..., 1:].copy()
@@ -86,16 +89,21 @@ def under_load(server: Server, times: StepTimes, traffic: Traffic) -> Loads:
             decode = decode + line
         else:
             first = first + line
-        values = (decoding, first + times.first_steps * mean, decode / output, first + decode)
-    known = (np.where(borne, value, np.nan) for value in values)
-    return Loads(borne, *known, utilisation=np.maximum(load, rate * rides))
+    return Loads(
+        borne=np.asarray(borne),
+        decoding=np.where(borne, decoding, np.nan),
+        ttft=np.where(borne, first + times.first_steps * mean, np.nan),
+        tpot=np.where(borne, decode / output, np.nan),
+        request=np.where(borne, first + decode, np.nan),
+        utilisation=np.maximum(load, rate * rides),
+    )
 
 
-def _distribution(rate: float, leave: Floats) -> Floats:
-    """Probabilities that 0, 1, ... up to the limit decode, or the limit and a line, [..., most + 1].
+def _distribution(rate: Floats, leave: Floats) -> Floats:
+    """Probabilities that 0, 1, ... up to the limit decode, without a line, [..., most + 1].
 
     Args:
-        rate: requests per second.
+        rate: requests per second, [..., 1].
         leave: per second while 1, 2, ... decode, [..., most].
     """
     logs = np.concatenate(
@@ -180,3 +188,35 @@ def _first_token(
     riding = second / (2.0 * mixed) + step + own * (1.0 + rate * second / mixed)
     idle = own + bursts * used * own / (2.0 * (1.0 - used))
     return busy * riding + (1.0 - busy) * idle
+
+
+def most_within(
+    server: Server,
+    times: StepTimes,
+    traffic: Traffic,
+    within: Callable[[Loads], NDArray[np.bool_]],
+) -> Floats:
+    """The most requests per second that are borne within limits, [...]; 0 where none are.
+
+    By bisection: every time grows with the rate. Within `2^-PRECISION` of the most that the steps
+    could serve if they read no prompts.
+
+    Args:
+        server: its limits.
+        times: of the plan's steps.
+        traffic: the requests; its rate is not read.
+        within: whether a server under load keeps all limits, [...].
+    """
+    most = int(min(server.running, times.batches[-1]))
+    step, tokens = times.at(np.array([float(most)]))
+    high = (most * tokens / step / max(traffic.output_tokens - 1.0, 0.5))[..., 0] * 1.01
+    if server.prefill == "elsewhere":
+        high = np.minimum(high, 1.0 / np.maximum(times.prefill, TINY))
+    top, low = high, np.zeros_like(high)
+    for _ in range(PRECISION):
+        rate = (low + high) / 2.0
+        loads = under_load(server, times, replace(traffic, rate=rate))
+        kept = loads.borne & within(loads)
+        low, high = np.where(kept, rate, low), np.where(kept, high, rate)
+    idle = under_load(server, times, replace(traffic, rate=top * 2.0**-PRECISION))
+    return np.where(idle.borne & within(idle), low, 0.0)

@@ -1,16 +1,19 @@
 """What a server that batches continuously is, and what its steps take.
 
-A **step** of a server is one round for all requests that decode. A prompt is read by the same device:
-before the next step (`first`), in chunks that ride along with steps (`chunked`), or by another
-device (`elsewhere`). All times are device times in seconds.
+A **step** of a server is one round for all requests that decode. A prompt is read by the same
+device, before the next step (`first`) or in chunks that ride along with steps (`chunked`), or by
+another device (`elsewhere`). All times are device times in seconds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from typing import Literal
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -35,19 +38,30 @@ class Server:
     overlap: float = 0.0
 
 
+@cache
+def server_of(backend: str) -> Server:
+    """How a backend batches requests: an engine by its defaults (`servers.yaml`).
+
+    Any other backend reads the prompts of new requests, whole, before the next step.
+    """
+    text = resources.files("specplan.cost_models.serving").joinpath("servers.yaml").read_text()
+    known = yaml.safe_load(text).get(backend)
+    return Server("first") if known is None else Server(**known["server"])
+
+
 @dataclass(frozen=True, slots=True)
 class Traffic:
     """The requests that arrive.
 
     Attributes:
-        rate: requests per second.
+        rate: requests per second, a number or an array [...].
         prompt_tokens: that a request brings and a prefix cache does not have.
         output_tokens: that a request takes.
         burstiness: squared coefficient of variation of the times between arrivals; 1 for Poisson
             arrivals, 0 for arrivals by the clock.
     """
 
-    rate: float
+    rate: float | Floats
     prompt_tokens: float
     output_tokens: float
     burstiness: float = 1.0
