@@ -132,8 +132,11 @@ class BatchSource:
         self._sources[row].learn_rows(tokens, best)
 
     def close(self, texts: Sequence[Tokens]) -> None:
-        """The batch is done: a shared source that learns texts learns their ends."""
+        """The batch is done: a shared source that learns texts learns the ends of these.
+
+        Requests behind them only filled the batch up.
+        """
         for row, (source, key) in enumerate(zip(self._sources, self._keys, strict=True)):
-            if self._last and self._shared is not None:
+            if self._last and self._shared is not None and row < len(texts):
                 source.learn_text(key, texts[row], self._last)
             source.close(key)

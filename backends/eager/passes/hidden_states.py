@@ -7,7 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.passes.columns import Columns, PassRunner
+from specplan.backends.eager.op_runner import OpRunner
+from specplan.backends.eager.passes.columns import Columns
 from specplan.backends.eager.passes.levels import Slots
 from specplan.backends.eager.passes.pass_spec import PassSpec
 from specplan.backends.eager.state.tracks import Track
@@ -15,7 +16,7 @@ from specplan.runtime.models.modules import Module
 
 
 def entered(
-    session: PassRunner, spec: PassSpec, model: Module, call: Columns
+    session: OpRunner, spec: PassSpec, model: Module, call: Columns
 ) -> tuple[Tensor | None, Tensor, Tensor | None]:
     """What enters the first layer, which columns there are, and steps of the states that are read.
 
@@ -50,7 +51,7 @@ def _behind_a_gap(call: Columns, live: Tensor) -> Tensor:
     return torch.cat([gaps, gaps[:, -1:].expand(-1, nodes)], 1)
 
 
-def _keys_above(session: PassRunner, shift: int, call: Columns, above: Tensor) -> Tensor:
+def _keys_above(session: OpRunner, shift: int, call: Columns, above: Tensor) -> Tensor:
     """Keys of the tokens `shift` above those of a pass, which stand at `above`, int64 `[B, T]`."""
     texts, keys = session.batch.keys, []
     place = above.clamp(0, texts.shape[1] - 1)
@@ -73,7 +74,7 @@ def _keys_above(session: PassRunner, shift: int, call: Columns, above: Tensor) -
 
 
 def left_by_slots(
-    session: PassRunner, spec: PassSpec, call: Columns, track: Track, level: int
+    session: OpRunner, spec: PassSpec, call: Columns, track: Track, level: int
 ) -> tuple[Tensor, Tensor]:
     """What slots left `level` tokens below where the features are, `[B, T, F]`, and where.
 
@@ -96,7 +97,7 @@ def left_by_slots(
 
 
 def enter_slots(
-    session: PassRunner,
+    session: OpRunner,
     spec: PassSpec,
     model: Module,
     call: Columns,
@@ -117,7 +118,7 @@ def enter_slots(
 
 
 def keep(
-    session: PassRunner,
+    session: OpRunner,
     spec: PassSpec,
     call: Columns,
     passed: dict[int, Tensor],

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.passes.columns import Columns, Passed, PassRunner
+from specplan.backends.eager.op_runner import OpRunner
+from specplan.backends.eager.passes.columns import Columns, Passed
 from specplan.backends.eager.passes.hidden_states import enter_slots, entered, keep, left_by_slots
 from specplan.backends.eager.passes.pass_spec import PassSpec
 from specplan.backends.eager.state.slots import NodeSlots
@@ -19,7 +20,7 @@ from specplan.runtime.models.modules import Module
 
 
 def run_pass(
-    session: PassRunner,
+    session: OpRunner,
     spec: PassSpec,
     cache: NodeSlots | None,
     call: Columns,
@@ -67,7 +68,7 @@ def run_pass(
 
 
 def _head_only(
-    session: PassRunner,
+    session: OpRunner,
     spec: PassSpec,
     call: Columns,
     hidden: Tensor | None,
@@ -90,7 +91,7 @@ def _head_only(
 
 
 def _slots(
-    session: PassRunner,
+    session: OpRunner,
     spec: PassSpec,
     cache: NodeSlots,
     call: Columns,
@@ -126,7 +127,7 @@ def _latest(live: Tensor) -> Tensor:
 
 
 def _known(
-    session: PassRunner, spec: PassSpec, cache: NodeSlots, call: Columns, place: Placement
+    session: OpRunner, spec: PassSpec, cache: NodeSlots, call: Columns, place: Placement
 ) -> tuple[Tensor, Tensor | None] | None:
     """Slots of nodes and what they see of nodes, where both are constants in this pass."""
     width = call.tokens.shape[1] - call.texts
@@ -185,7 +186,7 @@ def _placed(
 
 
 def _layers(
-    session: PassRunner,
+    session: OpRunner,
     spec: PassSpec,
     model: Module,
     arguments: tuple[Tensor, Tensor, Tensor, Tensor | PrefixMask, KVCache],
