@@ -1,13 +1,18 @@
-"""Columns of a pass, and what it gives of them."""
+"""A pass of a model: its columns, who runs it, and what it gives."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
+from specplan.backends.eager.op_runner import OpRunner
 from specplan.backends.eager.passes.levels import Slots
+from specplan.backends.eager.passes.pass_spec import PassSpec
+from specplan.backends.eager.state.tracks import Track
 from specplan.backends.ops.tensors.values import Nodes
+from specplan.runtime.models.modules import Module
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,31 @@ class Columns:
     used: int
     slots: Slots | None = None
     rooted: bool = False
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass of a model.
+
+    Attributes:
+        runner: of the op, with texts and models.
+        spec: which layers run, from what, and what is kept.
+        call: on which columns.
+    """
+
+    runner: OpRunner
+    spec: PassSpec
+    call: Columns
+
+    @cached_property
+    def model(self) -> Module:
+        """What runs."""
+        return self.runner.models[self.spec.model]
+
+    @cached_property
+    def track(self) -> Track | None:
+        """Whose hidden states it reads."""
+        return None if self.spec.features is None else self.runner.batch.tracks[self.spec.features]
 
 
 @dataclass(frozen=True)

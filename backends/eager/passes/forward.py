@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager.op_runner import OpRunner
-from specplan.backends.eager.passes.columns import Columns
+from specplan.backends.eager.passes.columns import Columns, Pass
 from specplan.backends.eager.passes.levels import Slots, slots_of
 from specplan.backends.eager.passes.levels import columns_of as node_columns
 from specplan.backends.eager.passes.logits import rows_of_pass
@@ -70,7 +70,7 @@ def run_forward(
     if max(lags) > texts:  # what they are to attend to is not there yet
         waits = torch.tensor(lags, device=batch.device)[:, None] > texts
         call, place = replace(call, live=call.live & ~waits), None
-    passed = run_pass(session, spec, cache, call, place)
+    passed = run_pass(Pass(session, spec, call), cache, place)
     reached = _read(batch.lengths, spec, call, passed.live)
     if max(lags) > texts:
         reached = [now if lag <= texts else 0 for now, lag in zip(reached, lags, strict=True)]
@@ -168,7 +168,7 @@ def catch_up(session: Interpreter, cache: Cache, spec: PassSpec, pending: int) -
         ends = [min(start + width, goal) for start, goal in zip(done, goals, strict=True)]
         used = max(map(operator.sub, ends, cache.forgotten))
         call = Columns(tokens, positions, live, width, (), used)
-        there = run_pass(session, spec, cache, call).live
+        there = run_pass(Pass(session, spec, call), cache).live
         reached = _read(ends, spec, call, there)
         if reached is not ends and all(map(operator.le, reached, done)):
             return  # what the next tokens are to read is not there yet

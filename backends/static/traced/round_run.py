@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.fx.traceback import annotate
 
 from specplan.backends.eager.op_runner import Scope, nodes_as, typed
+from specplan.backends.eager.passes.columns import Pass
 from specplan.backends.eager.passes.forward import columns_of
 from specplan.backends.eager.passes.logits import rows_of_pass
 from specplan.backends.eager.passes.one_pass import run_pass
@@ -64,7 +65,7 @@ class RoundRun(RoundState):
             cache.follow(texts.lengths)
             width = cache.texts(spec)
         call = columns_of(self, spec, cache, operands, width)
-        passed = run_pass(self, spec, cache, call, place)
+        passed = run_pass(Pass(self, spec, call), cache, place)
         if cache is not None and call.texts and spec.segments:
             lengths = texts.lengths
             if spec.features is not None and not spec.inside:  # up to the first that was lacking
@@ -91,12 +92,6 @@ class RoundRun(RoundState):
         else:
             rows = typed(scope[op.logits], Logits)
             self.lessons += judged_tokens(tree, rows, lesson.width)
-
-    def run_accept(self, op: ir.Accept, scope: Scope) -> None:
-        """Judge a tree."""
-        if op.target is not None:
-            self.judged = typed(scope[op.target], Logits)
-        scope[op.results[0]] = lowerings()[op.keyword](op, scope, self)
 
     def run_emit(self, op: ir.Emit, scope: Scope) -> None:
         """Append to the texts."""

@@ -11,8 +11,7 @@ from specplan.backends.eager.sources import wanted_of
 from specplan.backends.eager.state.slots import overlaps
 from specplan.backends.ops.accept import Form
 from specplan.backends.ops.lookup import Continuations
-from specplan.backends.ops.tensors.values import Logits, Nodes, Tree
-from specplan.backends.static.fusing import FusedCache
+from specplan.backends.ops.tensors.values import Nodes, Tree
 from specplan.backends.static.interface import RoundTensors
 from specplan.backends.static.traced.caches import RoundCache
 from specplan.backends.static.traced.states import value_of
@@ -34,7 +33,6 @@ class RoundState(OpRunner):
         active: requests that take part in the region that runs, bool `[B]`; None for all.
         failed: by request, 1 and the place of the first formula that had no value, int64 `[B]`;
             None where none could fail.
-        judged: the rows that the target judged by.
         lookup_column: columns of the host's lookups that were read so far.
         lessons: what sources will learn, see `interface.Lesson`.
     """
@@ -53,33 +51,14 @@ class RoundState(OpRunner):
             truncated=graph.sampling.truncated,
         )
         self.batch = RoundTexts(given, settings)
-        self.caches = {name: self._cache(name) for name in given.stores}
+        self.caches = {name: RoundCache(graph, given, name) for name in given.stores}
         self.values = dict(given.values)
         self.uniforms = {id(op): first for op, first, _ in graph.inputs.uniforms}
         self.active: Tensor | None = None
         self.running = ~given.done
         self.lookup_column = 0
         self.failed: Tensor | None = None
-        self.judged: Logits | None = None
         self.lessons: list[Tensor] = []
-
-    def _cache(self, name: str) -> RoundCache:
-        graph, given, store = self.graph, self.given, self.given.stores[name]
-        model, fused = graph.model_of[name], graph.fused
-        attended = model in fused.attention
-        if model in fused.moves:
-            store = FusedCache(store, attended=attended)
-        return RoundCache(
-            store,
-            self.analysis.segments[name],
-            self.analysis.plain.get(name),
-            name in self.analysis.turning,
-            given.resident[name].unbind(1),
-            given.lengths,
-            graph.pending[name],
-            given.slots,
-            attended,
-        )
 
     def taking_part(self) -> Tensor | None:
         """Which requests take part in the region that runs, bool `[B]`; None for all."""
