@@ -8,7 +8,7 @@ from typing import TypeAlias
 from torch import Tensor
 
 from specplan.backends.binding import BoundPlan, check_requests
-from specplan.backends.eager.plan_analysis import analyse
+from specplan.backends.eager.plan_analysis import PlanAnalysis
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
 from specplan.backends.static.fusing import fused_for
 from specplan.backends.static.graph import RoundGraph
@@ -46,7 +46,7 @@ class StaticExecutable(BoundPlan):
     ) -> None:
         super().__init__(plan, models)
         self.lowered = run_passes(plan)
-        self.analysis = analyse(self.lowered, models)
+        self.analysis = PlanAnalysis(self.lowered, models)
         self.buckets = list(buckets)
         self.fused = fused_for(models, fused_on)
         self.captured_on = frozenset(captured_on)
