@@ -123,7 +123,7 @@ def teach_logits(batch: Batch, op: Update, tokens: Tokens, live: Tokens, likelie
     """Teach a source what `judged_tokens` gives."""
     use = batch.sources[op.source]
     for row in _active(batch):
-        use.learn_rows(row, tokens[row][live[row]], likeliest[row][live[row]])
+        use.each[row].learn_rows(tokens[row][live[row]], likeliest[row][live[row]])
 
 
 def teach_paths(batch: Batch, op: Update, tokens: Tokens, parents: Tokens, live: Tokens) -> None:
@@ -150,7 +150,7 @@ def teach_paths(batch: Batch, op: Update, tokens: Tokens, parents: Tokens, live:
             start = batch.starts[row]
             run = [int(text[row, start - 1]), *path[::-1]]
             runs.append(np.array(run[-last:], dtype=np.int64))
-        batch.sources[op.source].learn_runs(row, runs)
+        batch.sources[op.source].each[row].learn_runs(runs)
 
 
 def close(text: Tensor, lengths: Sequence[int], sources: MutableMapping[str, BatchSource]) -> None:

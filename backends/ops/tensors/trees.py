@@ -255,3 +255,11 @@ def summed(tree: Tree, own: torch.Tensor) -> torch.Tensor:
         above = total.gather(1, tree.parents)
         total = torch.cat([own[:, :1], (own + above)[:, 1:]], 1)
     return total
+
+
+def at_or_below(tree: Tree, top: Tensor) -> Tensor:
+    """Columns that a mask `[B, 1 + N]` marks, and all that hangs below them."""
+    below = top
+    for _ in range(tree.levels):
+        below = below | below.gather(1, tree.parents)
+    return below
