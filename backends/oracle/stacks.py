@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -41,8 +40,8 @@ class Context:
     source_mask: Tensor | None = None
 
 
-class Stack(Protocol):
-    """A model, or a drafting head, as the oracle runs it.
+class Stack:
+    """A model, or a drafting head, as the oracle runs it: path by path and layer by layer.
 
     Attributes:
         num_layers: of its stack; 0 for a head without any.
@@ -52,11 +51,11 @@ class Stack(Protocol):
         optional_features: it runs where a feature is missing, too.
     """
 
-    num_layers: int
-    vocab_size: int
-    by_slots: bool
-    slots_enter: int
-    optional_features: bool
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.num_layers, self.vocab_size = module.num_layers, module.vocab_size
+        self.by_slots, self.slots_enter = module.by_slots, module.slots_enter
+        self.optional_features = module.optional_features
 
     def enter(self, path: Path, feature: Tensor | None, step: int) -> Tensor:
         """The state `[width]` that enters the first layer at a path.
@@ -66,61 +65,6 @@ class Stack(Protocol):
             feature: what a track holds `shift` nodes above, None where there is none.
             step: how many steps of this model the feature is from the target's own.
         """
-        ...
-
-    def enter_slot(self, state: Tensor, level: int) -> Tensor:
-        """The state `[width]` that enters for a slot, `level` below a node whose state is there."""
-        ...
-
-    def layer(
-        self, number: int, paths: Sequence[Path], context: Context, skips: Skips = NO_SKIPS
-    ) -> Tensor:
-        """States `[T, width]` of the running paths after a layer."""
-        ...
-
-    def logits(self, state: Tensor, path: Path, output: str, step: int) -> Tensor:
-        """What the model says after a state: logits `[V]`, or another output by its name."""
-        ...
-
-    def level_logits(self, state: Tensor, path: Path, levels: int, step: int) -> Sequence[Tensor]:
-        """Logits `[V]` of each level, by heads on the state of a node."""
-        ...
-
-    def reads_layer(self, number: int) -> int:
-        """The layer of another model's cache that a layer attends to."""
-        ...
-
-    def outside(self, request: Request) -> Tensor:
-        """What the model's encoder makes of a request, `[S, width]`."""
-        ...
-
-    def retrieved(
-        self, number: int, states: Tensor, paths: Sequence[Path], asks: int, budget: int, chunk: int
-    ) -> list[list[int]]:
-        """Places in a text that each key/value head of a layer asks for, rising.
-
-        Args:
-            number: the layer.
-            states: what entered the layer, `[n, width]`.
-            paths: prefixes of the text, the shortest first.
-            asks: the place of the token whose query asks.
-            budget: most tokens.
-            chunk: consecutive tokens that are taken together.
-        """
-        ...
-
-
-class ModuleStack:
-    """A model as a stack: what eager runs on whole batches, path by path and layer by layer."""
-
-    def __init__(self, module: Module) -> None:
-        self.module = module
-        self.num_layers, self.vocab_size = module.num_layers, module.vocab_size
-        self.by_slots, self.slots_enter = module.by_slots, module.slots_enter
-        self.optional_features = module.optional_features
-
-    def enter(self, path: Path, feature: Tensor | None, step: int) -> Tensor:
-        """See `Stack.enter`."""
         tokens, steps = torch.tensor([[path[-1]]]), torch.tensor([[step]])
         positions, known = _positions([path]), None
         if feature is not None:
@@ -133,13 +77,16 @@ class ModuleStack:
         return entered[0, 0]
 
     def enter_slot(self, state: Tensor, level: int) -> Tensor:
-        """See `Stack.enter_slot`."""
+        """The state `[width]` that enters for a slot, `level` below a node whose state is there."""
         return self.module.enter_slots(state[None, None], level)[0, 0]
 
     def layer(
         self, number: int, paths: Sequence[Path], context: Context, skips: Skips = NO_SKIPS
     ) -> Tensor:
-        """Keys and values of the whole context are made anew; see `Stack.layer`."""
+        """States `[T, width]` of the running paths after a layer.
+
+        Keys and values of the whole context are made anew.
+        """
         if context.source is not None:
             raise self._lacks("other caches to read")
         column = {path: place for place, path in enumerate(context.paths)}
@@ -180,26 +127,37 @@ class ModuleStack:
         return family.run(given, positions, masks, writer, span, skips)[0]
 
     def logits(self, state: Tensor, path: Path, output: str, step: int) -> Tensor:
-        """See `Stack.logits`."""
+        """What the model says after a state: logits `[V]`, or another output by its name."""
         return self.module.rows(state[None, None], output, torch.tensor([[step]]))[0, 0]
 
     def level_logits(self, state: Tensor, path: Path, levels: int, step: int) -> Sequence[Tensor]:
-        """See `Stack.level_logits`."""
+        """Logits `[V]` of each level, by heads on the state of a node."""
         states, steps = state[None, None], torch.tensor([[step]])
         return [self.module.rows(states, "logits", steps, level)[0, 0] for level in range(levels)]
 
     def reads_layer(self, number: int) -> int:
-        """See `Stack.reads_layer`."""
+        """The layer of another model's cache that a layer attends to."""
         raise self._lacks("other caches to read")
 
     def outside(self, request: Request) -> Tensor:
-        """See `Stack.outside`."""
+        """What the model's encoder makes of a request, `[S, width]`."""
         return self.module.outside("encoder", [request])
 
     def retrieved(
         self, number: int, states: Tensor, paths: Sequence[Path], asks: int, budget: int, chunk: int
     ) -> list[list[int]]:
-        """Chunks whose mean key agrees best with the query; see `Stack.retrieved`."""
+        """Places in a text that each key/value head of a layer asks for, rising.
+
+        They are those of the chunks whose mean key agrees best with the query.
+
+        Args:
+            number: the layer.
+            states: what entered the layer, `[n, width]`.
+            paths: prefixes of the text, the shortest first.
+            asks: the place of the token whose query asks.
+            budget: most tokens.
+            chunk: consecutive tokens that are taken together.
+        """
         size = len(paths)
         cache = self.module.new_cache(1, size, queries=True)
         assert cache.queries is not None
@@ -220,7 +178,7 @@ class ModuleStack:
 
 def stack_of(model: Module | Stack) -> Stack:
     """What the oracle runs of a checkpoint or a module, or of what is a stack already."""
-    return ModuleStack(model) if isinstance(model, Module) else model
+    return Stack(model) if isinstance(model, Module) else model
 
 
 def _positions(paths: Sequence[Path]) -> Tensor:
