@@ -85,7 +85,7 @@ class Generation:
         return self.emitted / rounds if rounds else 0.0
 
     @property
-    def tokens_per_second(self) -> float:
+    def decode_tokens_per_second(self) -> float:
         """Emitted tokens per second of decoding."""
         return self.emitted / self.decode_seconds if self.decode_seconds > 0 else 0.0
 
