@@ -73,6 +73,13 @@ def test_every_command_that_takes_a_problem_takes_flags(record: Path, command: s
     assert answer(*command.split(), *FLAGS)
 
 
+def test_a_report_of_a_problem_proposes_nothing_that_needs_a_bundle(record: Path) -> None:
+    specplan_here("report", *FLAGS, "--out", "r.md")
+    text = (record / "r.md").read_text(encoding="utf-8")
+    assert "specplan emit " in text and "specplan explain " in text
+    assert "specplan bench" not in text and "specplan run" not in text
+
+
 def test_a_cached_prefix_and_the_objective_are_flags_too(record: Path) -> None:
     text = FILE.replace("prompt_tokens: 1024", "prompt_tokens: 1024, cached_prefix: 900")
     (record / "changed.yaml").write_text(text + "objective: tpot\n")
