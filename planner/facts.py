@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from specplan.cost_models.cost import Quantity
 from specplan.cost_models.devices.device import Device, load_device
 from specplan.cost_models.models.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
 from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.serving.server import server_of
 from specplan.ir.capabilities import Capabilities, CapabilityChecker
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import MODULE_PREFIX
@@ -115,7 +116,22 @@ class ProblemFacts:
         if self.problem.objective != "goodput":
             return self.problem.objective
         assert rate is not None, "checked when it was loaded"
-        return Load(rate, self.memory_bytes, limits.request_latency, limits.ttft, limits.tpot)
+        serving = self.problem.serving
+        stated = {
+            key: value
+            for key in ("prefill", "running", "step_tokens")
+            if (value := getattr(serving, key)) is not None
+        }
+        server = replace(server_of(self.problem.backend.partition("@")[0]), **stated)
+        return Load(
+            rate,
+            self.memory_bytes,
+            limits.request_latency,
+            limits.ttft,
+            limits.tpot,
+            server,
+            serving.burstiness,
+        )
 
     @property
     def greedy(self) -> bool:

@@ -110,7 +110,7 @@ def _distribution(rate: Floats, leave: Floats) -> Floats:
         [np.zeros((*leave.shape[:-1], 1)), np.cumsum(np.log(rate / leave), axis=-1)], axis=-1
     )
     weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
-    load = rate / leave[..., -1]
+    load = rate[..., 0] / leave[..., -1]
     line = weights[..., -1] * load / np.maximum(1.0 - load, TINY)
     total = weights.sum(axis=-1) + line
     share: Floats = weights / total[..., None]

@@ -154,7 +154,7 @@ class _Device:
     def _read_first(self, reading: list[_Request]) -> None:
         """One prefill of as many prompts as it may hold, at least one."""
         tokens = 0.0
-        joined = []
+        joined: list[_Request] = []
         for one in reading:
             if joined and tokens + one.unread > self.server.step_tokens:
                 break
