@@ -35,8 +35,20 @@ def shared() -> Path:
     return folder
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip GPU tests where there is no GPU; torch loads only when such a test was collected."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--long` runs the long matrix too."""
+    parser.addoption("--long", action="store_true", help="run the tests marked `long` too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the long matrix out unless it is asked for, and skip GPU tests where there is no GPU.
+
+    torch loads only when a GPU test was collected.
+    """
+    if not config.getoption("--long"):
+        left_out = [item for item in items if item.get_closest_marker("long")]
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
     needing = [item for item in items if item.get_closest_marker("gpu")]
     if needing and not _has_gpu():
         for item in needing:

@@ -25,7 +25,7 @@ PLANS = Path(__file__).parent.parent / "ir" / "plans"
 MACHINE = Machine("Linux", "x86_64", "AVX2", "2.13")
 HELD = Executables(MACHINE, "greedy", (Shape(1, 256, "inductor", {"inductor": 0.01}),))
 CODE = "executables/decode-greedy-b1-t256/round.pt2"
-MUTATIONS = int(os.environ.get("SPECPLAN_MUTATIONS", "5000"))
+MUTATIONS = int(os.environ.get("SPECPLAN_MUTATIONS", "1000"))
 """Of each of the two kinds; a tenth of the second is in `test_served.py`."""
 
 
