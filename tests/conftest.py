@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.matrix import LONG, sized
+
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 # A busy neighbour makes any example slow: how long one takes is no matter of correctness.
-settings.register_profile("specplan", deadline=None)
+settings.register_profile("specplan", deadline=None, max_examples=sized(30, 100))
 settings.load_profile("specplan")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -35,17 +37,12 @@ def shared() -> Path:
     return folder
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--long` runs the long matrix too."""
-    parser.addoption("--long", action="store_true", help="run the tests marked `long` too")
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long matrix out unless it is asked for, and skip GPU tests where there is no GPU.
+    """Leave out the long matrix unless it is asked for, and GPU tests where there is no GPU.
 
     torch loads only when a GPU test was collected.
     """
-    if not config.getoption("--long"):
+    if not LONG:
         left_out = [item for item in items if item.get_closest_marker("long")]
         items[:] = [item for item in items if not item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)

@@ -17,6 +17,7 @@ from tests.backends.dynamic_trees import dynamic_text
 from tests.backends.pairs import load_pair, plain, run
 from tests.ir.edits import change_name, delete, duplicate, swap
 from tests.ir.plans_on_disk import plan_of, text_of
+from tests.matrix import sized
 
 TWO_TREES = """plan two_trees
 model target
@@ -80,7 +81,7 @@ BASES = (
     layer_spans.text_of(layer_spans.TREE),
     dynamic_text(3, 3, 7),
 )
-RUNS = 150
+RUNS = sized(40, 150)
 
 
 def number(lines: list[str], chance: random.Random) -> None:

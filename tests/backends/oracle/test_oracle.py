@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,10 @@ from specplan.runtime.sources.datastore_build import build_datastore
 from tests.backends.oracle.roles import VOCABULARY, models_of
 from tests.ir.generated.plans import generated_plan
 from tests.ir.layered_plans import SOUND
+from tests.matrix import sized
 
 PLANS = sorted((Path(__file__).resolve().parents[2] / "ir" / "plans").rglob("*.plan"))
-GENERATED = int(os.environ.get("SPECPLAN_GENERATED", "50"))
+GENERATED = sized(50, 1000)
 """Generated plans that are decoded; all 1,000 are where the language changes."""
 LARGE = re.compile(r"\b(103|128255|32001|450|1234|338)\b|(?<=token=)24|(?<=tokens=\[)24")
 """Tokens beyond the vocabulary of small models."""
