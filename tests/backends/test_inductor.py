@@ -20,7 +20,10 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FEWER)
+@pytest.mark.parametrize(
+    "name",
+    [name if "loops" in name else pytest.param(name, marks=pytest.mark.long) for name in FEWER],
+)
 def test_tokens_are_those_of_the_interpreter(name: str, tmp_path: Path) -> None:
     plan, settings = FEWER[name]
     fused = "spans" in name  # once with the ops of our kernels, in their plain form

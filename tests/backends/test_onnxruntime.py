@@ -89,11 +89,11 @@ def test_tokens_are_those_of_the_interpreter(
 @pytest.mark.parametrize(
     "number",
     [
-        0,  # a cache that one round leaves alone
+        pytest.param(0, marks=pytest.mark.long),  # a cache that one round leaves alone
         2,  # beams, whose nodes are put in order
-        4,  # two outputs that are one value
-        23,  # no round runs the target
-        98,  # weights that nothing reads in the end
+        pytest.param(4, marks=pytest.mark.long),  # two outputs that are one value
+        pytest.param(23, marks=pytest.mark.long),  # no round runs the target
+        pytest.param(98, marks=pytest.mark.long),  # weights that nothing reads in the end
     ],
 )
 def test_generated_plans_decode_as_the_interpreter_does(
