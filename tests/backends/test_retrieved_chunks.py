@@ -24,7 +24,7 @@ from specplan.runtime.models.causal import load_model
 from specplan.runtime.requests import Request
 from tests.backends.pairs import in_batches, load_pair, plain
 from tests.backends.test_small_caches import small_plan
-from tests.runtime.test_retrieval import kept_by_definition
+from tests.runtime.sources.test_retrieval import kept_by_definition
 from tests.runtime.tiny_models import save_tiny
 
 TREE = """plan tree

@@ -16,7 +16,7 @@ from specplan.cost_models.cells import each, grid, split
 from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.estimate import Estimate, Pricer, price_plan
 from specplan.cost_models.intervals import Interval, Seconds
-from tests.cost_models.test_pricing import SHAPES, greedy_chain, read
+from tests.cost_models.rounds.test_pricing import SHAPES, greedy_chain, read
 
 PLANS = {"chain": greedy_chain(4), "tree": read("static_tree")}
 PROFILES = {
