@@ -72,11 +72,11 @@ def test_every_change_is_noticed_by_its_sum(bundle: Bundle) -> None:
         path = bundle.folder / draws.choice(names)
         raw = path.read_bytes()
         path.write_bytes(damaged := mutated(raw, draws))
-        found = outcome(bundle.folder)
+        outcome_of = outcome(bundle.folder)
         path.write_bytes(raw)
         if path.name != "manifest.json":
-            assert isinstance(found, SpecplanError) == (damaged != raw), (path.name, damaged)
-        refused += isinstance(found, SpecplanError)
+            assert isinstance(outcome_of, SpecplanError) == (damaged != raw), (path.name, damaged)
+        refused += isinstance(outcome_of, SpecplanError)
     assert refused > 0.9 * MUTATIONS
     assert outcome(bundle.folder) == bundle
 
@@ -92,11 +92,11 @@ def test_readers_hold_where_the_sums_are_made_anew(bundle: Bundle) -> None:
         path.write_bytes(changed(path, raw, draws))
         if path != manifest_path:
             sum_anew(bundle.folder, path)
-        found = outcome(bundle.folder)
-        if isinstance(found, Bundle):
+        outcome_of = outcome(bundle.folder)
+        if isinstance(outcome_of, Bundle):
             read += 1
-            assert not verify_plan(found.plan)
-            assert parse_plan((bundle.folder / "plan.txt").read_text()) == found.plan
+            assert not verify_plan(outcome_of.plan)
+            assert parse_plan((bundle.folder / "plan.txt").read_text()) == outcome_of.plan
         path.write_bytes(raw)
         manifest_path.write_bytes(sound)
     assert 0 < read < 0.8 * MUTATIONS

@@ -181,8 +181,10 @@ BROKEN: dict[str, dict[str, str]] = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_siblings_whose_draws_no_rule_judges_are_refused(name: str) -> None:
-    found = verify_plan(parse_plan(edited(text_of("static_tree"), BROKEN[name])))
-    assert any(one.rule == "law" and "use one how= for all" in str(one) for one in found), found
+    findings = verify_plan(parse_plan(edited(text_of("static_tree"), BROKEN[name])))
+    assert any(one.rule == "law" and "use one how= for all" in str(one) for one in findings), (
+        findings
+    )
 
 
 def test_more_uniforms_than_needed_change_nothing(pair_folder: Path) -> None:

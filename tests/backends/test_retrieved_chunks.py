@@ -161,8 +161,8 @@ BROKEN = {
 @pytest.mark.parametrize(("old", "new", "reason"), BROKEN.values(), ids=BROKEN)
 def test_views_without_chunks_to_keep_are_refused(old: str, new: str, reason: str) -> None:
     assert old in TREE
-    found = verify_plan(parse_plan(TREE.replace(old, new)))
-    assert any(item.rule == "state" and reason in str(item) for item in found), found
+    findings = verify_plan(parse_plan(TREE.replace(old, new)))
+    assert any(item.rule == "state" and reason in str(item) for item in findings), findings
 
 
 def test_models_with_windows_and_compiled_rounds_are_refused(tmp_path: Path) -> None:

@@ -38,9 +38,9 @@ def test_a_cell_is_the_load_alone(
     device = load_device("a100-sxm-80gb")
     batch, prompt = grid(batches, prompts)
     acceptance = PROFILES[evidence]
-    found = Pricer(device, SHAPES, batch, prompt, 40).estimate(PLANS[kind], acceptance)
-    assert isinstance(found, Estimate)
-    cells = found.cells()
+    pricer = Pricer(device, SHAPES, batch, prompt, 40).estimate(PLANS[kind], acceptance)
+    assert isinstance(pricer, Estimate)
+    cells = pricer.cells()
     assert [(c.batch, c.prompt_tokens) for c in cells] == [(b, p) for b in batches for p in prompts]
     for one in cells:
         alone = price_plan(

@@ -160,9 +160,9 @@ def test_gpt_fast_in_int8_and_int4() -> None:
         ("float16", 104.9), ("int8", 155.58), ("int4-g32-tinygemm", 196.8)
     ):  # fmt: skip
         model = ModelShape.from_config(llama, name="7b", weight_format=form, head_format=form)
-        found = device.forward_seconds(model, 1, 1, 105)
-        assert 1 / found.median == pytest.approx(tokens_per_second, rel=0.06)
-        assert found.low < 1 / tokens_per_second < found.high
+        seconds = device.forward_seconds(model, 1, 1, 105)
+        assert 1 / seconds.median == pytest.approx(tokens_per_second, rel=0.06)
+        assert seconds.low < 1 / tokens_per_second < seconds.high
 
 
 def test_experts_are_one_kernel_of_all_that_were_chosen() -> None:

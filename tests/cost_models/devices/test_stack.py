@@ -77,15 +77,15 @@ def test_arrays_are_scalars_on_every_device(name: str) -> None:
     batch, context = np.array([[1], [7], [64]]), np.array([0.0, 300.5, 9000.0])
     for stack in list_stacks():
         device = load_device(f"{name}@{stack}")
-        found = device.forward_seconds(MODEL, batch, 5, context)
-        assert found.extrapolated is False
+        seconds = device.forward_seconds(MODEL, batch, 5, context)
+        assert seconds.extrapolated is False
         for i, b in enumerate(batch[:, 0]):
             for j, c in enumerate(context):
                 alone = device.forward_seconds(MODEL, int(b), 5, float(c))
                 assert isinstance(alone.median, float)
-                assert found.median[i, j] == pytest.approx(alone.median, rel=1e-9)
-                assert found.low[i, j] == pytest.approx(alone.low, rel=1e-9)
-                assert found.high[i, j] == pytest.approx(alone.high, rel=1e-9)
+                assert seconds.median[i, j] == pytest.approx(alone.median, rel=1e-9)
+                assert seconds.low[i, j] == pytest.approx(alone.low, rel=1e-9)
+                assert seconds.high[i, j] == pytest.approx(alone.high, rel=1e-9)
 
 
 @given(

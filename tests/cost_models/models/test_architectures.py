@@ -45,17 +45,17 @@ def test_parameters_and_windows_equal_transformers(kind: str, tmp_path: Path) ->
     model = built(kind)
     model.config.save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    found = ModelShape.from_config(config, name=kind)
+    shape = ModelShape.from_config(config, name=kind)
     counts = {name: p.numel() for name, p in model.named_parameters()}
-    assert found.parameters == sum(counts.values())
-    inventory = parameter_inventory(found)
+    assert shape.parameters == sum(counts.values())
+    inventory = parameter_inventory(shape)
     assert inventory["experts"] == sum(
         count for name, count in counts.items() if ".experts." in name and not name.endswith("bias")
     )
     assert inventory["norms"] == sum(
         count for name, count in counts.items() if "norm" in name or ".ln_" in name
     )
-    assert list(found.layer_windows) == windows(model.config, found.num_layers)
+    assert list(shape.layer_windows) == windows(model.config, shape.num_layers)
 
 
 @pytest.mark.parametrize("kind", TINY)

@@ -50,16 +50,16 @@ def mixed_llama() -> Tensors:
 def test_mixed_types_have_exact_bytes(tmp_path: Path) -> None:
     path = tmp_path / "model-q4_k_m.gguf"
     size = write_gguf(path, llama_metadata(WIDE, "llama"), mixed_llama())
-    found = ModelShape.from_gguf(path)
+    shape = ModelShape.from_gguf(path)
     stated = ModelShape.from_config({"model_type": "llama"} | WIDE)
-    assert found.layers == stated.layers
-    assert found.parameters == stated.parameters
-    assert found.weight_bytes == pytest.approx(size - 16 * 4, rel=1e-12)  # without rope_freqs
-    assert found.formats.head.name == "Q6_K"
-    assert found.formats.mlp.name == "Q4_K/Q6_K"
-    assert 8 * found.formats.mlp.bytes_per_element == pytest.approx(4.5 + (6.5625 - 4.5) / 6)
-    assert (found.name, found.dtype) == ("model-q4_k_m", "float16")
-    assert found.kv_bytes_per_token == stated.kv_bytes_per_token  # both of two bytes
+    assert shape.layers == stated.layers
+    assert shape.parameters == stated.parameters
+    assert shape.weight_bytes == pytest.approx(size - 16 * 4, rel=1e-12)  # without rope_freqs
+    assert shape.formats.head.name == "Q6_K"
+    assert shape.formats.mlp.name == "Q4_K/Q6_K"
+    assert 8 * shape.formats.mlp.bytes_per_element == pytest.approx(4.5 + (6.5625 - 4.5) / 6)
+    assert (shape.name, shape.dtype) == ("model-q4_k_m", "float16")
+    assert shape.kv_bytes_per_token == stated.kv_bytes_per_token  # both of two bytes
     cached = ModelShape.from_gguf(path, kv_format="Q8_0", dtype="bfloat16")
     assert cached.kv_bytes_per_token == 4 * 2 * 2 * 64 * 34 / 32
 
@@ -130,11 +130,11 @@ def test_gemma3_with_windows_and_a_tied_head(tmp_path: Path) -> None:
     more = {"attention.key_length": 16, "attention.sliding_window": 8}
     path = tmp_path / "gemma.gguf"
     write_gguf(path, llama_metadata(sizes, "gemma3", **more), tensors)
-    found = ModelShape.from_gguf(path)
+    shape = ModelShape.from_gguf(path)
     stated = ModelShape.from_config({"model_type": family} | sizes | {"sliding_window": 8})
-    assert found.layers == stated.layers
-    assert found.tied_embeddings
-    assert found.layer_windows == (8,) * 5 + (None, 8)
+    assert shape.layers == stated.layers
+    assert shape.tied_embeddings
+    assert shape.layer_windows == (8,) * 5 + (None, 8)
 
 
 def latent_tensors(sizes: dict[str, Any]) -> Tensors:
@@ -187,9 +187,9 @@ def test_deepseek_with_latent_attention(tmp_path: Path) -> None:
     path = tmp_path / "deepseek.gguf"
     metadata = llama_metadata(sizes | {"num_key_value_heads": 1}, "deepseek2", **more)
     write_gguf(path, metadata, latent_tensors(sizes))
-    found = ModelShape.from_gguf(path)
-    assert found.layers == ModelShape.from_config({"model_type": family} | sizes).layers
-    assert found.kv_bytes_per_token == 4 * (12 + 4) * 2
+    shape = ModelShape.from_gguf(path)
+    assert shape.layers == ModelShape.from_config({"model_type": family} | sizes).layers
+    assert shape.kv_bytes_per_token == 4 * (12 + 4) * 2
 
 
 def test_a_split_model_is_read_whole(tmp_path: Path) -> None:

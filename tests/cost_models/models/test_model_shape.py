@@ -55,17 +55,17 @@ STORED = (
 @pytest.mark.parametrize("kind", STORED)
 def test_parameters_equal_the_checkpoint(kind: str, tmp_path: Path) -> None:
     model = save_tiny(kind, tmp_path)
-    found = ModelShape.from_folder(tmp_path)
+    shape = ModelShape.from_folder(tmp_path)
     tensors = stored_tensors(tmp_path)
-    stored = {name: tensors[name] for name in tensors if is_parameter(name, found)}
-    assert found.parameters == sum(p.numel() for p in model.parameters())
-    assert found.parameters == sum(parameter_inventory(found).values())
-    assert found.parameters == sum(tensor.elements for tensor in stored.values())
-    assert found.dtype == "float32"
-    assert found.weight_bytes == sum(tensor.bytes for tensor in stored.values())
+    stored = {name: tensors[name] for name in tensors if is_parameter(name, shape)}
+    assert shape.parameters == sum(p.numel() for p in model.parameters())
+    assert shape.parameters == sum(parameter_inventory(shape).values())
+    assert shape.parameters == sum(tensor.elements for tensor in stored.values())
+    assert shape.dtype == "float32"
+    assert shape.weight_bytes == sum(tensor.bytes for tensor in stored.values())
     # config.json alone says the same
     (tmp_path / "model.safetensors").unlink()
-    assert ModelShape.from_folder(tmp_path).parameters == found.parameters
+    assert ModelShape.from_folder(tmp_path).parameters == shape.parameters
 
 
 def test_windows_by_layer(tmp_path: Path) -> None:

@@ -129,28 +129,28 @@ PACKED: dict[str, tuple[dict[str, Any], dict[str, str], str | None]] = {
 @pytest.mark.parametrize("case", PACKED)
 def test_quantization_config(case: str) -> None:
     settings, expected, math = PACKED[case]
-    found = ModelShape.from_config(CONFIGS["llama-3-8b"] | {"quantization_config": settings})
+    shape = ModelShape.from_config(CONFIGS["llama-3-8b"] | {"quantization_config": settings})
     for part, name in expected.items():
-        form = found.kv_format if part == "kv" else found.formats.part(part)
+        form = shape.kv_format if part == "kv" else shape.formats.part(part)
         assert (part, form.name) == (part, name)
-    up = next(op for op in forward_ops(found, 1, 4, 100) if op.name == "mlp_up")
+    up = next(op for op in forward_ops(shape, 1, 4, 100) if op.name == "mlp_up")
     assert up.math == (math or "float16")
     assert up.cost.weight_bytes == pytest.approx(
-        found.formats.mlp.bytes_per_element * 4096 * 2 * 14336
+        shape.formats.mlp.bytes_per_element * 4096 * 2 * 14336
     )
-    attention = next(op for op in forward_ops(found, 1, 4, 100) if op.name == "attention")
+    attention = next(op for op in forward_ops(shape, 1, 4, 100) if op.name == "attention")
     assert attention.math == "float16"
-    assert attention.cost.kv_bytes == found.kv_format.bytes_per_element * 2 * 8 * 128 * 104
+    assert attention.cost.kv_bytes == shape.kv_format.bytes_per_element * 2 * 8 * 128 * 104
 
 
 def test_only_the_experts_of_gpt_oss_are_packed() -> None:
     family, sizes = TINY["gpt_oss"]
     config = {"model_type": family} | sizes | {"torch_dtype": "bfloat16"}
     settings = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
-    found = ModelShape.from_config(config | {"quantization_config": settings})
-    assert found.formats.experts.name == "mxfp4"
-    assert found.formats.attention.name == found.formats.router.name == "bfloat16"
-    assert {op.math for op in forward_ops(found, 1, 1, 8)} == {"bfloat16"}
+    shape = ModelShape.from_config(config | {"quantization_config": settings})
+    assert shape.formats.experts.name == "mxfp4"
+    assert shape.formats.attention.name == shape.formats.router.name == "bfloat16"
+    assert {op.math for op in forward_ops(shape, 1, 1, 8)} == {"bfloat16"}
 
 
 def test_excluded_layers_count_by_their_share() -> None:
@@ -160,10 +160,10 @@ def test_excluded_layers_count_by_their_share() -> None:
         "quant_method": "fp8",
         "modules_to_not_convert": ["model.layers.0.mlp", "model.layers.3.mlp.down_proj"],
     }
-    found = ModelShape.from_config(config | {"quantization_config": settings})
+    shape = ModelShape.from_config(config | {"quantization_config": settings})
     kept = (3 + 1) / (4 * 3)  # matrices of equal size
-    assert found.formats.mlp.bytes_per_element == pytest.approx(1 + kept)
-    assert (found.formats.mlp.name, found.formats.mlp.math) == ("float16/fp8", "fp8")
+    assert shape.formats.mlp.bytes_per_element == pytest.approx(1 + kept)
+    assert (shape.formats.mlp.name, shape.formats.mlp.math) == ("float16/fp8", "fp8")
 
 
 def test_what_if_formats() -> None:
@@ -225,18 +225,18 @@ def packed_checkpoint(folder: Path, group: int = 16) -> int:
 
 def test_packed_checkpoint_has_its_exact_bytes(tmp_path: Path) -> None:
     size = packed_checkpoint(tmp_path)
-    found = ModelShape.from_folder(tmp_path)
-    assert found.weight_bytes == pytest.approx(size, rel=1e-12)
-    assert found.dtype == "float16"
+    shape = ModelShape.from_folder(tmp_path)
+    assert shape.weight_bytes == pytest.approx(size, rel=1e-12)
+    assert shape.dtype == "float16"
     stated = ModelShape.from_config(json.loads((tmp_path / "config.json").read_text()))
-    assert found.parameters == stated.parameters
+    assert shape.parameters == stated.parameters
     width = integer_groups(4, 16).bytes_per_element
     assert stated.formats.mlp.bytes_per_element == width
     indices = 4 / 32  # g_idx: 4 bytes per input, shared by at least 32 outputs
-    assert width < found.formats.mlp.bytes_per_element < width + indices
+    assert width < shape.formats.mlp.bytes_per_element < width + indices
     # what if it were stored otherwise
     other = ModelShape.from_folder(tmp_path, weight_format="float16")
-    assert other.weight_bytes == 2 * found.parameters
+    assert other.weight_bytes == 2 * shape.parameters
 
 
 def test_packed_checkpoint_without_a_part_is_named(tmp_path: Path) -> None:

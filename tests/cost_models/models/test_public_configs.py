@@ -40,19 +40,19 @@ def config(name: str, shared: Path) -> dict[str, Any]:
     path = shared / "data/model_configs" / name / "config.json"
     if not path.exists():
         pytest.skip(f"not there: {path}")
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
 
 
 @pytest.mark.shared
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_parameters_as_published(name: str, shared: Path) -> None:
-    found = ModelShape.from_config(config(name, shared), name=name)
+    shape = ModelShape.from_config(config(name, shared), name=name)
     total, active = PUBLISHED[name]
-    assert found.parameters / 1e9 == pytest.approx(total, rel=0.005)
-    assert found.active_parameters / 1e9 == pytest.approx(active, rel=0.01)
-    assert found.dtype == "bfloat16"
-    assert forward_cost(found, 1, 1, 100).weight_bytes < found.weight_bytes
+    assert shape.parameters / 1e9 == pytest.approx(total, rel=0.005)
+    assert shape.active_parameters / 1e9 == pytest.approx(active, rel=0.01)
+    assert shape.dtype == "bfloat16"
+    assert forward_cost(shape, 1, 1, 100).weight_bytes < shape.weight_bytes
 
 
 @pytest.mark.shared
@@ -67,9 +67,9 @@ def test_exact_totals_of_checkpoints(shared: Path) -> None:
         "Qwen--Qwen3-30B-A3B": 30_532_122_624,
     }
     for name, total in exact.items():
-        found = ModelShape.from_config(config(name, shared))
-        second = found.vocab_size * found.hidden_size if found.tied_embeddings else 0
-        assert found.parameters + second == total
+        shape = ModelShape.from_config(config(name, shared))
+        second = shape.vocab_size * shape.hidden_size if shape.tied_embeddings else 0
+        assert shape.parameters + second == total
 
 
 @pytest.mark.shared
@@ -90,24 +90,24 @@ def test_scout_with_its_vision_tower_has_109_billion(shared: Path) -> None:
     )
     with torch.device("meta"):
         tower = transformers.models.llama4.modeling_llama4.Llama4VisionModel(vision)
-    found = ModelShape.from_config(config("meta-llama--Llama-4-Scout-17B-16E-Instruct", shared))
-    projector = 4096 * found.hidden_size
-    total = found.parameters + sum(p.numel() for p in tower.parameters()) + projector
+    shape = ModelShape.from_config(config("meta-llama--Llama-4-Scout-17B-16E-Instruct", shared))
+    projector = 4096 * shape.hidden_size
+    total = shape.parameters + sum(p.numel() for p in tower.parameters()) + projector
     assert total / 1e9 == pytest.approx(109, rel=0.005)
 
 
 @pytest.mark.shared
 def test_multi_token_prediction_is_a_drafter_of_its_own(shared: Path) -> None:
     """README_WEIGHTS.md of DeepSeek-V3: 11.5B parameters of its own, 685B stored in all."""
-    found = ModelShape.from_config(config("deepseek-ai--DeepSeek-V3", shared), name="v3")
-    (drafter,) = found.drafter_modules
+    shape = ModelShape.from_config(config("deepseek-ai--DeepSeek-V3", shared), name="v3")
+    (drafter,) = shape.drafter_modules
     assert drafter.parameters / 1e9 == pytest.approx(11.5, rel=0.01)  # 11.61 with the projection
-    copies = 2 * found.vocab_size * found.hidden_size  # embedding and head are stored again
-    stored = found.parameters + drafter.parameters + copies
+    copies = 2 * shape.vocab_size * shape.hidden_size  # embedding and head are stored again
+    stored = shape.parameters + drafter.parameters + copies
     assert stored / 1e9 == pytest.approx(685, rel=0.005)
     assert drafter.kv_bytes_per_token == 576 * 2
     ops = forward_cost(drafter, 1, 1, 100)
-    assert ops.flops < 0.05 * forward_cost(found, 1, 1, 100).flops
+    assert ops.flops < 0.05 * forward_cost(shape, 1, 1, 100).flops
     assert not drafter.drafter_modules
 
 

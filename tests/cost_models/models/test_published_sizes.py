@@ -79,7 +79,7 @@ def test_gpt_oss(layers: int, experts: int, total: float, active: float, gibibyt
     Its active parameters count the head and not the embedding.
     """
     kept = ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens"]
-    found = ModelShape.from_config(
+    shape = ModelShape.from_config(
         sizes("gpt_oss", 2880, layers, (64, 8), 2880, 201088, head_dim=64, sliding_window=128)
         | {"num_local_experts": experts, "num_experts_per_tok": 4}
         | {
@@ -89,9 +89,9 @@ def test_gpt_oss(layers: int, experts: int, total: float, active: float, gibibyt
             }
         }
     )
-    assert round(found.parameters / 1e9, 2) == total
-    assert round((found.active_parameters - 201088 * 2880) / 1e9, 2) == active
-    assert round(found.weight_bytes / 2**30, 1) == gibibytes
+    assert round(shape.parameters / 1e9, 2) == total
+    assert round((shape.active_parameters - 201088 * 2880) / 1e9, 2) == active
+    assert round(shape.weight_bytes / 2**30, 1) == gibibytes
 
 
 def test_llama_4_maverick() -> None:
@@ -103,7 +103,7 @@ def test_llama_4_maverick() -> None:
         "interleave_moe_layer_step": 2,
         "attention_chunk_size": 8192,
     }
-    found = ModelShape.from_config(config)
-    assert found.parameters / 1e9 == pytest.approx(400, rel=0.005)
-    assert found.active_parameters / 1e9 == pytest.approx(17, rel=0.02)
-    assert found.layer_windows[:4] == (8192, 8192, 8192, None)
+    shape = ModelShape.from_config(config)
+    assert shape.parameters / 1e9 == pytest.approx(400, rel=0.005)
+    assert shape.active_parameters / 1e9 == pytest.approx(17, rel=0.02)
+    assert shape.layer_windows[:4] == (8192, 8192, 8192, None)

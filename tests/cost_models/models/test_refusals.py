@@ -98,12 +98,12 @@ def test_of_a_vision_model_the_text_is_priced(kind: str) -> None:
         "text_config": CANONICAL | text,
         "vision_config": {"hidden_size": 999},
     }
-    found = ModelShape.from_config(config)
+    shape = ModelShape.from_config(config)
     plain = {"gemma3": "gemma3_text", "llava": "llama", "mistral3": "mistral"}
     family = plain.get(kind, kind.split("_")[0].replace("qwen2_5", "qwen2"))
     alone = ModelShape.from_config(CANONICAL | text | {"model_type": family})
-    assert found.parameters == alone.parameters
-    assert (found.dtype, found.num_layers) == ("bfloat16", 4)
+    assert shape.parameters == alone.parameters
+    assert (shape.dtype, shape.num_layers) == ("bfloat16", 4)
 
 
 def test_a_vision_model_whose_text_keys_stand_beside() -> None:

@@ -88,8 +88,8 @@ def test_the_tree_is_read_off_the_round() -> None:
 def test_other_trees_are_no_beams(changes: tuple[tuple[str, str], ...]) -> None:
     plan = plan_with(*changes)
     assert pool_of(plan) is None
-    found = read_drafting(plan, plan.rounds[0], PROFILE.evidence)
-    assert isinstance(found, Unpriced) and "no beam grows" in str(found)
+    drafting = read_drafting(plan, plan.rounds[0], PROFILE.evidence)
+    assert isinstance(drafting, Unpriced) and "no beam grows" in str(drafting)
 
 
 def test_other_trees_of_the_language_are_no_beams() -> None:
@@ -101,12 +101,12 @@ def test_other_trees_of_the_language_are_no_beams() -> None:
 def test_what_is_emitted_and_how_often_the_draft_lags() -> None:
     """Of 3 layers and 4 nodes: 3, 0, 0 and 1 accepted tokens; the third layer was never run."""
     plan = plan_with()
-    found = read_drafting(plan, plan.rounds[0], PROFILE.evidence)
-    assert isinstance(found, Drafting)
-    assert found.tokens_per_round.mean == pytest.approx(1 + (3 + 0 + 1) / 3)
-    assert found.lag(1) == {"dkv": pytest.approx(1 / 3)}
-    assert found.lag(2) == {"dkv": pytest.approx(1 - (2 / 3) ** 2)}
-    draws = found.token_draws
+    drafting = read_drafting(plan, plan.rounds[0], PROFILE.evidence)
+    assert isinstance(drafting, Drafting)
+    assert drafting.tokens_per_round.mean == pytest.approx(1 + (3 + 0 + 1) / 3)
+    assert drafting.lag(1) == {"dkv": pytest.approx(1 / 3)}
+    assert drafting.lag(2) == {"dkv": pytest.approx(1 - (2 / 3) ** 2)}
+    draws = drafting.token_draws
     assert draws is not None and draws.std() > 0
 
 
@@ -116,15 +116,15 @@ def test_a_round_is_the_sum_of_its_ops() -> None:
     drafting = read_drafting(plan, plan.rounds[0], PROFILE.evidence)
     assert isinstance(drafting, Drafting)
     pricer = RoundPricer(measured_choices(), SHAPES, 1, 0.0)
-    found = price_round(drafting.demands, pricer, drafting.lag(1))
-    assert isinstance(found, RoundPrice), found
+    price = price_round(drafting.demands, pricer, drafting.lag(1))
+    assert isinstance(price, RoundPrice), price
     passes = (11.0 + 1 / 3) + 12.0 + 12.0 + 2 / 1000  # two nodes stand before the third pass
     grown = 0.12 + 2 * 0.14  # new nodes: 2, then 4 and 4
     chosen = (0.4 + 0.02) + (0.4 + 0.04) + (0.4 + 0.10)  # among 2, 4 and all 10
     kept, verified, judged, glue = 0.6 + 0.04, 105.0, 0.24, 0.5
     expected = passes + grown + chosen + kept + verified + judged + glue
-    assert found.seconds.median == pytest.approx(expected)
-    by_name = {(part.op, part.width): part.times for part in found.breakdown}
+    assert price.seconds.median == pytest.approx(expected)
+    by_name = {(part.op, part.width): part.times for part in price.breakdown}
     assert by_name["pick:best", 10] == 1 and by_name["prune", 4] == 1
     assert by_name["grow:best", 4] == 2 and by_name["forward", 5] == 1
 
@@ -142,16 +142,16 @@ def measured_choices() -> MeasuredDevice:
 def test_devices_that_do_not_know_its_ops_say_so() -> None:
     plan = plan_with()
     sizes = {"batch": 1, "prompt_tokens": 8, "output_tokens": 8}
-    found = price_plan(plan, measured(), SHAPES, PROFILE, **sizes)
-    assert isinstance(found, Unpriced) and "'prune' was not measured" in str(found)
+    estimate = price_plan(plan, measured(), SHAPES, PROFILE, **sizes)
+    assert isinstance(estimate, Unpriced) and "'prune' was not measured" in str(estimate)
     assert isinstance(price_plan(plan, load_device("h200"), SHAPES, PROFILE, **sizes), Estimate)
 
 
 def test_profiles_that_do_not_fit_say_so() -> None:
     def reason(evidence: Evidence | None, plan: Plan) -> str:
-        found = read_drafting(plan, plan.rounds[0], evidence)
-        assert isinstance(found, Unpriced)
-        return str(found)
+        drafting = read_drafting(plan, plan.rounds[0], evidence)
+        assert isinstance(drafting, Unpriced)
+        return str(drafting)
 
     plan, deeper = plan_with(), plan_with(("repeat 2", "repeat 4"))
     assert "no acceptance profile" in reason(None, plan)

@@ -147,7 +147,7 @@ def test_replayed_chain_predicts_the_rounds_that_run(
         session.step("decode")
         rounds += 1
     profile = AcceptanceProfile(AcceptanceKey(Model("draft")), Ranks(((0,) * 40,)))
-    found = price_plan(
+    estimate = price_plan(
         plan,
         load_device("cpu-generic"),
         shapes,
@@ -156,8 +156,8 @@ def test_replayed_chain_predicts_the_rounds_that_run(
         prompt_tokens=3,
         output_tokens=40,
     )
-    assert isinstance(found, Estimate)
-    assert rounds == 10 == found.rounds.mean
+    assert isinstance(estimate, Estimate)
+    assert rounds == 10 == estimate.rounds.mean
 
 
 def test_cache_bytes_are_those_allocated(

@@ -44,9 +44,9 @@ PROFILE = AcceptanceProfile(KEY, RoundsRun(LENGTHS, TRIPS))
 
 
 def drafting_of(plan: Plan, profile: AcceptanceProfile = PROFILE) -> Drafting:
-    found = read_drafting(plan, plan.rounds[0], profile.evidence)
-    assert isinstance(found, Drafting), found
-    return found
+    drafting = read_drafting(plan, plan.rounds[0], profile.evidence)
+    assert isinstance(drafting, Drafting), drafting
+    return drafting
 
 
 def seconds(plan: Plan, batch: int) -> float:

@@ -115,8 +115,8 @@ def test_replayed_rounds_are_the_rounds_that_ran(
                     method.plan(facts, options),
                     profiles[method.drafter(facts, options)],
                 )
-                found = Pricer(facts.device, facts.shapes, 1, 40, 16).estimate(plan, profile)
-                assert isinstance(found, Estimate)
+                pricer = Pricer(facts.device, facts.shapes, 1, 40, 16).estimate(plan, profile)
+                assert isinstance(pricer, Estimate)
                 executable, passes = bench.compile(plan), Counter[str | None]()
                 watch = partial(_count_passes, passes)
                 ran = [
@@ -125,10 +125,10 @@ def test_replayed_rounds_are_the_rounds_that_ran(
                 ]
                 if profile.evidence.trips:  # a loop that ends by request: its trips are priced
                     for model in plan.models_run:
-                        priced = sum(p.times for p in found.breakdown if p.model == model)
+                        priced = sum(p.times for p in pricer.breakdown if p.model == model)
                         assert passes[model] / sum(ran) == pytest.approx(priced), options
                     ended += len(set(profile.evidence.stopped)) > 2
-                assert sum(ran) / len(ran) == pytest.approx(found.rounds.mean), options
+                assert sum(ran) / len(ran) == pytest.approx(pricer.rounds.mean), options
                 seen.add(profile.key.drafter)
     assert seen == set(wanted) and len(seen) >= len(methods)
     assert methods is METHODS or ended > 3

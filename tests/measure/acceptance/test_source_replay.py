@@ -48,8 +48,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
 def measured(bench: Workbench, **options: object) -> ProblemFacts:
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
     wanted = [Source(word) for word in DRAFT_SOURCES]
-    found = measure_acceptance(bench, facts, wanted=wanted, **options)  # type: ignore[arg-type]
-    return gather_facts(bench.problem, device=load_device("cpu-generic"), profiles=found)
+    profiles = measure_acceptance(bench, facts, wanted=wanted, **options)  # type: ignore[arg-type]
+    return gather_facts(bench.problem, device=load_device("cpu-generic"), profiles=profiles)
 
 
 def rounds_run(bench: Workbench, facts: ProblemFacts, method: str) -> list[tuple[float, float]]:

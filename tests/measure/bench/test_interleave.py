@@ -52,19 +52,19 @@ def test_a_race_stops_as_soon_as_it_knows(factor: float, verdict: str) -> None:
     machine = Machine(0.03)
     base = machine.program(lambda group: 0.2 + 0.1 * group)
     head = machine.program(lambda group: factor * (0.2 + 0.1 * group), "other")
-    found = race(base, head, 4, Rule(0.05), seconds=150.0, clock=machine.clock)
-    assert found.judgement.verdict == verdict and found.judgement.sure
-    assert found.seconds == pytest.approx(machine.now) and found.seconds < 60.0
-    assert found.judgement.pairs == len(found.pairs)
-    assert found.differing == 3
+    outcome = race(base, head, 4, Rule(0.05), seconds=150.0, clock=machine.clock)
+    assert outcome.judgement.verdict == verdict and outcome.judgement.sure
+    assert outcome.seconds == pytest.approx(machine.now) and outcome.seconds < 60.0
+    assert outcome.judgement.pairs == len(outcome.pairs)
+    assert outcome.differing == 3
 
 
 def test_a_race_ends_in_time() -> None:
     machine = Machine(1.0, seed=2)
     run = machine.program(lambda group: 1.0)
-    found = race(run, run, 3, Rule(0.01), seconds=60.0, clock=machine.clock)
-    assert not found.judgement.sure
-    assert 30.0 < found.seconds <= 60.0
+    outcome = race(run, run, 3, Rule(0.01), seconds=60.0, clock=machine.clock)
+    assert not outcome.judgement.sure
+    assert 30.0 < outcome.seconds <= 60.0
     short = race(run, run, 3, Rule(0.01), seconds=0.0, clock=machine.clock)
     assert len(short.pairs) == 1 and short.judgement.verdict == "undecided"
 
@@ -74,9 +74,9 @@ def test_what_is_expected_counts_as_no_change() -> None:
     base = machine.program(lambda group: 1.0)
     head = machine.program(lambda group: (0.5, 0.4)[group])
     expected = (-0.6931, -0.9163)
-    found = race(base, head, 2, Rule(), seconds=99.0, expected=expected, clock=machine.clock)
-    assert found.judgement.verdict == "not slower"
-    assert found.judgement.ratio == pytest.approx(1.0, abs=0.02)
+    outcome = race(base, head, 2, Rule(), seconds=99.0, expected=expected, clock=machine.clock)
+    assert outcome.judgement.verdict == "not slower"
+    assert outcome.judgement.ratio == pytest.approx(1.0, abs=0.02)
     expected = (-0.6931 - 0.06, -0.9163 - 0.06)
     slower = race(base, head, 2, Rule(), seconds=99.0, expected=expected, clock=machine.clock)
     assert slower.judgement.verdict == "slower"

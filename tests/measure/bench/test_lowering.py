@@ -151,9 +151,11 @@ def test_what_cannot_run_here_is_noted_and_the_others_run(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
-    held = Lowering(bundle, tmp_path, turns=1, backends=["inductor"]).executables([Bucket(1, 40)])
-    assert held.shapes[0].backend == "eager"
-    assert held.notes == ("inductor: there is no C++ compiler (g++ or clang++)",)
+    executables = Lowering(bundle, tmp_path, turns=1, backends=["inductor"]).executables(
+        [Bucket(1, 40)]
+    )
+    assert executables.shapes[0].backend == "eager"
+    assert executables.notes == ("inductor: there is no C++ compiler (g++ or clang++)",)
 
 
 @pytest.mark.skipif("onnxruntime" not in RUNNING, reason="the extra onnx is not installed")
@@ -169,9 +171,9 @@ def test_what_does_not_compile_is_noted_and_runs_all_the_same(
         backend="eager",
         versions={},
     )
-    held = Lowering(halves, tmp_path / "work", 1, backends=["onnxruntime"]).executables(
+    executables = Lowering(halves, tmp_path / "work", 1, backends=["onnxruntime"]).executables(
         [Bucket(1, 40)]
     )
-    assert held.shapes[0].backend == "eager" and not held.machine.onnxruntime
-    (note,) = held.notes
+    assert executables.shapes[0].backend == "eager" and not executables.machine.onnxruntime
+    (note,) = executables.notes
     assert note.startswith("onnxruntime, batch 1: MissingCapabilityError") and "bfloat16" in note

@@ -33,13 +33,13 @@ def test_their_rounds_are_run_and_priced(tmp_path: Path) -> None:
     probes = [probe.plan for probe in profiling_probes(facts)]
     steps = [step for plan in probes for step in round_demands(plan, plan.rounds[0]).steps]
     assert "accept:block" in {step.name for step in steps if isinstance(step, OpDemand)}
-    found = measure_drafters(bench, facts, device)
-    blocks = [one for one in found if isinstance(one, OwnRounds)]
-    assert blocks and Model("draft") in found
-    known = gather_facts(bench.problem, device=device, profiles=found)
+    profiles = measure_drafters(bench, facts, device)
+    blocks = [one for one in profiles if isinstance(one, OwnRounds)]
+    assert blocks and Model("draft") in profiles
+    known = gather_facts(bench.problem, device=device, profiles=profiles)
     offered = {one.drafter: one for one in search(known).candidates}
     for name in blocks:
-        profile, plan = found[name], profiling_plan(known, name)
+        profile, plan = profiles[name], profiling_plan(known, name)
         assert (
             profile.key.how == "run"
             and plan is not None

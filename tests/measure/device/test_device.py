@@ -220,7 +220,7 @@ def test_layers_of_the_target_are_measured_apart(
         ((1, 3), length + 1, True) for length in EXIT_CHAINS
     }
     for logits in (True, False):
-        found = device.forward_seconds(shape, batch, 1, context, int(logits), (0, 1))
-        assert found.median == rows[(0, 1), 1, logits]
+        seconds = device.forward_seconds(shape, batch, 1, context, int(logits), (0, 1))
+        assert seconds.median == rows[(0, 1), 1, logits]
     between = device.forward_seconds(shape, batch, 6, context, 6, (1, 3))
     assert between.median > 0 and not between.extrapolated

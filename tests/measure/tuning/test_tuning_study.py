@@ -90,8 +90,8 @@ def test_storages_that_cannot_be_opened_are_told(tmp_path: Path) -> None:
         open_log("nonsense://host", unused, "study")
     with pytest.raises(UsageError, match="cannot be opened"):
         open_log(f"sqlite:///{tmp_path}/no/such/folder/study.db", unused, "study")
-    with pytest.raises(MissingCapabilityError, match="not installed") as told:
+    with pytest.raises(MissingCapabilityError, match="not installed") as error:
         open_log("postgresql+pg8000://me:secret@host/base", unused, "study")
-    assert "me:***@host" in str(told.value) and "secret" not in str(told.value)
+    assert "me:***@host" in str(error.value) and "secret" not in str(error.value)
     with pytest.raises(UsageError, match="no journal"):
         open_log(str(tmp_path), unused, "study")

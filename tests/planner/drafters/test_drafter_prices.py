@@ -32,11 +32,11 @@ def test_prices_are_those_of_the_best_chain(tmp_path: Path) -> None:
     expected = inf
     for length in range(1, 9):
         plan = METHOD.plan(facts, LayerSkipOptions(options.skip, length))
-        found = price_plan(
+        estimate = price_plan(
             plan, facts.device, facts.shapes, profile, batch=1, prompt_tokens=40, output_tokens=32
         )
-        assert isinstance(found, Estimate)
-        expected = min(expected, found.request_seconds.median / 32)
+        assert isinstance(estimate, Estimate)
+        expected = min(expected, estimate.request_seconds.median / 32)
     assert prices.best(profile) == pytest.approx(expected)
     assert prices.plain < expected, "two blocks of 64 save too little to pay"
     whole, part = prices.pass_seconds(), prices.pass_seconds(Skips.of([1], [1]))
@@ -62,9 +62,9 @@ def test_who_costs_too_much_at_every_load_is_not_promising(tmp_path: Path) -> No
 def test_who_is_best_at_some_load_is_promising(tmp_path: Path) -> None:
     """The rule, from the candidates of a whole search."""
     facts = example_facts(tmp_path)
-    found = search(facts)
+    result = search(facts)
     costs: dict[str | None, np.ndarray] = {}
-    for one in found.candidates:
+    for one in result.candidates:
         if one.priced:
             cost = cell_costs(one, facts.objective)
             costs[one.drafter] = np.minimum(costs.get(one.drafter, inf), cost)

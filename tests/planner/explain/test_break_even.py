@@ -105,21 +105,21 @@ def test_the_batch_at_which_a_plan_stops_paying(found: SearchResult) -> None:
 
 def test_the_prompt_at_which_a_plan_starts_paying(tmp_path: Path) -> None:
     """A batch too large for short prompts: with long ones reading the caches dominates."""
-    found = search(
+    result = search(
         example_facts(tmp_path, workload={"batch_sizes": [48], "prompt_tokens": 40,
                                           "output_tokens": 32})
     )  # fmt: skip
-    chosen = candidate(found, "draft_model", "chain of 3")
-    (entry,) = entries(found, chosen, "prompt_tokens")
-    profile = found.facts.profiles[Model("draft")]
+    chosen = candidate(result, "draft_model", "chain of 3")
+    (entry,) = entries(result, chosen, "prompt_tokens")
+    profile = result.facts.profiles[Model("draft")]
     for stretch in entry["pays"]:
         for edge in stretch:
             if edge is not None:
                 prompt = int(edge["mean"])
-                assert ratio(found, chosen, profile, 48, prompt) == pytest.approx(1.0, abs=0.06)
+                assert ratio(result, chosen, profile, 48, prompt) == pytest.approx(1.0, abs=0.06)
     sampled = np.geomspace(entry["low"], entry["high"], 7).astype(int)
     for prompt in sampled:
-        speedup = ratio(found, chosen, profile, 48, int(prompt))
+        speedup = ratio(result, chosen, profile, 48, int(prompt))
         inside = any(
             (start is None or start["mean"] <= prompt) and (end is None or prompt <= end["mean"])
             for start, end in entry["pays"]

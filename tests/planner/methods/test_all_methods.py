@@ -135,8 +135,8 @@ def test_its_status_is_what_its_plans_are(method: Method[Any], facts: ProblemFac
     for family in method.choices(facts):
         assert isinstance(family, Family)
         for options in family.settings:
-            found = refusals(method.plan(facts, options), CAPABILITIES)
-            assert (not found) == method.runnable, found
+            refused = refusals(method.plan(facts, options), CAPABILITIES)
+            assert (not refused) == method.runnable, refused
 
 
 def test_its_drafter_is_what_its_plans_draft_with(method: Method[Any], facts: ProblemFacts) -> None:
@@ -145,11 +145,11 @@ def test_its_drafter_is_what_its_plans_draft_with(method: Method[Any], facts: Pr
     for family in method.choices(facts):
         assert isinstance(family, Family)
         for options in family.settings:
-            found = read_structure(method.plan(facts, options)).longest
-            assert found.drafter == (method.engine_drafter or found.drafter)
-            unusual = [words for words in found.unusual if "the rule block" not in words]
+            structure = read_structure(method.plan(facts, options)).longest
+            assert structure.drafter == (method.engine_drafter or structure.drafter)
+            unusual = [words for words in structure.unusual if "the rule block" not in words]
             assert not (method.engine_drafter and unusual)  # an engine has its drafter
-            shapes.add(found.shape)
+            shapes.add(structure.shape)
     assert method.shape in shapes or shapes == {"empty"}
 
 

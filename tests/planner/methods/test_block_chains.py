@@ -88,10 +88,10 @@ def test_their_price_is_that_of_their_own_rounds(tmp_path: Path) -> None:
     assert drafter is not None
     tokens = []
     for profile in (facts.profiles[drafter], facts.profiles[Model("draft")]):
-        found = price_plan(
+        estimate = price_plan(
             plan, facts.device, facts.shapes, profile, batch=1, prompt_tokens=40, output_tokens=32
         )
-        assert isinstance(found, Estimate)
-        tokens.append(found.tokens_per_round.mean)
+        assert isinstance(estimate, Estimate)
+        tokens.append(estimate.tokens_per_round.mean)
     lengths = facts.profiles[drafter].tokens_per_round(options.parents, options.ranks)
     assert tokens[0] == pytest.approx(lengths.mean, rel=0.05) and tokens[0] != tokens[1]

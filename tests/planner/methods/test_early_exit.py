@@ -41,7 +41,7 @@ commit @after_8 %e"""
 
 
 def price(facts: ProblemFacts, options: EarlyExitOptions) -> Estimate:
-    found = price_plan(
+    estimate = price_plan(
         METHOD.plan(facts, options),
         facts.device,
         facts.shapes,
@@ -50,8 +50,8 @@ def price(facts: ProblemFacts, options: EarlyExitOptions) -> Estimate:
         prompt_tokens=40,
         output_tokens=32,
     )
-    assert isinstance(found, Estimate)
-    return found
+    assert isinstance(estimate, Estimate)
+    return estimate
 
 
 def test_the_plan(tmp_path: Path) -> None:
@@ -82,11 +82,11 @@ def test_a_round_reads_the_lower_layers_once_per_token_and_the_upper_ones_once(
     shape, exit_layer, length = facts.target, 8, 6
     plan = METHOD.plan(facts, EarlyExitOptions(exit_layer, length))
     demands = round_demands(plan, plan.rounds[0])
-    found = round_cost(demands, RoundPricer(facts.device, facts.shapes, 1, 40), {})
+    cost = round_cost(demands, RoundPricer(facts.device, facts.shapes, 1, 40), {})
     whole = forward_cost(shape, 1, 1, 0, 0).weight_bytes
     head = forward_cost(shape, 1, 1, 0, 1).weight_bytes - whole
     layers = (length + 1) * exit_layer + (32 - exit_layer)
-    assert found.weight_bytes == pytest.approx(whole * layers / 32 + (length + 1) * head)
+    assert cost.weight_bytes == pytest.approx(whole * layers / 32 + (length + 1) * head)
 
 
 def test_it_needs_no_memory_for_a_draft_model(tmp_path: Path) -> None:

@@ -57,9 +57,9 @@ def test_the_plan(tmp_path: Path) -> None:
 
 def test_families_are_the_sets_whose_acceptance_is_known(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
-    found = METHOD.choices(facts)
-    assert [choice.name for choice in found] == ["chain without a1", "chain without a1m1"]
-    (first, _) = found
+    families = METHOD.choices(facts)
+    assert [choice.name for choice in families] == ["chain without a1", "chain without a1m1"]
+    (first, _) = families
     assert isinstance(first, Family)
     assert [options.length for options in first.settings] == list(range(1, 9))
     assert first.settings[3].words == "chain of 4 without a1"
@@ -81,11 +81,11 @@ def test_a_round_reads_what_is_kept_once_per_token_and_everything_once(tmp_path:
     facts = example_facts(tmp_path)
     plan = METHOD.plan(facts, LayerSkipOptions(SKIPS.words, 6))
     demands = round_demands(plan, plan.rounds[0])
-    found = round_cost(demands, RoundPricer(facts.device, facts.shapes, 1, 40), {})
+    cost = round_cost(demands, RoundPricer(facts.device, facts.shapes, 1, 40), {})
     attention, mlp = 4 * 4096**2, 3 * 4096 * 11008
     head = 32000 * 4096
     draft, whole = 30 * attention + 31 * mlp, 32 * (attention + mlp)
-    assert found.weight_bytes == 2 * (6 * draft + whole + 7 * head)
+    assert cost.weight_bytes == 2 * (6 * draft + whole + 7 * head)
 
 
 def test_attentions_left_out_read_no_cache_and_scratch_is_not_read_twice(tmp_path: Path) -> None:
@@ -106,16 +106,16 @@ def test_attentions_left_out_read_no_cache_and_scratch_is_not_read_twice(tmp_pat
 def test_it_needs_no_memory_for_a_draft_model(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
     options = LayerSkipOptions(("attn.1",), 6)
-    found = price_plan(
+    estimate = price_plan(
         METHOD.plan(facts, options), facts.device, facts.shapes,
         facts.profiles[SkipBlocks("target", Skips.of([1]))],
         batch=1, prompt_tokens=40, output_tokens=32,
     )  # fmt: skip
-    assert isinstance(found, Estimate)
-    names = [part.name for part in found.memory.parts]
+    assert isinstance(estimate, Estimate)
+    names = [part.name for part in estimate.memory.parts]
     assert [name for name in names if name.startswith("weights")] == ["weights of target"]
     assert not any(name.startswith("track") for name in names)
-    assert [part.op for part in found.breakdown if part.op.startswith("forward")] == [
+    assert [part.op for part in estimate.breakdown if part.op.startswith("forward")] == [
         "forward:without_a1", "forward"
     ]  # fmt: skip
 
@@ -145,9 +145,9 @@ def test_a_given_profile_names_the_set(tmp_path: Path) -> None:
     )
     facts = gather_facts(problem)
     assert leaves_blocks_out(problem) and not searches_blocks(problem, facts.target)
-    found = search(facts)
-    assert found.chosen.method == "layer_skip" and found.chosen.drafter == name
-    assert found.speedup.mean > 1.2
+    result = search(facts)
+    assert result.chosen.method == "layer_skip" and result.chosen.drafter == name
+    assert result.speedup.mean > 1.2
     without_it = problem_from_dict(example_problem(methods=["layer_skip"]), tmp_path)
     assert searches_blocks(without_it, facts.target)
     refused = search(gather_facts(without_it))

@@ -98,10 +98,10 @@ def test_a_draft_model_keeps_a_small_cache_of_its_own(tmp_path: Path) -> None:
 
 def test_families_are_the_drafters_whose_acceptance_is_given(tmp_path: Path) -> None:
     facts = facts_of(tmp_path)
-    found = METHOD.choices(facts)
+    families = METHOD.choices(facts)
     names = [SmallCache("target", 512), SmallCache("draft", 256), SmallCache("target", 512, True)]
-    assert [choice.name for choice in found] == [f"chain by {name}" for name in names]
-    (first, _, last) = found
+    assert [choice.name for choice in families] == [f"chain by {name}" for name in names]
+    (first, _, last) = families
     assert isinstance(first, Family)
     assert [options.length for options in first.settings] == list(range(1, 9))
     assert first.settings[2].words == "chain of 3 by target with 512 cached tokens"
@@ -121,24 +121,24 @@ def test_drafting_reads_the_budget_and_verifying_everything(tmp_path: Path, cont
     demands = round_demands(plan, plan.rounds[0])
     forwards = [step for step in demands.steps if isinstance(step, ForwardDemand)]
     assert [step.budget for step in forwards] == [512.0, 512.0, None]
-    found = round_cost(demands, RoundPricer(facts.device, facts.shapes, 1, context), {})
+    cost = round_cost(demands, RoundPricer(facts.device, facts.shapes, 1, context), {})
     drafts = [
         forward_cost(facts.target, 1, 1, min(context, 512) + step.drafted_before, 1)
         for step in forwards[:2]
     ]
     whole = forward_cost(facts.target, 1, 3, context, 3)
-    assert found.kv_bytes == sum(draft.kv_bytes for draft in drafts) + whole.kv_bytes
+    assert cost.kv_bytes == sum(draft.kv_bytes for draft in drafts) + whole.kv_bytes
 
 
 def test_the_view_takes_memory_of_its_own_but_no_weights(tmp_path: Path) -> None:
     facts = facts_of(tmp_path)
     plan = METHOD.plan(facts, SparseCacheOptions("target", 512, 2))
-    found = price_plan(
+    estimate = price_plan(
         plan, facts.device, facts.shapes, facts.profiles[SmallCache("target", 512)],
         batch=2, prompt_tokens=2000, output_tokens=32,
     )  # fmt: skip
-    assert isinstance(found, Estimate)
-    sizes = {part.name: part.bytes for part in found.memory.parts}
+    assert isinstance(estimate, Estimate)
+    sizes = {part.name: part.bytes for part in estimate.memory.parts}
     assert [name for name in sizes if name.startswith("weights")] == ["weights of target"]
     assert 0 < sizes["cache @part"] < 0.3 * sizes["cache @kv"]
 

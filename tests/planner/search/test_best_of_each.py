@@ -31,19 +31,19 @@ def test_the_best_of_a_load_is_what_is_chosen_for_it_alone(
     if refuse_plain:
         plain = search(of(workload=workload(batch_sizes=batches))).plain
         limits = {"tpot": 0.9 * plain.estimates[0].seconds_per_token.median}
-    found = search(of(workload=workload(batch_sizes=batches), limits=limits))
+    result = search(of(workload=workload(batch_sizes=batches), limits=limits))
     least = 0
     for cell, batch in enumerate(batches):
         facts = of(workload=workload(batch_sizes=[batch]), limits=limits)
         pricer, alone = pricer_of(facts), []
-        for candidate in found.candidates:
+        for candidate in result.candidates:
             if candidate.plan is not None and not candidate.by_cell:
                 profile = facts.profiles.get(candidate.drafter or "")
                 price = pricer.estimate(candidate.plan, profile)
                 assert isinstance(price, Estimate)
                 alone.append(with_price(facts, replace(candidate, refusal=None), price))
         chosen = choose(alone, alone[0], objective)
-        best = found.best_of_each[cell]
+        best = result.best_of_each[cell]
         assert (chosen and chosen.words) == (best and best.words)
         if chosen is not None:
             admissible = [c for c in alone if c.admissible]

@@ -98,8 +98,8 @@ def test_who_runs_all_trips_of_a_loop_pays_them_all(tmp_path: Path) -> None:
     }
 
     def chain(capabilities: Capabilities) -> Candidate:
-        found = search(gather_facts(facts.problem, profiles=given, capabilities=capabilities))
-        (chain,) = (c for c in found.candidates if c.words == "up to 4 by draft, by chance")
+        result = search(gather_facts(facts.problem, profiles=given, capabilities=capabilities))
+        (chain,) = (c for c in result.candidates if c.words == "up to 4 by draft, by chance")
         assert chain.unsupported is None and chain.estimate is not None
         return chain
 

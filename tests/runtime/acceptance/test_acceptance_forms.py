@@ -129,8 +129,8 @@ def test_a_chain_judged_child_by_child_is_judged_token_by_token(case: tuple[Any,
     for other in ("recursive", "k_seq", "lenient"):
         parameters = {"lenience": 1.0} if other == "lenient" else {}
         token = RULES["token"].accept(tree, target, uniforms)
-        found = RULES[other].accept(tree, target, uniforms, **parameters)
-        assert torch.equal(found.path, token.path)
+        judged = RULES[other].accept(tree, target, uniforms, **parameters)
+        assert torch.equal(judged.path, token.path)
 
 
 @settings(max_examples=60)

@@ -48,9 +48,9 @@ def test_every_draft_is_judged_as_the_papers_say(rule: str) -> None:
     ways, parameters = WAYS[rule]
     for seed in range(3):
         case = Case(CHAIN, random_probabilities(seed, 4), random_probabilities(seed + 50, 4))
-        found = decided(rule, case, ways, **parameters)
+        outcomes = decided(rule, case, ways, **parameters)
         lost = total_variation(
-            emitted_probabilities(case, found, 4), target_probabilities(case.target, 4)
+            emitted_probabilities(case, outcomes, 4), target_probabilities(case.target, 4)
         )
         assert 0 < lost < 1
     if rule in TREES:
@@ -70,8 +70,8 @@ def test_nothing_is_lost_at_temperature_zero(rule: str) -> None:
     """A one-hot target passes its own choice alone (`top_beta`, `rollback` judge logits)."""
     ways, parameters = WAYS[rule]
     case = Case((-1, 0), one_hot(random_probabilities(3)), random_probabilities(4))
-    found = decided(rule, case, ways, **parameters)
-    assert emitted_probabilities(case, found, 3) == target_probabilities(case.target, 3)
+    outcomes = decided(rule, case, ways, **parameters)
+    assert emitted_probabilities(case, outcomes, 3) == target_probabilities(case.target, 3)
 
 
 def test_lenience_one_is_the_token_rule_and_less_of_it_accepts_more() -> None:
@@ -79,9 +79,9 @@ def test_lenience_one_is_the_token_rule_and_less_of_it_accepts_more() -> None:
     case = Case((-1,), constant(P), constant(Q))
     for lenience, expected in ((1, 0.7), (HALF, 0.9), (Fraction(3, 10), 1), (Fraction(1, 10), 1)):
         ways = exact_ways.lenient_ways(Fraction(lenience))
-        found = decided("lenient", case, ways, lenience=float(lenience))
-        assert float(accepted_chance(found)) == pytest.approx(expected)
-        probs = emitted_probabilities(case, found, 1)
+        outcomes = decided("lenient", case, ways, lenience=float(lenience))
+        assert float(accepted_chance(outcomes)) == pytest.approx(expected)
+        probs = emitted_probabilities(case, outcomes, 1)
         assert all(probs[(x,)] <= p / lenience for x, p in enumerate(P))
         if lenience == 1:
             assert probs == target_probabilities(case.target, 1)

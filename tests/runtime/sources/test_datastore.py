@@ -58,8 +58,13 @@ def test_the_longest_match_is_found_and_all_that_followed_it(
         end = int(rng.integers(6, 900))
         text = shard[max(0, end - int(rng.integers(1, 25))) : end]
         best, after = longest_match(shards, text, 16)
-        found = store.lookup(text[None], np.array([len(text)]), Wanted(1, 16, 4000, 1, 3999))
-        assert set(found.tokens[0][found.live[0]].tolist()) == set(after), (best, text)
+        continuations = store.lookup(
+            text[None], np.array([len(text)]), Wanted(1, 16, 4000, 1, 3999)
+        )
+        assert set(continuations.tokens[0][continuations.live[0]].tolist()) == set(after), (
+            best,
+            text,
+        )
         some = store.lookup(text[None], np.array([len(text)]), Wanted(best + 1, 16, 8, 1, 7))
         assert not some.live.any()
 
@@ -99,9 +104,9 @@ def test_a_batch_of_lookups_gives_the_trees_that_are_stated(
             padded[row, : len(text)] = text
         if not padded.shape[1]:
             return
-        found = store.lookup(padded, np.array([len(text) for text in texts]), wanted)
+        continuations = store.lookup(padded, np.array([len(text) for text in texts]), wanted)
     documents = [tokens for documents in shards for tokens in documents]
-    for text, paths in zip(texts, found_paths(found), strict=True):
+    for text, paths in zip(texts, found_paths(continuations), strict=True):
         assert paths == stated_paths(followed(documents, text, wanted), wanted)
 
 
@@ -140,8 +145,8 @@ def test_the_longest_match_is_found_among_many_that_agree_in_the_first_key(tmp_p
     )
     runs = np.stack([before, *np.full((3, 3000), 7), after], axis=1)
     store = built(tmp_path, [runs[:1000].ravel(), runs[1000:].ravel()], 1 << 20)
-    found = store.lookup(runs[:, :4], np.full(3000, 4), Wanted(1, 16))
-    assert found.live.all() and found.tokens[:, 0].tolist() == after.tolist()
+    continuations = store.lookup(runs[:, :4], np.full(3000, 4), Wanted(1, 16))
+    assert continuations.live.all() and continuations.tokens[:, 0].tolist() == after.tolist()
 
 
 def test_keys_sort_as_tokens_do() -> None:
@@ -172,8 +177,8 @@ def test_what_follows_ends_with_its_document(tmp_path: Path) -> None:
     documents = [np.array([1, 2, 3]), np.array([1, 2, 3, 4])]
     build_datastore(tmp_path, [lambda: documents], 9, "two", silent)
     store = Datastore(tmp_path, 9, 16)
-    found = store.lookup(np.array([[1]]), np.array([1]), Wanted(1, 4, 4, 5, 19))
-    assert Counter(found.tokens[0][found.live[0]].tolist()) == Counter([2, 3, 4])
+    continuations = store.lookup(np.array([[1]]), np.array([1]), Wanted(1, 4, 4, 5, 19))
+    assert Counter(continuations.tokens[0][continuations.live[0]].tolist()) == Counter([2, 3, 4])
 
 
 @pytest.mark.parametrize(
@@ -272,10 +277,10 @@ def test_memory_beside_the_mapped_files_stays_below_what_is_said(
     for wanted in (Wanted(1, 16, 1, 8), Wanted(1, 16, 16, 16, 255)):
         tracemalloc.start()
         store = Datastore(tmp_path, vocabulary, 16)
-        found = store.lookup(texts, np.full(64, 24), wanted)
+        continuations = store.lookup(texts, np.full(64, 24), wanted)
         held, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert found.live.any(1).all()
+        assert continuations.live.any(1).all()
         assert held < 1e6 and 0.2 * store.most_bytes < most < store.most_bytes < size
 
 

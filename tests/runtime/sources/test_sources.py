@@ -32,9 +32,9 @@ texts = st.lists(st.integers(0, 3), min_size=1, max_size=40)
 
 def one(source: Source, text: list[int], wanted: Wanted) -> tuple[list[int], list[int]]:
     """Tokens and parents of what is found for one text, live nodes only."""
-    found = source.lookup(np.array([text]), np.array([len(text)]), wanted)
-    live = found.live[0]
-    return found.tokens[0][live].tolist(), found.parents[0][live].tolist()
+    continuations = source.lookup(np.array([text]), np.array([len(text)]), wanted)
+    live = continuations.live[0]
+    return continuations.tokens[0][live].tolist(), continuations.parents[0][live].tolist()
 
 
 def taught(source: Source, *every: list[int], last: int = 8) -> Source:

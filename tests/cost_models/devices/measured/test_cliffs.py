@@ -70,8 +70,8 @@ def test_the_law_is_found_again() -> None:
     assert fit.mean_error < 0.005 and fit.error < 0.01
     assert fit.flops_per_second == pytest.approx(LAW.flops_per_second, rel=0.05)
     for b, n, s in ((1, 1000, 128), (4, 500, 4096), (32, 4, 1024)):
-        found = float(fit.forward_seconds(MODEL, b, n, s))
-        assert found == pytest.approx(smooth(b, n, s), rel=0.05)
+        seconds = float(fit.forward_seconds(MODEL, b, n, s))
+        assert seconds == pytest.approx(smooth(b, n, s), rel=0.05)
     assert fit.rows == len(device(smooth).table.rows)
 
 
@@ -84,9 +84,9 @@ def test_too_few_rows_have_no_fit() -> None:
 @given(tokens=st.integers(1, 768), batch=st.integers(1, 4), context=st.integers(128, 1024))
 @settings(max_examples=60)
 def test_smooth_devices_are_interpolated(tokens: int, batch: int, context: int) -> None:
-    found = SMOOTH.forward_seconds(MODEL, batch, tokens, context)
-    assert not found.extrapolated
-    assert found.median == pytest.approx(smooth(batch, tokens, context), rel=0.08)
+    seconds = SMOOTH.forward_seconds(MODEL, batch, tokens, context)
+    assert not seconds.extrapolated
+    assert seconds.median == pytest.approx(smooth(batch, tokens, context), rel=0.08)
 
 
 SMOOTH = device(smooth)
@@ -165,12 +165,12 @@ def test_arrays_are_the_single_points() -> None:
     batch = np.array([[1.0], [2.0], [4.0], [9.0]])
     context = np.array([10.0, 128.0, 500.0, 1024.0, 5000.0])
     for tokens in (1, 7, 30, 70, 96, 900):
-        found = stepped.forward_seconds(MODEL, batch, tokens, context)
-        assert found.median.shape == (4, 5) and found.extrapolated is True  # type: ignore[attr-defined]
-        for (i, j), value in np.ndenumerate(found.median):
+        seconds = stepped.forward_seconds(MODEL, batch, tokens, context)
+        assert seconds.median.shape == (4, 5) and seconds.extrapolated is True  # type: ignore[attr-defined]
+        for (i, j), value in np.ndenumerate(seconds.median):
             one = stepped.forward_seconds(MODEL, batch[i, 0], tokens, context[j])
             assert (one.median, one.low, one.high) == pytest.approx(
-                (value, found.low[i, j], found.high[i, j]),
+                (value, seconds.low[i, j], seconds.high[i, j]),
                 rel=1e-12,  # type: ignore[index]
             )
             assert isinstance(one.median, float)
@@ -183,8 +183,8 @@ def test_arrays_are_the_single_points() -> None:
 
 
 def test_single_points_are_remembered() -> None:
-    found = SMOOTH.forward_seconds(MODEL, 1, 5, 200)
-    assert SMOOTH.forward_seconds(MODEL, 1, 5, 200) is found
+    seconds = SMOOTH.forward_seconds(MODEL, 1, 5, 200)
+    assert SMOOTH.forward_seconds(MODEL, 1, 5, 200) is seconds
 
 
 def test_fits_are_kept_in_the_file(tmp_path: Path) -> None:

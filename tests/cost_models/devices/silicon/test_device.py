@@ -86,11 +86,11 @@ def expected_seconds(count: int, shape, batch: int, tokens: int, context: int) -
 )
 def test_measured_ops_are_exchanged_and_nothing_else(count, batch, tokens, context):
     shape = public_shape("llama-3-8b")
-    found = silicon(count).forward_seconds(shape, batch, tokens, context)
+    seconds = silicon(count).forward_seconds(shape, batch, tokens, context)
     expected = expected_seconds(count, shape, batch, tokens, context)
-    assert found.median == pytest.approx(expected, rel=0.05)
-    assert 0.0 < found.low < found.median < found.high
-    assert not found.extrapolated
+    assert seconds.median == pytest.approx(expected, rel=0.05)
+    assert 0.0 < seconds.low < seconds.median < seconds.high
+    assert not seconds.extrapolated
 
 
 def mixture(active: int = 2, gated: bool = True) -> ModelShape:
@@ -120,8 +120,8 @@ def test_one_kernel_does_both_products_of_the_experts(count, tokens):
         for part in dense
     )
     whole = fallback.forward_seconds(shape, 1, tokens, 1000).median
-    found = device.forward_seconds(shape, 1, tokens, 1000).median
-    assert found == pytest.approx(whole - computed + exchanged + 32 * price[0], rel=1e-6)
+    seconds = device.forward_seconds(shape, 1, tokens, 1000).median
+    assert seconds == pytest.approx(whole - computed + exchanged + 32 * price[0], rel=1e-6)
 
 
 def test_experts_that_are_not_gated_are_computed():
@@ -144,9 +144,9 @@ def test_grids_of_batch_and_context_give_what_single_points_give():
 def test_measured_ops_narrow_the_interval_of_the_fallback():
     shape, device = public_shape("llama-3-8b"), silicon()
     device = replace(device, fallback=replace(device.fallback, relative_error=0.5))
-    found = device.forward_seconds(shape, 4, 1, 1023)
+    seconds = device.forward_seconds(shape, 4, 1, 1023)
     computed = device.fallback.forward_seconds(shape, 4, 1, 1023)
-    assert found.high / found.median < 1.35
+    assert seconds.high / seconds.median < 1.35
     assert computed.high / computed.median == pytest.approx(1.5, rel=0.01)
 
 
@@ -159,10 +159,10 @@ def test_other_number_formats_fall_back_wholly():
     shape = public_shape("llama-3-8b")
     wide = replace(shape, dtype="float32", formats=type(shape.formats).uniform(_format("float32")))
     device = silicon()
-    found = device.forward_seconds(wide, 1, 1, 100)
+    seconds = device.forward_seconds(wide, 1, 1, 100)
     computed = device.fallback.forward_seconds(wide, 1, 1, 100)
-    assert found.median == pytest.approx(computed.median)
-    assert found.high == pytest.approx(computed.high)
+    assert seconds.median == pytest.approx(computed.median)
+    assert seconds.high == pytest.approx(computed.high)
     assert "computed from data-sheet figures" in device.basis([wide])
 
 
@@ -262,8 +262,8 @@ def test_a_device_is_loaded_from_the_packages_files(installed):
     assert device.name == "2xsilicon:h100_sxm/test"
     assert device.fallback.count == 2
     shape = public_shape("llama-3-8b")
-    found = device.forward_seconds(shape, 4, 1, 1023).median
-    assert found == pytest.approx(silicon(2).forward_seconds(shape, 4, 1, 1023).median)
+    seconds = device.forward_seconds(shape, 4, 1, 1023).median
+    assert seconds == pytest.approx(silicon(2).forward_seconds(shape, 4, 1, 1023).median)
     assert "h100_sxm/comm/nccl/2.0/nccl_perf.parquet" in device.basis([shape])
     assert device.tables.experts("bfloat16") is not None
 
