@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from specplan.planner.search.composing import scheduled
+from specplan.planner.templates.merged_rounds import scheduled
 from specplan.runtime.requests import Request
 from tests.backends.kinds import EVERY_WAY, LOSSLESS, all_facts, every_kind, kinds_of
 from tests.backends.pairs import in_batches, load_pair, plain
