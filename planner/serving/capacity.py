@@ -243,6 +243,7 @@ def serve(load: Load, estimate: Estimate, times: Times) -> Served:
     prompts = np.broadcast_to(estimate.prompt_tokens, batch.shape)
     fits = np.broadcast_to(estimate.memory.total <= load.memory, batch.shape)
     tokens = np.broadcast_to(estimate.tokens_per_round.mean, batch.shape)
+    outputs = float(np.max(estimate.output_tokens))
     lengths: list[AtLength | NothingFits] = []
     for length in np.unique(prompts):
         cells = np.flatnonzero(prompts == length)
@@ -256,7 +257,7 @@ def serve(load: Load, estimate: Estimate, times: Times) -> Served:
             continue
         steps = _steps(batch[cells][:known], tokens[cells][:known], of_length)
         traffic = Traffic(
-            load.request_rate, float(length), estimate.output_tokens, load.burstiness
+            load.request_rate, float(length), outputs, load.burstiness
         )
         loads = under_load(load.server, steps, traffic)
         lengths.append(

@@ -11,7 +11,7 @@ import yaml
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from tests.cli.test_program import no_torch, specplan, specplan_here
-from tests.cost_models.importer_files import GOLDEN_YAML, PROMETHEUS
+from tests.cost_models.acceptance.importer_files import GOLDEN_YAML, PROMETHEUS
 from tests.planner.checkpoints import write_checkpoint
 
 __all__ = ["no_torch"]
