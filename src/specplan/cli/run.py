@@ -12,6 +12,7 @@ import typer
 from specplan.cli.options import JsonOption
 from specplan.cli.output import print_json
 from specplan.cli.planned import read_plan
+from specplan.cli.screen.stream import Stream
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_text
 
@@ -103,16 +104,19 @@ def run(
     prompts: list[Prompt] = list(texts)
     if chat:
         prompts = [[{"role": "user", "content": text}] for text in texts]
-    listener = _show if stream and not json else None
     decoder = _decoder(source, model or (), backend)
-    result = decoder.generate(prompts, settings, listener)
+    if stream and not json:
+        shown = Stream()
+        shown.begin(texts[0])
+        result = decoder.generate(prompts, settings, on_tokens=shown.step)
+        shown.end()
+    else:
+        result = decoder.generate(prompts, settings)
     if json:
         print_json(_document(texts, result))
         return
-    if listener is None:
+    if not stream:
         _print_texts(result)
-    else:
-        print()
     print(_summary(result), file=sys.stderr)
 
 
@@ -168,10 +172,6 @@ def _check(texts: Sequence[str], *, stream: bool) -> None:
         )
 
 
-def _show(row: int, text: str) -> None:
-    print(text, end="", flush=True)
-
-
 def _print_texts(result: Generation) -> None:
     """One text as it is; several under headings."""
     for number, completion in enumerate(result.completions, start=1):
@@ -183,7 +183,7 @@ def _print_texts(result: Generation) -> None:
 def _summary(result: Generation) -> str:
     return (
         f"{result.emitted} tokens, {result.tokens_per_second:.1f} tokens/s, "
-        f"{result.tokens_per_round:.2f} tokens per round"
+        f"{result.tokens_per_round:.2f} tokens per step"
     )
 
 
