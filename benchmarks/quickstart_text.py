@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import io
 import json
 import sys
@@ -116,21 +117,19 @@ def repeated(outputs: Sequence[Sequence[int]]) -> float:
 def heldout(prompts: Sequence[Any]) -> list[str]:
     """What follows each prompt in its source, where the listed source is installed unchanged."""
     sys.path.insert(0, str(MODELS))
-    from recipe import corpus
-    from recipe.prompts import functions
-
+    corpus = importlib.import_module("recipe.corpus")
+    functions = importlib.import_module("recipe.prompts").functions
     listed = {file.path: file for file in corpus.read_manifest(MODELS / "corpus.json")}
-    sources = {
-        row["text"]: listed[row["source"]]
-        for row in map(json.loads, PROMPTS.read_text("utf-8").splitlines())
-    }
+    lines = map(json.loads, PROMPTS.read_text("utf-8").splitlines())
+    sources = {line["text"]: line["source"] for line in lines}
+    installed: dict[str, list[str]] = {}
+    for source in {sources[prompt.text] for prompt in prompts}:
+        file, path = listed[source], corpus.stdlib_root() / source
+        same = path.exists() and corpus.hash_file(path) == file.sha256
+        installed[source] = list(functions(corpus.read_text(file))) if same else []
     texts = []
-    for prompt in prompts:
-        file = sources[prompt.text]
-        path = corpus.stdlib_root() / file.path
-        if path.exists() and corpus.hash_file(path) == file.sha256:
-            every = functions(corpus.read_text(file))
-            texts += [f[len(prompt.text) :] for f in every if f.startswith(prompt.text)][:1]
+    for start in (prompt.text for prompt in prompts):
+        texts += [f[len(start) :] for f in installed[sources[start]] if f.startswith(start)][:1]
     return texts
 
 
