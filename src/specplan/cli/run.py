@@ -105,17 +105,16 @@ def run(
     if chat:
         prompts = [[{"role": "user", "content": text}] for text in texts]
     decoder = _decoder(source, model or (), backend)
-    if stream and not json:
-        shown = Stream()
+    shown = Stream() if stream and not json else None
+    if shown is not None:
         shown.begin(texts[0])
-        result = decoder.generate(prompts, settings, on_tokens=shown.step)
-        shown.end()
-    else:
-        result = decoder.generate(prompts, settings)
+    result = decoder.generate(prompts, settings, on_tokens=shown and shown.step)
     if json:
         print_json(_document(texts, result))
         return
-    if not stream:
+    if shown is not None:
+        shown.end()
+    else:
         _print_texts(result)
     print(_summary(result), file=sys.stderr)
 
