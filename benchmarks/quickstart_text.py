@@ -83,7 +83,7 @@ def cut_at_last_statement(text: str) -> str:
         place = open_try(lines)
         if place is not None:
             del lines[place:]
-        elif lines[-1][-2].string == ":" or lines[-1][0].string == "@":
+        elif lines[-1][-2:][0].string == ":" or lines[-1][0].string == "@":
             lines.pop()
         else:
             break

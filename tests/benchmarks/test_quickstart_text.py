@@ -40,6 +40,7 @@ PROMPT = "def f(x):\n    y = x"
         ("\n    return y y\n    z = 1\n", False),
         ("\n   return y\n", False),  # fits no block
         ("\n    return y)\n    z = 1\n", False),
+        ("\n    return y\n    z = $\n    )\n", False),
     ],
 )
 def test_an_output_parses_up_to_its_last_statement(
