@@ -31,8 +31,13 @@ Case = tuple[Server, StepTimes, tuple[int, int]]
 
 def steps(fixed: float, each: float, tokens: float, prompt: int) -> StepTimes:
     """Steps of `fixed + each n` seconds, and prompts of 20 microseconds a token."""
-    prefill = np.array(PER_TOKEN * prompt)
-    return StepTimes(BATCHES, fixed + each * BATCHES, np.full(len(BATCHES), tokens), prefill)
+    return StepTimes(
+        BATCHES,
+        fixed + each * BATCHES,
+        np.full(len(BATCHES), tokens),
+        prompt=np.array(PER_TOKEN * prompt),
+        prefill=np.array(fixed / 2.0),
+    )
 
 
 def grid() -> Iterator[Case]:

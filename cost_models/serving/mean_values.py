@@ -63,14 +63,13 @@ def under_load(server: Server, times: StepTimes, traffic: Traffic) -> Loads:
     requests = np.arange(1, most + 1, dtype=np.float64)
     step, tokens = times.at(requests)
     steps = (output + (tokens - 1.0) / 2.0) / tokens  # the last step emits more than is wanted
-    prefill = np.asarray(times.prefill, dtype=np.float64) + 0.0 * rate
-    reading = _device_seconds(server, traffic, prefill[..., None], step)
+    reading = _reading(server, traffic, times, each_rate, step)
     free = np.maximum(1.0 - each_rate * reading, TINY)
-    held = _read_behind(server, traffic, prefill)[..., None] + np.zeros_like(step)
-    ridden = _ridden(server, traffic, prefill[..., None], step)
+    held = _read_behind(server, traffic, each_rate * reading) * reading
+    ridden = _ridden(server, traffic, reading, step)
     leave = requests / (steps * step / free + ridden)
     load = rate / leave[..., -1]
-    rides = _rides(server, traffic, prefill, step[..., -1])
+    rides = _rides(server, traffic, times, reading[..., -1], step[..., -1])
     borne = (load < 1.0) & (rate * rides < 1.0)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         leave[..., :-1] = 1.0 / (1.0 / leave + held / requests)[..., :-1]
@@ -84,7 +83,7 @@ def under_load(server: Server, times: StepTimes, traffic: Traffic) -> Loads:
         decoding = (full * requests).sum(axis=-1) - riding
         # Requests in line differ little in their work: half of the wait of exponential ones.
         line = tail / (1.0 - load) / rate * (traffic.burstiness / 2.0)
-        first, decode = _first_token(server, traffic, prefill, mean, busy), decoding / rate
+        first, decode = _first_token(server, traffic, times, mean, busy), decoding / rate
         if server.prefill == "elsewhere":  # the first token is out before the line
             decode = decode + line
         else:
@@ -117,77 +116,97 @@ def _distribution(rate: Floats, leave: Floats) -> Floats:
     return share
 
 
-def _read_behind(server: Server, traffic: Traffic, prefill: Floats) -> Floats:
-    """Seconds from the end of a prompt until its first step: prompts behind it are read before.
+def _reading(
+    server: Server, traffic: Traffic, times: StepTimes, rate: Floats, step: Floats
+) -> Floats:
+    """Seconds that a prompt takes of the device that decodes.
 
-    These are the prompts of one that leaves a queue with Poisson arrivals and equal services, and
-    those that arrive while they are read.
+    A prefill before a step is shared by the prompts that came since the last one.
+
+    Args:
+        server: its order of work.
+        traffic: the requests.
+        times: of the plan.
+        rate: requests per second, broadcast to `step`.
+        step: seconds of a step, [..., requests].
+    """
+    if server.prefill == "elsewhere":
+        return np.zeros(np.broadcast_shapes(rate.shape, step.shape))
+    prompt, prefill = times.prompt[..., None], times.prefill[..., None]
+    if server.prefill == "chunked":
+        return np.asarray(prompt + 0.0 * step + 0.0 * rate)
+    most = max(server.step_tokens / max(traffic.prompt_tokens, 1.0), 1.0)
+    together = rate * (step + prefill) / np.maximum(1.0 - rate * prompt, TINY)
+    return np.asarray(prompt + prefill / np.clip(together, 1.0, most))
+
+
+def _read_behind(server: Server, traffic: Traffic, used: Floats) -> Floats:
+    """Prompts that are read between the end of a prompt and its first step.
+
+    Those behind it, as in a queue with Poisson arrivals and equal services, and those that arrive
+    while these are read.
+
+    Args:
+        server: its order of work.
+        traffic: the requests.
+        used: share of the device that reads prompts.
     """
     if server.prefill != "first":
-        return np.zeros_like(prefill)
-    used = np.minimum(traffic.rate * prefill, 1.0 - TINY)
+        return np.zeros_like(used)
+    used = np.minimum(used, 1.0 - TINY)
     left = used + traffic.burstiness * used**2 / (2.0 * (1.0 - used))
-    behind: Floats = left * prefill / (1.0 - used)
-    return behind
+    return np.asarray(left / (1.0 - used))
 
 
-def _ridden(server: Server, traffic: Traffic, prefill: Floats, step: Floats) -> Floats:
+def _ridden(server: Server, traffic: Traffic, reading: Floats, step: Floats) -> Floats:
     """Seconds for which a request has a place among those that decode while its prompt is read."""
     if server.prefill != "chunked":
         return np.zeros_like(step)
-    chunks = max(traffic.prompt_tokens / server.step_tokens, 1.0)
-    return _device_seconds(server, traffic, prefill, step) + step * chunks
+    return np.asarray(reading + step * max(traffic.prompt_tokens / server.step_tokens, 1.0))
 
 
-def _device_seconds(server: Server, traffic: Traffic, prefill: Floats, step: Floats) -> Floats:
-    """What a prompt takes of the device that decodes, in seconds, with each number of requests."""
-    if server.prefill == "elsewhere":
-        return np.zeros_like(step)
-    if server.prefill == "first":
-        return np.broadcast_to(prefill, step.shape)
-    chunks = max(traffic.prompt_tokens / server.step_tokens, TINY)
-    return prefill - server.overlap * np.minimum(prefill, step * chunks)
-
-
-def _rides(server: Server, traffic: Traffic, prefill: Floats, step: Floats) -> Floats:
+def _rides(
+    server: Server, traffic: Traffic, times: StepTimes, reading: Floats, step: Floats
+) -> Floats:
     """Seconds for which a prompt keeps the reading of prompts from others."""
-    if server.prefill != "chunked":
-        return prefill
-    chunks = traffic.prompt_tokens / server.step_tokens
-    return _device_seconds(server, traffic, prefill, step) + step * chunks
+    if server.prefill == "elsewhere":
+        return times.prompt + times.prefill
+    if server.prefill == "first":
+        return reading
+    return np.asarray(reading + step * (traffic.prompt_tokens / server.step_tokens))
 
 
 def _first_token(
-    server: Server, traffic: Traffic, prefill: Floats, step: Floats, busy: Floats
+    server: Server, traffic: Traffic, times: StepTimes, step: Floats, busy: Floats
 ) -> Floats:
     """Seconds from arrival until a prompt has been read, the line before the server aside.
 
     Args:
         server: its order of work.
         traffic: the requests.
-        prefill: seconds of a prompt, [...].
+        times: of the plan.
         step: seconds of a step, in the mean of time, [...].
         busy: share of time in which requests decode, [...].
     """
-    rate, bursts = traffic.rate, traffic.burstiness
+    rate, bursts = np.asarray(traffic.rate, dtype=np.float64), traffic.burstiness
+    alone = times.prompt + times.prefill
     if server.prefill == "elsewhere":
-        return prefill + bursts * rate * prefill**2 / (2.0 * (1.0 - rate * prefill)) 
+        return alone + bursts * rate * alone**2 / (2.0 * (1.0 - rate * alone))
+    own = _reading(server, traffic, times, rate[..., None], step[..., None])[..., 0]
+    used = rate * own
+    wait = bursts * used * own / (2.0 * (1.0 - used))
     per_pass = server.step_tokens / max(traffic.prompt_tokens, 1.0)
-    used = rate * prefill
     if server.prefill == "first":
         alike = np.minimum(max(per_pass, 1.0) - 1.0, rate * busy * step / 2.0)
-        wait = bursts * used * prefill / (2.0 * (1.0 - used)) + busy * step / 2.0
-        return wait + prefill * (1.0 + alike)
-    own = _device_seconds(server, traffic, prefill, step)
-    mixed = step / (1.0 - rate * own)
+        return wait + busy * step / 2.0 + alone + times.prompt * alike
+    mixed = step / (1.0 - used)
     if per_pass < 1.0:
-        rides = own + step * busy / per_pass
+        rides = own + (step * busy + times.prefill * (1.0 - busy)) / per_pass
         queue = bursts * rate * rides**2 / (2.0 * (1.0 - rate * rides))
-        return queue + busy * mixed / 2.0 + own + step * busy / per_pass
+        return queue + busy * mixed / 2.0 + rides
     second = mixed**2 + bursts * rate * own**2 * mixed
     riding = second / (2.0 * mixed) + step + own * (1.0 + rate * second / mixed)
-    idle = own + bursts * used * own / (2.0 * (1.0 - used))
-    return busy * riding + (1.0 - busy) * idle
+    return busy * riding + (1.0 - busy) * (alone + wait)
 
 
 def most_within(
@@ -211,7 +230,7 @@ def most_within(
     step, tokens = times.at(np.array([float(most)]))
     high = (most * tokens / step / max(traffic.output_tokens - 1.0, 0.5))[..., 0] * 1.01
     if server.prefill == "elsewhere":
-        high = np.minimum(high, 1.0 / np.maximum(times.prefill, TINY))
+        high = np.minimum(high, 1.0 / np.maximum(times.prompt + times.prefill, TINY))
     top, low = high, np.zeros_like(high)
     for _ in range(PRECISION):
         rate = (low + high) / 2.0

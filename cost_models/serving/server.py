@@ -29,13 +29,11 @@ class Server:
             steps; `elsewhere` by another device, which prompts pass one at a time.
         running: most requests that decode together.
         step_tokens: most tokens of prompts that one step, or one prefill, reads.
-        overlap: seconds that a mixed step saves, as a share of the shorter of its two parts.
     """
 
     prefill: PrefillOrder = "chunked"
     running: int = 256
     step_tokens: int = 8192
-    overlap: float = 0.0
 
 
 @cache
@@ -75,7 +73,9 @@ class StepTimes:
         batches: numbers of requests at which times are known, rising, [batches].
         step: seconds of a step that many requests decode in, [..., batches].
         tokens: emitted per request and step, [..., batches].
-        prefill: seconds of one prompt, [...].
+        prompt: seconds that one prompt adds to a prefill or a step, [...].
+        prefill: seconds of a prefill beside its prompts, such as the weights that it reads, [...];
+            a step that reads prompts along with decoding reads its weights once.
         first_steps: steps after the prefill until the first token is out: 0 where the prefill
             emits it, 1 where the first step does.
     """
@@ -83,6 +83,7 @@ class StepTimes:
     batches: Floats
     step: Floats
     tokens: Floats
+    prompt: Floats
     prefill: Floats
     first_steps: int = 0
 

@@ -114,7 +114,8 @@ class _Device:
         self.most = int(min(server.running, times.batches[-1]))
         step, tokens = times.at(np.arange(1, self.most + 1, dtype=np.float64))
         self.step, self.tokens = step.tolist(), tokens.tolist()
-        self.per_token = float(times.prefill) / max(traffic.prompt_tokens, 1.0)
+        self.per_token = float(times.prompt) / max(traffic.prompt_tokens, 1.0)
+        self.prefill = float(times.prefill)
         self.now = 0.0
         self.waiting: deque[_Request] = deque()
         self.running: list[_Request] = []
@@ -148,7 +149,7 @@ class _Device:
         """Prompts pass another device one at a time, and are ready when it is done."""
         free = 0.0
         for one in requests:
-            free = max(free, one.arrival) + one.unread * self.per_token
+            free = max(free, one.arrival) + self.prefill + one.unread * self.per_token
             one.ready = free
 
     def _read_first(self, reading: list[_Request]) -> None:
@@ -160,7 +161,7 @@ class _Device:
                 break
             tokens += one.unread
             joined.append(self.waiting.popleft())
-        self.now += tokens * self.per_token
+        self.now += self.prefill + tokens * self.per_token
         for one in joined:
             self._join(one)
 
@@ -176,9 +177,7 @@ class _Device:
             if one.unread > 0.0:
                 break
             read += 1
-        decode = self.step[count - 1] if count else 0.0
-        prompts = tokens * self.per_token
-        self.now += decode + prompts - self.server.overlap * min(decode, prompts)
+        self.now += (self.step[count - 1] if count else self.prefill) + tokens * self.per_token
         if count:
             self._emit(count)
         for _ in range(read):

@@ -2,7 +2,7 @@
 
 All numbers of this file are modelled by mean values (`cost_models/serving/mean_values.py`) from the
 estimates by batch size: a step with `n` requests takes what a round of the estimate for a batch of
-`n` takes, and a prompt what it takes of a prefill at the smallest batch size.
+`n` takes, and prompts what prefills of these batches do.
 Every prompt length is served apart, as if all requests had it; the results are averaged.
 """
 
@@ -244,6 +244,7 @@ def serve(load: Load, estimate: Estimate, times: Times) -> Served:
     fits = np.broadcast_to(estimate.memory.total <= load.memory, batch.shape)
     tokens = np.broadcast_to(estimate.tokens_per_round.mean, batch.shape)
     outputs = float(np.max(estimate.output_tokens))
+    outputs = float(np.max(estimate.output_tokens))
     lengths: list[AtLength | NothingFits] = []
     for length in np.unique(prompts):
         cells = np.flatnonzero(prompts == length)
@@ -255,7 +256,8 @@ def serve(load: Load, estimate: Estimate, times: Times) -> Served:
         if not known:
             lengths.append(NothingFits(int(length), least))
             continue
-        steps = _steps(batch[cells][:known], tokens[cells][:known], of_length)
+        most = load.server.step_tokens / max(float(length), 1.0)
+        steps = _steps(batch[cells][:known], tokens[cells][:known], of_length, most)
         traffic = Traffic(
             load.request_rate, float(length), outputs, load.burstiness
         )
@@ -266,14 +268,34 @@ def serve(load: Load, estimate: Estimate, times: Times) -> Served:
     return Served(load, tuple(lengths))
 
 
-def _steps(batch: Floats, tokens: Floats, times: Times) -> StepTimes:
+def _steps(batch: Floats, tokens: Floats, times: Times, most: float) -> StepTimes:
     """What steps and prompts take, of the times of requests that run together, [..., batches].
 
-    The first token of an estimate comes with the first step.
+    The first token of an estimate comes with the first step. Prefills of several batch sizes tell
+    what a prompt adds to one; with one batch size a prompt is its share.
+
+    Args:
+        batch: batch sizes, rising, [batches].
+        tokens: per request and step, [batches].
+        times: [..., batches] at least.
+        most: prompts that one prefill reads at most.
     """
     step = times.tpot[..., : len(batch)] * tokens
-    prefill = np.maximum(times.ttft[..., 0] - step[..., 0], 0.0) / batch[0]
-    return StepTimes(batch, step, np.broadcast_to(tokens, step.shape), prefill, first_steps=1)
+    prefills = np.maximum(times.ttft[..., : len(batch)] - step, 0.0)
+    # From there on prompts queue for the device's arithmetic; before, its memory hides some.
+    last = max(int((batch <= most).sum()), min(2, len(batch))) - 1
+    share = prefills[..., last] / batch[last]
+    if last:
+        share = (prefills[..., last] - prefills[..., 0]) / (batch[last] - batch[0])
+    prompt = np.clip(share, 0.0, prefills[..., 0] / batch[0])
+    return StepTimes(
+        batch,
+        step,
+        np.broadcast_to(tokens, step.shape),
+        prompt,
+        np.maximum(prefills[..., 0] - prompt * batch[0], 0.0),
+        first_steps=1,
+    )
 
 
 def _mean(parts: Iterable[Floats]) -> Floats:

@@ -19,7 +19,9 @@ BATCHES = np.array([1.0, 2, 4, 8, 16, 32, 64])
 def plan(fixed: float, each: float, tokens: float, prefill: float, first_steps: int = 0) -> StepTimes:
     """A step of `fixed + each n` seconds."""
     step = fixed + each * BATCHES
-    return StepTimes(BATCHES, step, np.full(7, tokens), np.array(prefill), first_steps)
+    return StepTimes(
+        BATCHES, step, np.full(7, tokens), np.array(0.9 * prefill), np.array(0.1 * prefill), first_steps
+    )
 
 
 def most_borne(server: Server, times: StepTimes, prompt: float, output: float) -> float:
@@ -48,7 +50,7 @@ def test_steps_as_long_as_their_requests_are_the_processor_sharing_queue(rate: f
     load = rate * 0.01 * 25
     if load > 0.85:
         server, times = Server("elsewhere", running=600), StepTimes(
-            np.array([1.0, 600.0]), np.array([0.01, 6.0]), np.ones(2), np.array(0.0)
+            np.array([1.0, 600.0]), np.array([0.01, 6.0]), np.ones(2), np.array(0.0), np.array(0.0)
         )
     loads = under_load(server, times, Traffic(rate, 0, 26))
     assert float(loads.decoding) == pytest.approx(load / (1.0 - load), rel=1e-3)
@@ -116,9 +118,9 @@ def test_many_worlds_at_once_are_each_their_own() -> None:
     step = rng.uniform(0.005, 0.02, (6, 1)) + 1e-4 * BATCHES
     tokens, prefill = rng.uniform(1.0, 3.0, (6, 7)), rng.uniform(0.01, 0.05, 6)
     server, traffic = Server("chunked", 64, 1024), Traffic(13.0, 1500, 300)
-    loads = under_load(server, StepTimes(BATCHES, step, tokens, prefill), traffic)
+    loads = under_load(server, StepTimes(BATCHES, step, tokens, prefill, prefill / 9), traffic)
     for world in range(6):
-        one = StepTimes(BATCHES, step[world], tokens[world], prefill[world])
+        one = StepTimes(BATCHES, step[world], tokens[world], prefill[world], prefill[world] / 9)
         alone = under_load(server, one, traffic)
         for name in ("borne", "ttft", "tpot", "request", "decoding", "utilisation"):
             np.testing.assert_allclose(getattr(loads, name)[world], getattr(alone, name))
