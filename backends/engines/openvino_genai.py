@@ -12,12 +12,16 @@ from typing import Any
 from specplan.backends.engines.job import Emission, Job, command_line
 
 _DEVICE = "CPU"
+_PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 
 
 def project(job: Job) -> Emission:
     """`openvino_genai.json`, and `generate.py`, which reads it."""
     drafting = job.drafting
     pipeline: dict[str, Any] = {"models_path": "target", "device": _DEVICE}
+    if job.dtype in _PRECISIONS:  # by default keys and values have eight bits
+        names = ("INFERENCE_PRECISION_HINT", "KV_CACHE_PRECISION")
+        pipeline["properties"] = dict.fromkeys(names, _PRECISIONS[job.dtype])
     notes = [f"Export {job.target} (optimum-cli export openvino) into the folder target."]
     if drafting.own_weights:
         pipeline["draft_model"] = {"models_path": "draft", "device": _DEVICE}
