@@ -41,7 +41,8 @@ class Job:
         table: of the engine's version.
         plan: verified, and refused by nothing in the table.
         paths: folder of each model by its role in the plan.
-        loads: what is predicted, one for each load of the workload.
+        loads: what is predicted, one for each load of the workload; empty for a probe, of which
+            nothing is predicted.
         devices: that share every layer (tensor parallelism).
         dtype: number type of the target's weights, or "auto".
         sampling: `temperature`, `top_k` (0: off) and `top_p`; empty for greedy decoding.
@@ -92,8 +93,8 @@ class Job:
 
     @property
     def forces(self) -> bool:
-        """Whether the engine can force acceptance with this drafter."""
-        return self.table.forces(self.drafting)
+        """Whether the engine can force the predicted acceptance with this drafter."""
+        return bool(self.loads) and self.table.forces(self.drafting)
 
     def drafted_at(self, batch: int) -> int:
         """Tokens drafted at a batch size."""

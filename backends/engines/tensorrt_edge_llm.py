@@ -66,10 +66,10 @@ def _exports(job: Job) -> list[str]:
 def _options(job: Job) -> dict[str, Any]:
     drafting = job.drafting
     verified = drafting.tokens + 1
-    longest = max(load.prompt_tokens + load.output_tokens for load in job.loads)
+    longest = max((load.prompt_tokens + load.output_tokens for load in job.loads), default=1)
     base: dict[str, Any] = {
         "maxBatchSize": job.structure.largest_batch,
-        "maxInputLen": max(load.prompt_tokens for load in job.loads),
+        "maxInputLen": max((load.prompt_tokens for load in job.loads), default=1),
         "maxKVCacheCapacity": longest + verified,
     }
     if drafting.drafter == "none":
@@ -102,6 +102,6 @@ def _requests(job: Job) -> dict[str, Any]:
     return {
         "batch_size": job.structure.largest_batch,
         **(dict(job.sampling) or greedy),
-        "max_generate_length": max(load.output_tokens for load in job.loads),
+        "max_generate_length": max((load.output_tokens for load in job.loads), default=1),
         "requests": [{"messages": [{"role": "user", "content": "Once upon a time"}]}],
     }

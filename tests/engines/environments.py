@@ -53,7 +53,9 @@ ENVIRONMENTS: Mapping[str, Environment] = {
     ),
     "vllm": Environment(("torch",), ("vllm==0.33.0",)),
     "sglang": Environment(("torch",), ("sglang==0.5.23",)),
-    "ray_serve": Environment(("torch", "ray[serve]==2.60.0", "async-timeout", "pyarrow"), ("vllm==0.29.0",)),
+    "ray_serve": Environment(
+        ("torch", "ray[serve]==2.60.0", "async-timeout", "pyarrow"), ("vllm==0.29.0",)
+    ),
     "dynamo": Environment(
         ("torch",), ("vllm==0.31.0", "ai-dynamo-runtime==1.6.1", "ai-dynamo==1.6.1")
     ),
