@@ -5,14 +5,14 @@ Nothing here knows a method: two methods whose plans draft alike have the same s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
+from specplan.backends.engines.endings import ENDING, read_ending
 from specplan.ir.formula import formula_names
-from specplan.ir.ops import Accept, Compute, Forward, Grow, Load, Lookup, Measure, Store
+from specplan.ir.ops import Accept, Forward, Grow, Lookup
 from specplan.ir.plan import (
     MODULE_PREFIX,
     CacheState,
@@ -20,7 +20,6 @@ from specplan.ir.plan import (
     Round,
     SourceState,
     TrackState,
-    ValueState,
     walk,
 )
 from specplan.ir.schedule import select_round
@@ -186,7 +185,7 @@ def read_drafting(plan: Plan, item: Round) -> Drafting:
         drawn=tree.drawn,
         rule="" if rule in LOSSLESS_RULES else rule,
         **_details(plan, steps, rows.model),
-        **_ending(plan, item),
+        **read_ending(plan, item),
     )
 
 
@@ -283,32 +282,10 @@ def _unusual(plan: Plan, item: Round, judged: Sequence[Step]) -> Iterator[str]:
         yield "a reduced view of a cache"
     if len(judged) != 1:
         yield f"{len(judged)} acceptances in a round"
-    ending = _ending(plan, item)
+    ending = read_ending(plan, item)
     for op in walk(item.ops):
         region = op.body
         if region is not None and region.until is not None and not ending:
             yield "drafting that stops early by what was drafted"
-        if op.keyword not in USUAL and not (ending and isinstance(op, _ENDING)):
+        if op.keyword not in USUAL and not (ending and isinstance(op, ENDING)):
             yield f"the op {op.keyword}"
-
-
-_ENDING = (Compute, Load, Measure, Store)
-_BAR = re.compile(r"\(?m < ([0-9.]+)\)?")
-_HEURISTIC = re.compile(r"where\(hit < all, max\(k - 1, 1\), min\(k \+ 2, \d+\)\)")
-
-
-def _ending(plan: Plan, item: Round) -> dict[str, Any]:
-    """The rule that ends drafts early, where engines have it; empty for another or none."""
-    ops = list(walk(item.ops))
-    computed = [str(op.formula) for op in ops if isinstance(op, Compute)]
-    measures = [op for op in ops if isinstance(op, Measure)]
-    grown = {op.logits for op in ops if isinstance(op, Grow)}
-    match computed:
-        case [stop] if (bar := _BAR.fullmatch(stop)) and len(measures) == 1:
-            (measure,) = measures  # of the logits of the token that was just drafted
-            if measure.kind.name == "top1" and measure.operand in grown:
-                return {"bar": float(bar[1])}
-        case ["m >= k", after] if _HEURISTIC.fullmatch(after):
-            (length,) = (state for state in plan.states if isinstance(state, ValueState))
-            return {"first": int(float(str(length.kind.get("init"))))}
-    return {}
