@@ -83,7 +83,7 @@ def emit(
 
 def _reasons(table: Table, problem: Problem, plan: Plan) -> tuple[str, ...]:
     """Why the engine cannot serve a plan of the problem on its devices; empty where it can."""
-    devices = _sharing(problem.device)
+    devices = device_count(problem.device)
     alone: tuple[str, ...] = ()
     if devices > 1 and not table.shares:
         alone = (f"device: it runs a model on one device, and the plan shares it among {devices}",)
@@ -118,7 +118,7 @@ def _searched(
     if not reasons:
         choice = _choice(whole, wanted)
         return _written(table, problem, choice, choice, None, (), folder)
-    if _sharing(problem.device) > 1 and not table.shares:
+    if device_count(problem.device) > 1 and not table.shares:
         problem = problem.model_copy(update={"device": one_device(problem.device)})
         facts = gather(problem, progress)
     own = search(replace(facts, capabilities=table), pricing)
