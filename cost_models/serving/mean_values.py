@@ -65,14 +65,12 @@ def under_load(server: Server, times: StepTimes, traffic: Traffic) -> Loads:
     steps = (output + (tokens - 1.0) / 2.0) / tokens  # the last step emits more than is wanted
     reading = _reading(server, traffic, times, each_rate, step)
     free = np.maximum(1.0 - each_rate * reading, TINY)
-    held = _read_behind(server, traffic, each_rate * reading) * reading
     ridden = _ridden(server, traffic, reading, step)
     leave = requests / (steps * step / free + ridden)
     load = rate / leave[..., -1]
     rides = _rides(server, traffic, times, reading[..., -1], step[..., -1])
     borne = (load < 1.0) & (rate * rides < 1.0)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        leave[..., :-1] = 1.0 / (1.0 / leave + held / requests)[..., :-1]
         share = _distribution(each_rate, leave)
         tail = share[..., -1] * load / (1.0 - load)  # requests in line, beyond the limit
         busy = 1.0 - share[..., 0]
@@ -136,26 +134,14 @@ def _reading(
     if server.prefill == "chunked":
         return np.asarray(prompt + 0.0 * step + 0.0 * rate)
     most = max(server.step_tokens / max(traffic.prompt_tokens, 1.0), 1.0)
-    together = rate * (step + prefill) / np.maximum(1.0 - rate * prompt, TINY)
-    return np.asarray(prompt + prefill / np.clip(together, 1.0, most))
-
-
-def _read_behind(server: Server, traffic: Traffic, used: Floats) -> Floats:
-    """Prompts that are read between the end of a prompt and its first step.
-
-    Those behind it, as in a queue with Poisson arrivals and equal services, and those that arrive
-    while these are read.
-
-    Args:
-        server: its order of work.
-        traffic: the requests.
-        used: share of the device that reads prompts.
-    """
-    if server.prefill != "first":
-        return np.zeros_like(used)
-    used = np.minimum(used, 1.0 - TINY)
-    left = used + traffic.burstiness * used**2 / (2.0 * (1.0 - used))
-    return np.asarray(left / (1.0 - used))
+    # The more come in a step and its prefill, the more share a prefill; at first, very many come.
+    reading = (prompt + prefill / (rate * step)) / (1.0 + prefill / step)
+    reading = np.minimum(reading, prompt + prefill)
+    for _ in range(4):
+        come = rate * step / np.maximum(1.0 - rate * reading, 0.02)
+        together = np.clip(come / -np.expm1(-come), 1.0, most)
+        reading = (reading + prompt + prefill / together) / 2.0
+    return np.asarray(reading)
 
 
 def _ridden(server: Server, traffic: Traffic, reading: Floats, step: Floats) -> Floats:
@@ -194,19 +180,17 @@ def _first_token(
         return alone + bursts * rate * alone**2 / (2.0 * (1.0 - rate * alone))
     own = _reading(server, traffic, times, rate[..., None], step[..., None])[..., 0]
     used = rate * own
-    wait = bursts * used * own / (2.0 * (1.0 - used))
-    per_pass = server.step_tokens / max(traffic.prompt_tokens, 1.0)
-    if server.prefill == "first":
-        alike = np.minimum(max(per_pass, 1.0) - 1.0, rate * busy * step / 2.0)
-        return wait + busy * step / 2.0 + alone + times.prompt * alike
+    idle = alone + bursts * used * own / (2.0 * (1.0 - used))
     mixed = step / (1.0 - used)
-    if per_pass < 1.0:
+    per_pass = server.step_tokens / max(traffic.prompt_tokens, 1.0)
+    if server.prefill == "chunked" and per_pass < 1.0:
         rides = own + (step * busy + times.prefill * (1.0 - busy)) / per_pass
         queue = bursts * rate * rides**2 / (2.0 * (1.0 - rate * rides))
         return queue + busy * mixed / 2.0 + rides
     second = mixed**2 + bursts * rate * own**2 * mixed
-    riding = second / (2.0 * mixed) + step + own * (1.0 + rate * second / mixed)
-    return busy * riding + (1.0 - busy) * (alone + wait)
+    beside = step if server.prefill == "chunked" else times.prefill
+    riding = second / (2.0 * mixed) + beside + times.prompt * (1.0 + rate * second / mixed)
+    return np.asarray(busy * riding + (1.0 - busy) * idle)
 
 
 def most_within(

@@ -25,8 +25,8 @@ class Server:
     """The limits and the order of work of a server.
 
     Attributes:
-        prefill: where prompts are read: `first` before the next step, whole; `chunked` along with
-            steps; `elsewhere` by another device, which prompts pass one at a time.
+        prefill: where prompts are read: `first`, whole and together, by one prefill before the next
+            step; `chunked` along with steps; `elsewhere` by another device, one at a time.
         running: most requests that decode together.
         step_tokens: most tokens of prompts that one step, or one prefill, reads.
     """

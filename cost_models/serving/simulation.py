@@ -135,8 +135,9 @@ class _Device:
                 for _ in reading:
                     self._join(self.waiting.popleft())
                 self._step([])
-            elif self.server.prefill == "first" and reading:
+            elif self.server.prefill == "first":
                 self._read_first(reading)
+                self._step([])
             else:
                 self._step(reading)
 
@@ -153,7 +154,9 @@ class _Device:
             one.ready = free
 
     def _read_first(self, reading: list[_Request]) -> None:
-        """One prefill of as many prompts as it may hold, at least one."""
+        """One prefill of as many prompts as it may hold, at least one where any waits."""
+        if not reading:
+            return
         tokens = 0.0
         joined: list[_Request] = []
         for one in reading:
@@ -168,6 +171,8 @@ class _Device:
     def _step(self, reading: list[_Request]) -> None:
         """A step of all that decode, with chunks of prompts along."""
         count = len(self.running)
+        if not count and not reading:
+            return
         budget = self.server.step_tokens
         tokens, read = 0.0, 0
         for one in reading:

@@ -258,9 +258,7 @@ def serve(load: Load, estimate: Estimate, times: Times) -> Served:
             continue
         most = load.server.step_tokens / max(float(length), 1.0)
         steps = _steps(batch[cells][:known], tokens[cells][:known], of_length, most)
-        traffic = Traffic(
-            load.request_rate, float(length), outputs, load.burstiness
-        )
+        traffic = Traffic(load.request_rate, float(length), outputs, load.burstiness)
         loads = under_load(load.server, steps, traffic)
         lengths.append(
             AtLength(load, int(length), steps, traffic, loads, least, known == len(cells))

@@ -16,11 +16,18 @@ from specplan.cost_models.serving.simulation import arrivals, simulate
 BATCHES = np.array([1.0, 2, 4, 8, 16, 32, 64])
 
 
-def plan(fixed: float, each: float, tokens: float, prefill: float, first_steps: int = 0) -> StepTimes:
+def plan(
+    fixed: float, each: float, tokens: float, prefill: float, first_steps: int = 0
+) -> StepTimes:
     """A step of `fixed + each n` seconds."""
     step = fixed + each * BATCHES
     return StepTimes(
-        BATCHES, step, np.full(7, tokens), np.array(0.9 * prefill), np.array(0.1 * prefill), first_steps
+        BATCHES,
+        step,
+        np.full(7, tokens),
+        np.array(0.9 * prefill),
+        np.array(0.1 * prefill),
+        first_steps,
     )
 
 
@@ -49,8 +56,15 @@ def test_steps_as_long_as_their_requests_are_the_processor_sharing_queue(rate: f
     server = Server("elsewhere", running=64)
     load = rate * 0.01 * 25
     if load > 0.85:
-        server, times = Server("elsewhere", running=600), StepTimes(
-            np.array([1.0, 600.0]), np.array([0.01, 6.0]), np.ones(2), np.array(0.0), np.array(0.0)
+        server, times = (
+            Server("elsewhere", running=600),
+            StepTimes(
+                np.array([1.0, 600.0]),
+                np.array([0.01, 6.0]),
+                np.ones(2),
+                np.array(0.0),
+                np.array(0.0),
+            ),
         )
     loads = under_load(server, times, Traffic(rate, 0, 26))
     assert float(loads.decoding) == pytest.approx(load / (1.0 - load), rel=1e-3)
@@ -105,7 +119,9 @@ def test_more_load_and_slower_steps_never_help(
     rate = share * most_borne(server, times, 1024, 256)
     calm = under_load(server, times, Traffic(rate * 0.8, 1024, 256))
     loads = under_load(server, times, Traffic(rate, 1024, 256))
-    slow = under_load(server, plan(0.008 * slower, 1e-4 * slower, tokens, 0.02), Traffic(rate, 1024, 256))
+    slow = under_load(
+        server, plan(0.008 * slower, 1e-4 * slower, tokens, 0.02), Traffic(rate, 1024, 256)
+    )
     for name in ("ttft", "tpot", "request", "utilisation"):
         here = float(getattr(loads, name))
         assert float(getattr(calm, name)) <= here * (1 + 1e-9)
@@ -134,7 +150,12 @@ def test_bursts_lengthen_waiting_in_both() -> None:
         traffic = Traffic(9.0, 2048, 128, burstiness)
         gaps = np.diff(arrivals(traffic, 50_000, np.random.default_rng(1)))
         assert gaps.var() / gaps.mean() ** 2 == pytest.approx(burstiness, rel=0.1)
-        waits.append((float(under_load(server, times, traffic).ttft), simulate(server, times, traffic).ttft.mean()))
+        waits.append(
+            (
+                float(under_load(server, times, traffic).ttft),
+                simulate(server, times, traffic).ttft.mean(),
+            )
+        )
     closed, simulated = zip(*waits, strict=True)
     assert closed[0] < closed[1] < closed[2] and simulated[0] < simulated[1] < simulated[2]
 
