@@ -50,6 +50,7 @@ class Stack(Protocol):
         by_slots: it looks ahead by slots that run through its layers below a node; else by heads.
         slots_enter: the layer at which slots enter.
         optional_features: it runs where a feature is missing, too.
+        slots_first: see `specplan.runtime.models.modules.Module`.
     """
 
     num_layers: int
@@ -57,6 +58,7 @@ class Stack(Protocol):
     by_slots: bool
     slots_enter: int
     optional_features: bool
+    slots_first: bool
 
     def enter(self, path: Path, feature: Tensor | None, step: int) -> Tensor:
         """The state `[width]` that enters the first layer at a path.
@@ -113,7 +115,7 @@ class Stack(Protocol):
 class Checkpoint:
     """A causal language model as a stack; it has no heads but its own, and reads no other."""
 
-    optional_features = False
+    optional_features = slots_first = False
 
     def __init__(self, model: CausalModel) -> None:
         self.model = model
@@ -219,6 +221,7 @@ class Attached:
         self.num_layers, self.vocab_size = module.num_layers, module.vocab_size
         self.by_slots, self.slots_enter = module.by_slots, module.slots_enter
         self.optional_features = module.optional_features
+        self.slots_first = module.slots_first
 
     def enter(self, path: Path, feature: Tensor | None, step: int) -> Tensor:
         """See `Stack.enter`."""

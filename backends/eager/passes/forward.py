@@ -69,7 +69,7 @@ def run_forward(
         waits = torch.tensor(lags, device=batch.device)[:, None] > texts
         call, place = replace(call, live=call.live & ~waits), None
     passed = run_pass(session, spec, cache, call, place)
-    reached = _read(batch.lengths, spec, call, passed.live)
+    reached = _read(session, batch.lengths, spec, call, passed.live)
     if max(lags) > texts:
         reached = [now if lag <= texts else 0 for now, lag in zip(reached, lags, strict=True)]
         passed = replace(passed, sure=False)
@@ -125,11 +125,20 @@ def _advance(
         cache.scratch[span] = cache.lengths[span]
 
 
-def _read(lengths: Sequence[int], spec: PassSpec, call: Columns, live: Tensor) -> Sequence[int]:
-    """How far a pass that was to read all text has come: up to the first state that is missing."""
+def _read(
+    session: EagerSession, lengths: Sequence[int], spec: PassSpec, call: Columns, live: Tensor
+) -> Sequence[int]:
+    """How far a pass that was to read all text has come: up to the first state that is missing.
+
+    Where a last token may enter without its state, it runs again when the state is there.
+    """
     if spec.features is None or spec.inside or not call.texts:
         return lengths
     lacking = call.live[:, : call.texts] & ~live[:, : call.texts]
+    if session.models[spec.model].optional_features:
+        above = call.positions[:, call.texts - 1 : call.texts] - spec.shift
+        known = session.batch.tracks[spec.features].known.gather(1, above.clamp(min=0))
+        lacking[:, -1:] |= call.live[:, call.texts - 1 : call.texts] & ~known & (above >= 0)
     ends = torch.tensor(lengths, device=live.device)[:, None]
     reached: list[int] = call.positions[:, : call.texts].where(lacking, ends).amin(1).tolist()
     return reached
@@ -167,7 +176,7 @@ def catch_up(session: EagerSession, cache: Cache, spec: PassSpec, pending: int) 
         used = max(map(operator.sub, ends, cache.forgotten))
         call = Columns(tokens, positions, live, width, (), used)
         there = run_pass(session, spec, cache, call).live
-        reached = _read(ends, spec, call, there)
+        reached = _read(session, ends, spec, call, there)
         if reached is not ends and all(map(operator.le, reached, done)):
             return  # what the next tokens are to read is not there yet
         _advance(reached, cache, spec, active)
@@ -207,7 +216,7 @@ def columns_of(
     inner, slots = tuple(map(inner_of, operands)), _slots(session, spec, operands)
     ahead = None
     if slots:
-        ahead = Slots(node_columns(operands, inner, texts), spec.most_levels - 1)
+        ahead = Slots(node_columns(operands, inner, texts), _levels_ahead(session, spec))
         inner = (*inner, *slots)
     tokens, positions, live = [], [], []
     if texts == 1 and with_root:
@@ -254,10 +263,15 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
 def _slots(session: PassRunner, spec: PassSpec, operands: Sequence[Nodes]) -> tuple[Nodes, ...]:
     """Slots below the nodes of a pass, where its model looks ahead by them."""
-    if spec.most_levels == 1 or not spec.pieces:
-        return ()
-    if not session.models[spec.model].by_slots:
+    levels = _levels_ahead(session, spec)
+    if not levels:
         return ()
     if len(operands) > 1:
         raise MissingCapabilityError("slots stand below the nodes of one tree", where="eager")
-    return (slots_of(operands[0], spec.most_levels - 1),)
+    return (slots_of(operands[0], levels),)
+
+
+def _levels_ahead(session: PassRunner, spec: PassSpec) -> int:
+    """Slots below each node of a pass."""
+    model = session.models[spec.model]
+    return spec.most_levels - 1 + model.slots_first if model.by_slots and spec.pieces else 0
