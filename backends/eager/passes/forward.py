@@ -128,20 +128,27 @@ def _advance(
 def _read(
     session: EagerSession, lengths: Sequence[int], spec: PassSpec, call: Columns, live: Tensor
 ) -> Sequence[int]:
-    """How far a pass that was to read all text has come: up to the first state that is missing.
-
-    Where a last token may enter without its state, it runs again when the state is there.
-    """
+    """How far a pass that was to read all text has come: up to the first state that is missing."""
     if spec.features is None or spec.inside or not call.texts:
         return lengths
-    lacking = call.live[:, : call.texts] & ~live[:, : call.texts]
-    if session.models[spec.model].optional_features:
-        above = call.positions[:, call.texts - 1 : call.texts] - spec.shift
-        known = session.batch.tracks[spec.features].known.gather(1, above.clamp(min=0))
-        lacking[:, -1:] |= call.live[:, call.texts - 1 : call.texts] & ~known & (above >= 0)
+    lacking = lacking_text(session, spec, call, live)
     ends = torch.tensor(lengths, device=live.device)[:, None]
     reached: list[int] = call.positions[:, : call.texts].where(lacking, ends).amin(1).tolist()
     return reached
+
+
+def lacking_text(session: PassRunner, spec: PassSpec, call: Columns, live: Tensor) -> Tensor:
+    """Columns of text that are to run again when their states are there, bool `[B, texts]`.
+
+    Those that could not run, and a last token that entered without its state.
+    """
+    lacking = call.live[:, : call.texts] & ~live[:, : call.texts]
+    if spec.features is not None and session.models[spec.model].optional_features:
+        above = call.positions[:, call.texts - 1 : call.texts] - spec.shift
+        known = session.batch.tracks[spec.features].known.gather(1, above.clamp(min=0))
+        early = call.live[:, call.texts - 1 : call.texts] & ~known & (above >= 0)
+        lacking = torch.cat([lacking[:, :-1], lacking[:, -1:] | early], 1)
+    return lacking
 
 
 def _advance_scratch(lengths: Sequence[int], cache: Cache, spec: PassSpec) -> None:

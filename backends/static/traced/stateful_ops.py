@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager.op_runner import OpRunner, Scope, nodes_as, typed
-from specplan.backends.eager.passes.forward import columns_of
+from specplan.backends.eager.passes.forward import columns_of, lacking_text
 from specplan.backends.eager.passes.logits import rows_of_pass
 from specplan.backends.eager.passes.one_pass import run_pass
 from specplan.backends.eager.passes.pass_spec import PassSpec
@@ -161,10 +161,12 @@ def _run_forward(
     if cache is not None and call.texts and spec.segments:
         lengths = texts.lengths
         if spec.features is not None and not spec.inside:  # up to the first that was lacking
-            lacking = call.live[:, : call.texts] & ~passed.live[:, : call.texts]
+            lacking = lacking_text(run, spec, call, passed.live)
             lengths = call.positions[:, : call.texts].where(lacking, texts.ends).amin(1)
             lengths = lengths.maximum(cache.resident(spec.segments, spec.scratch)[:, 0])
         cache.advance(spec, lengths, run.taking_part())
+        if run.models[spec.model].optional_features:
+            cache.grown(1)  # the last token, which runs again
     return rows_of_pass(run, spec, call, passed, operands)
 
 
