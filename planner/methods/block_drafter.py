@@ -3,7 +3,8 @@
 DFlash (arXiv 2602.06036): the drafter attends to the text through hidden states of several of the
 target's layers and, in both directions, within the block; one pass gives logits for every mask. The
 most probable tokens are verified as a chain. The block keeps the length that the drafter was
-trained with; fewer of its tokens may be verified.
+trained with; fewer of its tokens may be verified. The last token of the text enters by its
+embedding, as the target has not read it yet; the next round reads it again with its states.
 """
 
 from __future__ import annotations
@@ -37,9 +38,8 @@ class BlockDrafter(Method[BlockDrafterOptions]):
 
     summary = "one pass over the target's hidden states fills a block of tokens"
     paper = "DFlash, arXiv 2602.06036; z-lab/dflash"
-    acceptance = "given"
+    acceptance = "rank of the accepted child at each depth, along the target's own texts"
     engine_drafter = "block"
-    runnable = False
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[BlockDrafterOptions] | Refusal]:
         """Per drafter: every length up to its block."""
@@ -52,9 +52,9 @@ class BlockDrafter(Method[BlockDrafterOptions]):
         """One pass looks as many tokens ahead as the block has, and a chain grows of its logits."""
         draft, block, cache = options.draft, options.block, cache_of(options.draft)
         layers = print_atom(facts.drafters[draft].feature_layers)
-        read = f"features={FEATURES} shift=1 levels={block}"
+        read = f"features={FEATURES} levels={block} attend=block"
         drafted = f"""%t0 = root
-%x = forward {draft} %t0 cache={cache} pending={block + 1} {read}
+%x = forward {draft} %t0 cache={cache} pending={options.length + 2} {read}
 %c = repeat {options.length} (%t = %t0) {{
   %f = pick %t of=newest
   %n = grow %t at=%f logits=%x

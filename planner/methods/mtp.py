@@ -42,11 +42,10 @@ class Mtp(Method[MtpOptions]):
     summary = "the target's own multi-token-prediction modules draft a chain"
     paper = "DeepSeek-AI 2024, arXiv 2412.19437 section 2.2"
     differs = "Chains longer than the modules run them again on their own hidden states."
-    acceptance = "given"
+    acceptance = "rank of the accepted child at each depth, along the target's own texts"
     engine_drafter = "modules"
     sources = ("mtp",)
     source_drafter = Model("mtp")
-    runnable = False
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[MtpOptions] | Refusal]:
         """Chains of 1 to 8 tokens."""

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from pathlib import Path
 
 from specplan.cost_models.models.architectures.config import Config
+from specplan.cost_models.models.files.safetensors_headers import read_config, stored_tensors
 from specplan.cost_models.models.heads.description import Body, HeadDescription, Output, Reads
 from specplan.cost_models.models.heads.shared import LAYER_NAMES, Sizes, layer_config, one_layer
 from specplan.ir.errors import UsageError
@@ -33,7 +35,7 @@ def mtp(config: Config, target: Sizes, index: int, stored: Collection[str]) -> H
         UsageError: the files hold no such module.
         MissingCapabilityError: its layer is of a kind that no head is built of.
     """
-    for form in (_deepseek(target, index), _mimo(index), _qwen(index)):
+    for form in (_deepseek(target.num_layers, index), _mimo(index), _qwen(index)):
         prefix, names, after_norm, own_head = form
         if any(re.match(prefix, name) for name in stored):
             break
@@ -53,7 +55,7 @@ def mtp(config: Config, target: Sizes, index: int, stored: Collection[str]) -> H
         join="concat",
         embedding="either",
         begins=index + 1,
-        first_embedding=prefix != _deepseek(target, index)[0],
+        first_embedding=prefix != _deepseek(target.num_layers, index)[0],
         inner_norm=float(config.get("rms_norm_eps", 1e-6)),
         body=Body(layers=1, config=layer_config(config, 1)),
         output=Output(
@@ -66,11 +68,30 @@ def mtp(config: Config, target: Sizes, index: int, stored: Collection[str]) -> H
     )
 
 
+def stored_modules(folder: Path) -> int:
+    """How many modules a target's files hold, of those that its config.json states."""
+    values = read_config(folder)
+    config = Config(values, str(folder))
+    count = config.count("num_nextn_predict_layers") or config.count("num_mtp_layers")
+    if not count:
+        return 0
+    stored = stored_tensors(folder)
+    layers = config.size("num_hidden_layers")
+    held = 0
+    while held < count:
+        forms = (_deepseek(layers, held), _mimo(held), _qwen(held))
+        joins = (form[0] + name for form in forms for name, into in form[1] if "project" in into)
+        if not any(re.fullmatch(join, name) for join in joins for name in stored):
+            break
+        held += 1
+    return held
+
+
 _Form = tuple[str, tuple[tuple[str, str], ...], bool, bool]
 """Prefix, names behind it, whether steps go on after the norm, whether a head may be its own."""
 
 
-def _deepseek(target: Sizes, index: int) -> _Form:
+def _deepseek(layers: int, index: int) -> _Form:
     names = (
         (r"enorm\.weight", "token_norm.weight"),
         (r"hnorm\.weight", "state_norm.weight"),
@@ -80,7 +101,7 @@ def _deepseek(target: Sizes, index: int) -> _Form:
         (r"embed_tokens\.weight", "embedding.weight"),
         *one_layer(""),
     )
-    return rf"model\.layers\.{target.num_layers + index}\.", names, False, True
+    return rf"model\.layers\.{layers + index}\.", names, False, True
 
 
 def _mimo(index: int) -> _Form:

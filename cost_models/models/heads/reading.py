@@ -73,6 +73,16 @@ def read_description(config: Mapping[str, Any], target: Sizes, where: str) -> He
             where=where,
             remedy=remedy,
         )
+    if description.output.vocabulary > target.vocab_size:
+        raise UsageError("its draft vocabulary is larger than the target's", where=where)
+    width = description.hidden_size
+    if description.join == "block" and width != target.hidden_size:
+        raise UsageError(
+            f"it borrows the target's embedding of size {target.hidden_size}, and its own states "
+            f"are of size {width}",
+            where=where,
+            remedy=remedy,
+        )
     if description.reads.layers:
         check_layers(description.reads.layers, target, where)
     return description

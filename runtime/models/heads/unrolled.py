@@ -8,7 +8,7 @@ tokens were drafted: of training, and of measuring acceptance.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -54,7 +54,7 @@ def unrolled(
     features: Tensor,
     steps: int,
     rows: Tensor | None = None,
-) -> list[Tensor]:
+) -> Iterator[Tensor]:
     """Logits that predict the tokens 1, 2, ... `steps` places after each token of some texts.
 
     Args:
@@ -64,16 +64,18 @@ def unrolled(
         steps: tokens ahead; at most the levels of a head that looks ahead in one pass.
         rows: int64 `[R]`, which tokens are roots, for block drafters; all when None.
 
-    Returns:
+    Yields:
         For each step `[B, T, V]` (`[B, R, V]` by a block drafter). Rows before the head's first
         (`HeadDescription.begins`) hold no prediction, nor do those whose tokens lie beyond the end.
     """
     modules = [heads] if isinstance(heads, Drafter) else [*heads]
     head = modules[0]
     if head.description.join == "block":
-        return _block(head, tokens, features, steps, rows)
+        yield from _block(head, tokens, features, steps, rows)
+        return
     if len(modules) > 1:
-        return _modules(modules, tokens, features, steps)
+        yield from _modules(modules, tokens, features, steps)
+        return
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
     zero = torch.zeros_like(tokens)
     shift = min(head.description.begins, 1)
@@ -84,11 +86,11 @@ def unrolled(
     begins = head.description.begins
     mask = causal & ((positions >= begins)[:, None] | (positions < begins)[:, :, None])
     own = torch.eye(tokens.shape[1], dtype=torch.bool, device=tokens.device).expand_as(mask)
-    store, logits = Unrolled(), list[Tensor]()
+    store = Unrolled()
     levels = head.description.levels
     for step in range(steps):
         if step and levels.by == "heads" and levels.count > 1:
-            logits.append(head.rows(states, "logits", zero, step))
+            yield head.rows(states, "logits", zero, step)
             continue
         if step and levels.count > 1:
             entered = head.enter_slots(states, step)
@@ -99,16 +101,15 @@ def unrolled(
         store.add(positions + step)
         span = (0, head.num_layers)
         states = head.run(entered, positions + step, mask, store, span, store)
-        logits.append(head.rows(states, "logits", zero + step))
-    return logits
+        yield head.rows(states, "logits", zero + step)
 
 
 def _modules(
     modules: Sequence[Drafter], tokens: Tensor, features: Tensor, steps: int
-) -> list[Tensor]:
+) -> Iterator[Tensor]:
     """Modules with weights of their own: each runs the whole text on the states of the last."""
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
-    zero, states, logits = torch.zeros_like(tokens), features, list[Tensor]()
+    zero, states = torch.zeros_like(tokens), features
     causal = positions[:, :, None] >= positions[:, None]
     for step in range(steps):
         head = modules[min(step, len(modules) - 1)]
@@ -118,13 +119,12 @@ def _modules(
         store.add(positions)
         entered = head.enter(tokens, positions, states.roll(1, 1), positions >= 1, zero)
         states = head.run(entered, positions, seen, store, (0, head.num_layers), store)
-        logits.append(head.rows(states, "logits", zero).roll(-step, 1))
-    return logits
+        yield head.rows(states, "logits", zero).roll(-step, 1)
 
 
 def _block(
     head: Drafter, tokens: Tensor, features: Tensor, steps: int, rows: Tensor | None
-) -> list[Tensor]:
+) -> Iterator[Tensor]:
     """A block at each of some roots: it sees the states of the text before, and itself."""
     batch, length = tokens.shape
     place = torch.arange(length, device=tokens.device)
@@ -148,4 +148,5 @@ def _block(
     mask = seen.expand(batch, -1, -1)
     states = head.run(states, positions, mask, store, (0, head.num_layers), store)[:, length:]
     parts = states.split(count, 1)[1 : steps + 1]
-    return [head.rows(part, "logits", None) for part in parts]
+    for part in parts:
+        yield head.rows(part, "logits", None)

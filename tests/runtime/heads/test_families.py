@@ -153,7 +153,7 @@ def test_logits_are_those_of_the_paper(case: str, target: CausalModel, tmp_path:
     stored, paper, steps = CASES[case]
     head = load_head(stored.save(tmp_path), target)
     states = features_of(head, target)
-    found = unrolled(head, torch.tensor([TEXT]), states, steps)
+    found = [*unrolled(head, torch.tensor([TEXT]), states, steps)]
     wanted = paper(target, stored, states[0], steps)
     for step in range(steps):
         torch.testing.assert_close(found[step][0, ROOT], wanted[step], rtol=0, atol=2e-5)
