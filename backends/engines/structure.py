@@ -221,6 +221,8 @@ def _forward_drafters(plan: Plan, op: Forward, target: str) -> Iterator[Drafter]
         yield "modules"
     elif op.most_levels > 1 and op.cache is not None:
         yield "block"
+    elif track is not None and op.cache is None:
+        yield "other"  # heads without attention
     elif reads_target:
         yield "head"
     else:

@@ -50,9 +50,12 @@ def head_ranks(
     features = text_features(target, given, head.description.reads.layers)
     blocks = head.description.join == "block"
     ranks = torch.full((len(tokens) - start, depth), NO_RANK)
-    roots = torch.arange(start - 1, len(tokens) - 1)
-    for part in roots.split(ROOTS if blocks else len(roots)):
+    # no round drafts from the prompt's last token: the target reads the prompt in the first round
+    roots = torch.arange(start, len(tokens) - 1)
+    for part in roots.split(ROOTS if blocks else max(len(roots), 1)):
         rows = part.to(target.device) if blocks else None
+        if not len(part):
+            continue
         for step, logits in enumerate(unrolled(heads, given, features, depth, rows)):
             own = logits[0] if blocks else logits[0, part]
             stop = min(len(part), len(tokens) - 1 - step - int(part[0]))

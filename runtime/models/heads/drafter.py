@@ -6,6 +6,7 @@ runs what decoding runs (`specplan.runtime.models.heads.unrolled`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,6 +69,11 @@ class Drafter(nn.Module):
         if self.layers is not None:
             own |= {f"rotary.{n}": x for n, x in self.layers.rotary[0].named_buffers()}
         return own | {f"target.{name}": value for name, value in self.target.weights().items()}
+
+    def weights_by_name(self) -> dict[str, Tensor]:
+        """Its own weights by the names that descriptions give them; tied ones several times."""
+        named = self.named_parameters(remove_duplicate=False)
+        return {re.sub(r"^(entering|outputs)\.", "", name): weight for name, weight in named}
 
     def new_cache(self, batch: int, capacity: int, queries: bool = False) -> KVCache:
         """See `CausalModel.new_cache`."""

@@ -90,7 +90,7 @@ def _built(
     description: HeadDescription, target: CausalModel, folder: Path, stored: frozenset[str]
 ) -> Drafter:
     """A head with its weights."""
-    places = _places(description, stored, folder)
+    places = places_of(description, stored, folder)
     if description.embedding == "either":
         own = "embedding.weight" in places.values()
         description = replace(description, embedding="own" if own else "target")
@@ -117,7 +117,7 @@ def _check_embedding(description: HeadDescription, target: CausalModel, folder: 
         )
 
 
-def _places(
+def places_of(
     description: HeadDescription, stored: frozenset[str], folder: Path
 ) -> dict[str, str]:
     """Which weight each tensor of the files is; those that are left out do not occur.
@@ -201,7 +201,7 @@ def _fill(head: Drafter, tensors: Mapping[str, list[Tensor]], where: str) -> Non
         UsageError: a weight is missing, of another shape, stored twice with other numbers, or holds
             something that is no number.
     """
-    weights = weights_by_name(head)
+    weights = head.weights_by_name()
     filled: set[int] = set()
     for name, copies in tensors.items():
         weight = weights.get(name)
@@ -230,9 +230,3 @@ def _fill(head: Drafter, tensors: Mapping[str, list[Tensor]], where: str) -> Non
     broken = [name for name, weight in weights.items() if weight.isnan().any()]
     if broken:
         raise UsageError(f"{broken[0]} holds what is no number", where=where)
-
-
-def weights_by_name(head: Drafter) -> dict[str, Tensor]:
-    """The weights of a head by the names that descriptions give them; tied ones several times."""
-    named = head.named_parameters(remove_duplicate=False)
-    return {re.sub(r"^(entering|outputs)\.", "", name): weight for name, weight in named}

@@ -48,16 +48,18 @@ class Random:
         """Weights of a norm, about 1."""
         return 1.0 + 0.2 * torch.randn(width, generator=self.generator, dtype=torch.float64)
 
-    def layer(self, prefix: str, *, inputs: int = WIDTH, head_norms: bool = False) -> dict[str, Any]:
+    def layer(
+        self, prefix: str, *, inputs: int = WIDTH, inner: int = INNER, head_norms: bool = False
+    ) -> dict[str, Tensor]:
         """Attention, MLP and the norm between, of `LAYERS`."""
         made = {
             "self_attn.q_proj.weight": self(32, inputs),
             "self_attn.k_proj.weight": self(16, inputs),
             "self_attn.v_proj.weight": self(16, inputs),
             "self_attn.o_proj.weight": self(WIDTH, 32),
-            "mlp.gate_proj.weight": self(INNER, WIDTH),
-            "mlp.up_proj.weight": self(INNER, WIDTH),
-            "mlp.down_proj.weight": self(WIDTH, INNER),
+            "mlp.gate_proj.weight": self(inner, WIDTH),
+            "mlp.up_proj.weight": self(inner, WIDTH),
+            "mlp.down_proj.weight": self(WIDTH, inner),
             "post_attention_layernorm.weight": self.norm(WIDTH),
         }
         if head_norms:
@@ -73,11 +75,11 @@ def some_tokens(count: int = KNOWN, size: int = VOCABULARY) -> Tensor:
 
 def eagle3(
     *, names: str = "midlayer", layers: int = 1, reads: int = 3, reduced: bool = True,
-    embedding: bool = False, **changes: Any,
+    embedding: bool = False, size: int = VOCABULARY, **changes: Any,
 ) -> Stored:  # fmt: skip
     """EAGLE-3 by SpecForge (`midlayer`) or by `speculators` and NVIDIA (`layers`)."""
-    make, known = Random(1), KNOWN if reduced else VOCABULARY
-    config = {**LAYERS, "architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": layers}
+    make, known = Random(1), KNOWN if reduced else size
+    config = {**LAYERS, "vocab_size": size, "architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": layers}
     config |= {"draft_vocab_size": known, **changes}
     first = "midlayer." if names == "midlayer" else "layers.0."
     tensors = {"fc.weight": make(WIDTH, reads * WIDTH), **make.layer(first, inputs=2 * WIDTH)}
@@ -94,11 +96,11 @@ def eagle3(
     if config.get("mask_token_id") is not None:
         tensors["mask_hidden"] = make(1, 1, reads * WIDTH, scale=3.0)
     if embedding:
-        tensors["embed_tokens.weight"] = make(VOCABULARY, WIDTH, scale=2.0)
+        tensors["embed_tokens.weight"] = make(size, WIDTH, scale=2.0)
     if reduced:
-        tokens = some_tokens()
+        tokens = some_tokens(size=size)
         tensors["d2t"] = tokens - torch.arange(known)
-        tensors["t2d"] = torch.zeros(VOCABULARY, dtype=torch.bool).index_fill(0, tokens, True)
+        tensors["t2d"] = torch.zeros(size, dtype=torch.bool).index_fill(0, tokens, True)
     return Stored(config, tensors)
 
 
@@ -123,7 +125,7 @@ def eagle1() -> Stored:
     return Stored(config, tensors | make.layer("layers.0."))
 
 
-def medusa(form: str = "original", heads: int = 3, blocks: int = 1) -> Stored:
+def medusa(form: str = "original", heads: int = 3, blocks: int = 1, size: int = VOCABULARY) -> Stored:
     """Medusa by its authors, or by vLLM (without biases)."""
     make, tensors = Random(4), dict[str, Tensor]()
     for head in range(heads):
@@ -133,17 +135,17 @@ def medusa(form: str = "original", heads: int = 3, blocks: int = 1) -> Stored:
             if form == "original":
                 tensors[f"{name}.bias"] = make(WIDTH)
         last = f"{head}.{blocks}.weight" if form == "original" else f"lm_heads.{head}.weight"
-        tensors[last] = make(VOCABULARY, WIDTH, scale=6.0)
+        tensors[last] = make(size, WIDTH, scale=6.0)
     if form == "original":
-        return Stored({"medusa_num_heads": heads, "medusa_num_layers": blocks}, tensors)
-    tensors = {n: x[some_tokens()] if n.startswith("lm_h") else x for n, x in tensors.items()}
+        return Stored({"medusa_num_heads": heads, "medusa_num_layers": blocks, "vocab_size": size}, tensors)
+    tensors = {n: x[some_tokens(size=size)] if n.startswith("lm_h") else x for n, x in tensors.items()}
     config = {"model_type": "medusa", "architectures": ["MedusaModel"], "hidden_size": WIDTH,
-              "num_heads": heads, "num_hidden_layers": blocks, "vocab_size": VOCABULARY,
+              "num_heads": heads, "num_hidden_layers": blocks, "vocab_size": size,
               "truncated_vocab_size": KNOWN}  # fmt: skip
-    return Stored(config, tensors | {"token_map": some_tokens()})
+    return Stored(config, tensors | {"token_map": some_tokens(size=size)})
 
 
-def hydra(heads: int = 3, blocks: int = 2) -> Stored:
+def hydra(heads: int = 3, blocks: int = 2, size: int = VOCABULARY) -> Stored:
     """Hydra's `mlp` heads."""
     make, tensors = Random(5), dict[str, Tensor]()
     for head in range(heads):
@@ -154,8 +156,8 @@ def hydra(heads: int = 3, blocks: int = 2) -> Stored:
             tensors[f"{name}.bias"] = make(WIDTH)
         tensors[f"hydra_mlp.{head}.0.res_connection.weight"] = make(WIDTH, wide)
         tensors[f"hydra_mlp.{head}.0.res_connection.bias"] = make(WIDTH)
-        tensors[f"hydra_lm_head.{head}.weight"] = make(VOCABULARY, WIDTH, scale=6.0)
-        tensors[f"hydra_lm_head.{head}.bias"] = make(VOCABULARY)
+        tensors[f"hydra_lm_head.{head}.weight"] = make(size, WIDTH, scale=6.0)
+        tensors[f"hydra_lm_head.{head}.bias"] = make(size)
     config = {"hydra_num_heads": heads, "hydra_num_layers": blocks, "hydra_head_arch": "mlp",
               "grounded_heads": True}  # fmt: skip
     return Stored(config, tensors)
@@ -196,12 +198,12 @@ def redrafter(blocks: int = 2) -> Stored:
     return Stored(config, tensors)
 
 
-def dflash(block: int = 4, layers: int = 2) -> Stored:
+def dflash(block: int = 4, layers: int = 2, size: int = VOCABULARY, **changes: Any) -> Stored:
     """DFlash by its authors: Qwen3 layers, two states of the target."""
     make = Random(8)
-    config = {**LAYERS, "model_type": "qwen3", "architectures": ["DFlashDraftModel"],
+    config = {**LAYERS, "vocab_size": size, "model_type": "qwen3", "architectures": ["DFlashDraftModel"],
               "num_hidden_layers": layers, "block_size": block,
-              "dflash_config": {"mask_token_id": VOCABULARY - 1, "target_layer_ids": [1, 3]}}  # fmt: skip
+              "dflash_config": {"mask_token_id": size - 1, "target_layer_ids": [1, 3]}, **changes}  # fmt: skip
     tensors = {"fc.weight": make(WIDTH, 2 * WIDTH, scale=2.0)}
     tensors |= {"hidden_norm.weight": make.norm(WIDTH), "norm.weight": make.norm(WIDTH)}
     for number in range(layers):
@@ -221,7 +223,9 @@ def kangaroo() -> Stored:
     )
 
 
-def modules(form: str, count: int, layers: int) -> dict[str, Tensor]:
+def modules(
+    form: str, count: int, layers: int, size: int = VOCABULARY, inner: int = 48
+) -> dict[str, Tensor]:
     """Tensors of modules in a target's checkpoint, by DeepSeek, MiMo or Qwen3-Next."""
     tensors: dict[str, Tensor] = {}
     make = Random(10)
@@ -237,8 +241,8 @@ def modules(form: str, count: int, layers: int) -> dict[str, Tensor]:
         tensors |= {token: make.norm(WIDTH), state: make.norm(WIDTH), last: make.norm(WIDTH)}
         tensors[join] = make(WIDTH, 2 * WIDTH)
         layer = f"{start}layers.{index}." if form == "qwen" else start
-        tensors |= make.layer(layer) | {f"{layer}input_layernorm.weight": make.norm(WIDTH)}
+        tensors |= make.layer(layer, inner=inner) | {f"{layer}input_layernorm.weight": make.norm(WIDTH)}
         if form == "deepseek":
-            tensors[f"{start}shared_head.head.weight"] = make(VOCABULARY, WIDTH, scale=6.0)
-            tensors[f"{start}embed_tokens.weight"] = make(VOCABULARY, WIDTH, scale=2.0)
+            tensors[f"{start}shared_head.head.weight"] = make(size, WIDTH, scale=6.0)
+            tensors[f"{start}embed_tokens.weight"] = make(size, WIDTH, scale=2.0)
     return tensors
