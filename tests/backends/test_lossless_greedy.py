@@ -17,6 +17,7 @@ from specplan.planner.search.composing import scheduled
 from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
+from tests.backends.heads import with_heads
 from tests.backends.kinds import EVERY_WAY, LOSSLESS, RUNNABLE, all_facts, every_kind, kinds_of
 from tests.backends.pairs import in_batches, load_pair, plain, save_pair
 
@@ -27,7 +28,7 @@ VOCABULARY = 61
 class Case(NamedTuple):
     """What every method decodes: models, 100 requests, their plain outputs, and the facts."""
 
-    models: dict[str, CausalModel]
+    models: dict[str, Any]
     requests: list[Request]
     expected: list[tuple[int, ...]]
     facts: ProblemFacts
@@ -59,7 +60,7 @@ def case(held_out: list[str], tmp_path_factory: pytest.TempPathFactory) -> Case:
     """A pair that repeats itself, and is sure: texts, sources and models all draft well."""
     folder = tmp_path_factory.mktemp("every_method")
     save_pair(folder, VOCABULARY, scale=0.14, sureness=6.0)
-    models = load_pair(folder)
+    models = with_heads(load_pair(folder))
     requests = [
         Request(
             prompt_tokens=tokens,
@@ -111,7 +112,7 @@ def test_rounds_of_two_methods_take_turns(
     pair_folder: Path, requests: list[Request], tmp_path: Path
 ) -> None:
     """States of the same name that differ are kept apart; what a round left is caught up with."""
-    models, some = load_pair(pair_folder), requests[::20]
+    models, some = with_heads(load_pair(pair_folder)), requests[::20]
     expected = in_batches(plain(), models, some, 1)
     facts = all_facts(tmp_path, 0.0)
     others = [method for name, method in LOSSLESS.items() if name not in EVERY_WAY]

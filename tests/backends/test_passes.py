@@ -18,6 +18,7 @@ from specplan.passes.renumber import plan_digest
 from specplan.passes.share_prefix import share_prefix
 from specplan.planner.facts import ProblemFacts
 from specplan.runtime.requests import Request
+from tests.backends.heads import with_heads
 from tests.backends.kinds import RUNNABLE, all_facts, every_kind, kinds_of
 from tests.backends.pairs import in_batches, load_pair
 from tests.planner.example_facts import SEVEN_BILLION, example_facts
@@ -104,7 +105,7 @@ def test_draws_are_the_same_after_every_pass(
     name: str, sampled: ProblemFacts, pair_folder: Path
 ) -> None:
     """At temperature 0, `test_lossless_greedy` compares 100 prompts."""
-    models, requests = load_pair(pair_folder), requests_of(0.8)[::2]
+    models, requests = with_heads(load_pair(pair_folder)), requests_of(0.8)[::2]
     for words, plan, _ in kinds_of(RUNNABLE[name], sampled):
         expected = in_batches(plan, models, requests, 4)
         for after, lowered in stages(plan):

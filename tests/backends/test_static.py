@@ -22,6 +22,7 @@ from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.dynamic_trees import dynamic_plan
+from tests.backends.heads import with_heads
 from tests.backends.kinds import RUNNABLE, all_facts, every_kind, kinds_of
 from tests.backends.pairs import in_batches, load_pair, plain, run, save_pair
 from tests.backends.source_plans import source_plans
@@ -85,7 +86,7 @@ def test_every_method_decodes_as_the_interpreter_does(
     kinds = [kind for kind in kinds_of(RUNNABLE[name], facts) if not STATIC.refusals(kind.plan)]
     if not kinds:
         pytest.skip("no graph holds its rounds")
-    models = load_pair(pair_folder)
+    models = with_heads(load_pair(pair_folder))
     requests = requests_of(facts.problem.workload.temperature)[2:]
     for words, plan, _ in kinds:
         expected = in_turn(EagerBackend().compile(plan, models), requests, 2)
