@@ -83,7 +83,9 @@ class Source:
             raise UsageError(
                 f"cannot read the file ({error.strerror})",
                 where=str(path),
-                remedy="Check the path and its permissions.",
+                remedy="Give a file; `specplan import probe` reads the folder of a probe."
+                if self.path.is_dir()
+                else "Check the path and its permissions.",
             ) from error
 
     @cached_property

@@ -40,7 +40,8 @@ class Job:
         table: of the engine's version.
         plan: verified, and refused by nothing in the table.
         paths: folder of each model by its role in the plan.
-        loads: what is predicted, one for each load of the workload.
+        loads: what is predicted, one for each load of the workload; empty for a probe, of which
+            nothing is predicted.
         devices: that share every layer (tensor parallelism).
         dtype: number type of the target's weights, or "auto".
         sampling: `temperature`, `top_k` (0: off) and `top_p`; empty for greedy decoding.

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from specplan.backends.engines.job import Emission, Forced, Job, benchmark, command_line
+from specplan.backends.engines.probe import PROMPTS, Client
 
 _ALGORITHMS = {
     "model": "STANDALONE",
@@ -31,7 +32,7 @@ def project(job: Job) -> Emission:
     if job.ranges:
         documents["adaptive.json"] = _adaptive(job)
     command = command_line(_LAUNCH, "--config sglang.yaml")
-    if job.drafting.drafter == "none":
+    if job.drafting.drafter == "none" or not job.loads:
         return Emission(documents, command=command)
     length = round(job.forced.tokens_per_round.mean, 3)
     environment = {
@@ -102,3 +103,37 @@ def _notes(job: Job) -> tuple[str, ...]:
             "Lookup needs CUDA, turns the overlap scheduler off, and knows no dp-attention."
         )
     return tuple(notes)
+
+
+def client(job: Job) -> Client:
+    """`sglang.bench_serving`; options: `cli_main` of sglang/benchmark/serving.py.
+
+    Top-k is no option there, and a body replaces all sampling parameters but those of the
+    OpenAI-compatible address, which takes it at the top level.
+    """
+    given = {"temperature": 0.0, "top_p": 1.0, "top_k": 0} | dict(job.sampling)
+    native = not given["top_k"]
+    body = "" if native else f" --extra-request-body '{{{{\"top_k\": {given['top_k']:g}}}}}'"
+    bench = command_line(
+        'python -m sglang.bench_serving --base-url "$URL" --output-file {result}.jsonl',
+        f"--backend {'sglang' if native else 'sglang-oai'} --flush-cache",
+        "--num-prompts {requests} --max-concurrency {batch} "
+        f"--temperature {given['temperature']:g} --top-p {given['top_p']:g}{body}",
+    )
+    own = f"--dataset-name custom --dataset-path {PROMPTS}"
+    ends = "--sharegpt-output-len {output_tokens} --disable-ignore-eos"
+    return Client(
+        port=30000,
+        flags=" --enable-metrics",
+        suffix="jsonl",
+        timing=command_line(
+            bench,
+            "--dataset-name random-ids --random-input-len {prompt_tokens} --random-range-ratio 1",
+            "--random-output-len {output_tokens} --seed {seed}"
+            + (" --tokenize-prompt" if native else ""),
+        ),
+        own=command_line(bench, own, ends),
+        public=command_line(bench, "--dataset-name sharegpt", ends),
+        public_prompts=128,
+        public_name="128 prompts of ShareGPT",
+    )

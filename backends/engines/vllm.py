@@ -11,6 +11,7 @@ import shlex
 from typing import Any
 
 from specplan.backends.engines.job import Emission, Forced, Job, benchmark, command_line, in_format
+from specplan.backends.engines.probe import PROMPTS, Client
 
 _METHODS = {
     "model": "draft_model",
@@ -27,7 +28,7 @@ def project(job: Job) -> Emission:
     settings = server_settings(job)
     target = shlex.quote(job.target)
     serve = f"vllm serve {target}"
-    if job.drafting.drafter == "none":
+    if job.drafting.drafter == "none" or not job.loads:
         return Emission({"vllm.yaml": settings}, command=command_line(serve, "--config vllm.yaml"))
     forced = settings | {"speculative-config": settings["speculative-config"] | _synthetic(job)}
     notes = ("The lengths by batch size do not work with data parallelism.",) if job.ranges else ()
@@ -76,3 +77,30 @@ def _synthetic(job: Job) -> dict[str, Any]:
     most = job.drafting.tokens + 1
     length = min(max(job.forced.tokens_per_round.mean, 1.0), float(most))
     return {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": round(length, 3)}
+
+
+def client(job: Job) -> Client:
+    """`vllm bench serve`; options: `add_cli_args` of vllm/benchmarks/serve.py and datasets."""
+    given = {"temperature": 0.0} | dict(job.sampling)
+    sampling = [f"--{name.replace('_', '-')} {value:g}" for name, value in given.items()]
+    bench = command_line(
+        f'vllm bench serve --base-url "$URL" --model {in_format(shlex.quote(job.target))}',
+        "--save-result --result-filename {result}.json --percentile-metrics ttft,tpot,itl,e2el",
+        "--num-prompts {requests} --max-concurrency {batch} " + " ".join(sampling),
+    )
+    texts = "--dataset-name hf --dataset-path philschmid/mt-bench --hf-output-len {output_tokens}"
+    own = f"--dataset-name custom --dataset-path {PROMPTS} --custom-output-len {{output_tokens}}"
+    return Client(
+        port=8000,
+        flags="",
+        suffix="json",
+        timing=command_line(
+            bench,
+            "--dataset-name random --random-input-len {prompt_tokens}",
+            "--random-output-len {output_tokens} --ignore-eos --seed {seed}",
+        ),
+        own=command_line(bench, own, "--skip-chat-template --no-oversample"),
+        public=command_line(bench, texts),
+        public_prompts=80,
+        public_name="the 80 first turns of MT-Bench",
+    )

@@ -32,6 +32,29 @@ and the way to check them, and `projection.json` with the same as data.
   simulated in SGLang, forced in TensorRT-LLM), so that the predicted time is tested apart from the
   drafter.
 
+## Measuring a running engine
+
+```sh
+specplan emit problem.yaml --engine vllm --probe --out probe   # a folder, without any acceptance
+probe/probe.sh                                                 # where device and engine are
+specplan import probe probe --out probed
+specplan optimize probed/problem.yaml
+```
+
+- `probe.sh` starts the engine (vLLM, SGLang) without speculation and with each draft model or head
+  of the problem, K=5 (`--draft-tokens`), and drives it with the engine's own load generator. It
+  skips finished runs when it is started again. `RUNNING=1 URL=http://HOST:PORT ./probe.sh plain`
+  measures a server that runs already.
+- Acceptance is measured on public prompts, or on your own (`--prompts FILE`, lines of
+  `{"text": ...}`). Times are measured at every operating point, on random tokens of exact lengths;
+  the import takes the time of a step from them and the accepted tokens from the prompts.
+- The import writes an acceptance profile for each drafter (by position for vLLM, a mean length for
+  SGLang), the measured times, and a problem that uses both. It names a run that has not finished,
+  failed in part or was of another server.
+- Lookups (n-grams) are not measured, because engines do not count the steps at which nothing was
+  drafted. llama.cpp and TensorRT-LLM have no probe: their tools do not report accepted tokens per
+  run of a load generator.
+
 This page is written by `specplan engines --markdown`; a test holds it to the tables.
 
 ## What was verified, and how far

@@ -8,7 +8,8 @@ vllm/benchmarks/serve.py (`calculate_metrics`), sglang/bench_serving.py.
 
 Counters of an engine (`/metrics`) have the same names but for a prefix: the histogram
 `e2e_request_latency_seconds`, `prompt_tokens_total`, `generation_tokens_total`; vLLM also counts
-the wait in its queue (`request_queue_time_seconds`) and drafts. Sources:
+the wait in its queue (`request_queue_time_seconds`) and drafts; SGLang counts verifications of
+finished requests (`spec_verify_calls_total`). Sources:
 vllm/v1/metrics/loggers.py, sglang/srt/metrics/collector.py, TensorRT-LLM's
 tensorrt_llm/metrics/collector.py.
 """
@@ -43,6 +44,7 @@ class ServedRun:
         tokens_per_round: emitted per request and round, the bonus included; None where it does not
             say.
         source: what was read, in words.
+        first_token_seconds: to the first token of a request; None where it does not say.
     """
 
     requests: int
@@ -53,6 +55,7 @@ class ServedRun:
     error: float | None
     tokens_per_round: float | None
     source: str
+    first_token_seconds: float | None = None
 
     @property
     def seconds_per_token(self) -> float:
@@ -128,6 +131,9 @@ def read_benchmark(source: Source, batch: float | None = None) -> ServedRun:
         if accepted is None
         else source.checked(accepted, "acceptance length", low=1.0),
         source=f"{source.path.name} (serving benchmark, {requests:.0f} requests)",
+        first_token_seconds=None
+        if result.get("mean_ttft_ms") is None
+        else source.number(result, "mean_ttft_ms") / 1e3,
     )
 
 
@@ -152,6 +158,7 @@ def _deviation(source: Source, result: Mapping[str, Any], name: str) -> float | 
 _WHOLE, _WAIT = "e2e_request_latency_seconds", "request_queue_time_seconds"
 _PROMPTS, _OUTPUTS = "prompt_tokens", "generation_tokens"
 _DRAFTS, _ACCEPTED = "spec_decode_num_drafts", "spec_decode_num_accepted_tokens"
+_VERIFIED = "spec_verify_calls"
 _NAMES = (
     f"{_WHOLE}_sum",
     f"{_WHOLE}_count",
@@ -160,6 +167,7 @@ _NAMES = (
     _OUTPUTS,
     _DRAFTS,
     _ACCEPTED,
+    _VERIFIED,
 )
 _NEEDED = (f"{_WHOLE}_sum", f"{_WHOLE}_count", _PROMPTS, _OUTPUTS)
 
@@ -192,7 +200,6 @@ def read_counters(
             "it counts nothing that was served since the scrape before",
             "Give the scrape from before the run first, the one from after it last.",
         )
-    drafts = totals.get(_DRAFTS, 0.0)
     return ServedRun(
         requests=round(requests),
         in_flight=batch,
@@ -200,9 +207,17 @@ def read_counters(
         output_tokens=outputs / requests,
         request_seconds=(seconds - totals.get(f"{_WAIT}_sum", 0.0)) / requests,
         error=None,
-        tokens_per_round=1.0 + totals[_ACCEPTED] / drafts if drafts > 0.0 else None,
+        tokens_per_round=_tokens_per_round(totals, requests, outputs),
         source=f"{after.path.name} (counters, {requests:.0f} requests)",
     )
+
+
+def _tokens_per_round(totals: Mapping[str, float], requests: float, outputs: float) -> float | None:
+    """Of vLLM's drafts, or of SGLang's verifications, before which a prefill gives one token."""
+    if totals.get(_DRAFTS, 0.0) > 0.0:
+        return 1.0 + totals[_ACCEPTED] / totals[_DRAFTS]
+    verified = totals.get(_VERIFIED, 0.0)
+    return (outputs - requests) / verified if verified > 0.0 else None
 
 
 def _totals(source: Source, select: str | None) -> dict[str, float]:

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from specplan.cost_models.cells import grid
+from specplan.cost_models.cells import grid, split
 from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.intervals import Interval, Seconds
 from specplan.cost_models.memory.plan_memory import largest_batch, runtime_of
 from specplan.cost_models.rounds.pricing import Unpriced
 from specplan.cost_models.rounds.segments import Drafted
-from specplan.planner.explain.numbers import seconds_data
+from specplan.planner.explain.numbers import interval_data, seconds_data
 from specplan.planner.explain.priced_break_even import (
     PricedBreakEven,
     most_scale,
@@ -29,7 +29,8 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import gains
 
-POINTS = 33
+POINTS, CURVE_STEP = 33, 4
+"""Values looked at of each quantity; the curve over acceptance has every fourth."""
 MOST_REQUESTS = 1024
 LEAST_CONTEXT = 16
 SLOWEST_DRAFT = 100.0
@@ -53,7 +54,8 @@ def break_evens(
     Returns:
         One entry per quantity and, but for the batch, per cell of the workload: `unknown`, `unit`,
         `batch` and `prompt_tokens` (None for the one that varies), `now` (an estimate, or None),
-        and the fields of `PricedBreakEven`; for the acceptance also `tokens` at every edge.
+        and the fields of `PricedBreakEven`; for the acceptance also the `tokens` per step at every
+        edge, and a `curve` of `tokens` per step with the `gain` over no speculation.
     """
     places = tuple(range(len(candidate.estimates)) if cells is None else cells)
     pricing = _Repricing(facts, candidate, plain, places)
@@ -97,6 +99,11 @@ class _Repricing:
                  for key, x in asdict(edge).items()}
                 for edge in edges
             ]  # fmt: skip
+            entry["curve"] = [
+                {"tokens": float(np.asarray(tokens)[i]), "gain": interval_data(gain)}
+                for i, gain in enumerate(split(curve, POINTS))
+                if i % CURVE_STEP == 0
+            ]
             yield entry
 
     def draft(self) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from specplan.planner.explain.numbers import about, few, seconds_words, short
+from specplan.planner.answer.names import plan_name
+from specplan.planner.explain.numbers import about, counted, few, seconds_words, short
 
 _NAMES = {
     "tokens": "tokens",
@@ -14,7 +15,7 @@ _NAMES = {
     "length": "draft steps",
     "draft_seconds": "a draft step",
     "verify_seconds": "verification and the rest",
-    "target_seconds": "a plain step",
+    "target_seconds": "a step without speculation",
     "round_seconds": "a round",
 }
 
@@ -48,7 +49,7 @@ def _law(entry: Mapping[str, Any], stated: bool) -> Iterator[str]:
     source = law.source.partition(":")[0].partition(";")[0]
     if not stated:
         yield (
-            f"Governed by the law {law.name} ({law.title}; {source}): {formula.name} while "
+            f"Formula {law.name} ({law.title}; {source}): {formula.name} while "
             f"decoding = {sympy.sstr(formula.expression)}."
         )
     for cell in few(entry["by_cell"], _MOST_LOADS):
@@ -57,21 +58,32 @@ def _law(entry: Mapping[str, Any], stated: bool) -> Iterator[str]:
             for v in variables
         )
         gain = about(cell["speedup"], short)
-        yield f"The law {law.name} {_load(cell)}: {numbers} give {gain}."
+        yield f"Formula {law.name} {_load(cell)}: {numbers} give {gain}."
 
 
 def break_even_words(explanation: Mapping[str, Any]) -> Iterator[str]:
     """One sentence per round that drafts, quantity and cell."""
     for part in explanation["break_even"]:
         yield (
-            f"Where {part['method']}, {part['words']}, is faster than plain decoding, both priced "
-            "anew over a range."
+            f"Where {plan_name(part)} is faster than no speculation, both estimated over a range."
         )
         for unknown, (name, _) in _UNKNOWNS.items():
             points = [point for point in part["points"] if point["unknown"] == unknown]
             for point in few(points, _MOST_LOADS):
                 outside = " (extrapolated)" if point["extrapolated"] else ""
                 yield f"- {name}{_load(point, ', ')}: {pays_words(point)}{outside}."
+
+
+def paying_ranges(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Where speculation is faster than none: the quantity, the operating point, the range."""
+    for part in explanation["break_even"]:
+        for unknown, (name, _) in _UNKNOWNS.items():
+            for point in part["points"]:
+                if point["unknown"] == unknown:
+                    fixed = (("batch", "request"), ("prompt_tokens", "prompt token"))
+                    at = [counted(point[key], noun) for key, noun in fixed if point[key]]
+                    outside = " (extrapolated)" if point["extrapolated"] else ""
+                    yield name, ", ".join(at), f"{pays_words(point)}{outside}"
 
 
 def _load(cell: Mapping[str, Any], before: str = "") -> str:
@@ -127,7 +139,7 @@ def _stretch(
             write = partial(_amount, entry)
             ends.append(f"{word} {_edge(edge, write)}{_unit(entry)}")
             if entry["unknown"] == "acceptance":
-                ends[-1] += f", {_edge(next(tokens), short)} tokens per round"
+                ends[-1] += f", {_edge(next(tokens), short)} tokens per step"
     return " ".join(ends)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specplan.cost_models.cells import split
+from specplan.planner.answer.names import plan_name
 from specplan.planner.explain.numbers import about, interval_data, ratio_words, short
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import best_by_score, gains
@@ -122,9 +123,7 @@ def confidence_words(explanation: Mapping[str, Any]) -> Iterator[str]:
     if sure["probability_best"] > 0.995:
         yield "No other candidate is likely to be faster."
         return
-    rivals = ", ".join(
-        f"{rival['method']} {rival['words']} {rival['probability']:.0%}" for rival in sure["rivals"]
-    )
+    rivals = ", ".join(f"{plan_name(rival)} {rival['probability']:.0%}" for rival in sure["rivals"])
     yield (
         f"By these intervals it is the fastest candidate with probability "
         f"{sure['probability_best']:.0%} (else: {rivals}); the expected loss against the fastest "
@@ -153,12 +152,12 @@ def runner_up_words(explanation: Mapping[str, Any]) -> Iterator[str]:
     if second is not None:
         simpler = " and is simpler" if second["gain"]["mean"] < 1.0 and second["simpler"] else ""
         yield (
-            f"Second best: {second['method']}, {second['words']}; the chosen plan is "
+            f"Second best: {plan_name(second)}; the chosen plan is "
             f"{about(second['gain'], ratio_words)} times as fast{at}{simpler}."
         )
     if single is not None and single != second:
         yield (
-            f"Best with one round for all loads: {single['method']}, {single['words']}; the "
+            f"Best with one round for all loads: {plan_name(single)}; the "
             f"schedule is {about(single['gain'], ratio_words)} times as fast{at}."
         )
     elif single is not None:
@@ -173,8 +172,8 @@ def loads_words(explanation: Mapping[str, Any]) -> Iterator[str]:
             yield f"For {name} alone no plan keeps the limits."
         else:
             yield (
-                f"Best for {name} alone: {load['method']}, {load['words']}; "
-                f"{about(load['speedup'], short)} times the speed of plain decoding."
+                f"Best for {name} alone: {plan_name(load)}; "
+                f"{about(load['speedup'], short)} times the speed of no speculation."
             )
     for batch, prompt in explanation["left_out"]:
         yield f"Left out, it fits with no plan: batch {batch}, prompts of {prompt} tokens."
@@ -204,7 +203,7 @@ def _spread(count: int) -> list[int]:
 
 def _point_words(point: Mapping[str, Any]) -> str:
     user, device = (about(point[key], short) for key in ("per_user", "per_device"))
-    return f"batch {point['batch']}, {point['method']} {point['words']}, {user} and {device}"
+    return f"batch {point['batch']}, {plan_name(point)}, {user} and {device}"
 
 
 def load_name(explanation: Mapping[str, Any], load: Mapping[str, Any]) -> str:

@@ -57,6 +57,11 @@ def bytes_words(count: float) -> str:
     return f"{count:.0f} B"
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things: `1 request`, `8 requests`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def percent(share: float) -> str:
     """A share in percent."""
     return f"{share:.0%}"

@@ -11,6 +11,13 @@ Rows = Sequence[Mapping[str, Any]]
 MOST_LINES = 13
 """Of the table on a screen that is to stay short."""
 MOST_PROMPTS = 4
+EXPLORE_COMMAND = "specplan whatif PROBLEM --acceptance 0.3..0.9 --batch 1,16,64"
+WHOLE_TABLE = (
+    "Columns: how often a draft token is accepted, given that those before it were.",
+    "Cells: speed of a request over no speculation, prompt included, and draft tokens per",
+    'step (K) of the best plan. "pays from": where drafting begins to win beyond the error.',
+)
+"""How to read the table that `table_lines` writes."""
 MATRIX_ACCEPTANCE = 0.7
 """Whose gain a matrix over prompt lengths shows."""
 
@@ -24,12 +31,9 @@ def undecided_lines(explanation: Mapping[str, Any], *, whole: bool = True) -> It
             and no more batch sizes than leave the text short.
     """
     rows = explanation["what_if"]
-    names = list(dict.fromkeys(row["drafter"] for row in rows))
+    names = drafters_of(explanation)
     first = names[0]
-    yield (
-        f"No decision: no acceptance is known for {', '.join(names)}, so nothing could be "
-        "compared with no speculation."
-    )
+    yield no_decision(explanation)
     yield ""
     yield from (_whole_table(rows) if whole else _short_table(rows, len(names)))
     yield ""
@@ -37,22 +41,38 @@ def undecided_lines(explanation: Mapping[str, Any], *, whole: bool = True) -> It
     yield ""
     yield "Next"
     yield "  Measure: run your engine with a drafter, then"
-    yield (
-        f"           specplan import acceptance http://HOST:8000/metrics --drafter {first} "
-        f"--out {first}.json"
-    )
+    yield f"           {import_command(first)}"
     yield f"           and state it in the problem: acceptance: {{{first}: {first}.json}}"
     yield (
         f"  Assume:  acceptance: {{{first}: 0.75}} in the problem; every number that follows is "
         "marked as assumed"
     )
-    yield "  Explore: specplan whatif PROBLEM --acceptance 0.3..0.9 --batch 1,16,64"
+    yield f"  Explore: {EXPLORE_COMMAND}"
+
+
+def drafters_of(explanation: Mapping[str, Any]) -> list[str]:
+    """The drafters of an undecided problem."""
+    return list(dict.fromkeys(row["drafter"] for row in explanation["what_if"]))
+
+
+def import_command(drafter: str) -> str:
+    """The command that reads a drafter's acceptance from a running engine."""
+    return (
+        f"specplan import acceptance http://HOST:8000/metrics --drafter {drafter} "
+        f"--out {drafter}.json"
+    )
+
+
+def no_decision(explanation: Mapping[str, Any]) -> str:
+    """Why there is no decision, in a sentence."""
+    return (
+        f"No decision: no acceptance is known for {', '.join(drafters_of(explanation))}, so "
+        "nothing could be compared with no speculation."
+    )
 
 
 def _whole_table(rows: Rows) -> Iterator[str]:
-    yield "Columns: how often a draft token is accepted, given that those before it were."
-    yield "Cells: speed of a request over no speculation, prompt included, and draft tokens per"
-    yield 'step (K) of the best plan. "pays from": where drafting begins to win beyond the error.'
+    yield from WHOLE_TABLE
     yield ""
     yield from table_lines(rows)
 
@@ -105,7 +125,15 @@ def spread_out(entries: Sequence[Entry], most: int) -> list[Entry]:
 
 
 def table_lines(rows: Rows, keys: Sequence[str] = ()) -> Iterator[str]:
-    """One line per drafter and load, one column per acceptance.
+    """The lines of `table_cells`, aligned."""
+    cells = table_cells(rows, keys)
+    labels = cells[0].index("pays from")
+    left = [not all(row[column].isdigit() for row in cells[1:]) for column in range(labels)]
+    yield from _aligned(cells, [*left, *[False] * (len(cells[0]) - labels)])
+
+
+def table_cells(rows: Rows, keys: Sequence[str] = ()) -> list[list[str]]:
+    """A heading, then one row per drafter and operating point, one column per acceptance.
 
     Args:
         rows: as `WhatIfRow.as_dict` gives them, with further `keys`.
@@ -131,8 +159,7 @@ def table_lines(rows: Rows, keys: Sequence[str] = ()) -> Iterator[str]:
                 *(_cell(by_acceptance[one]) if one in by_acceptance else "" for one in acceptances),
             ]
         )
-    left = [not all(row[column].isdigit() for row in cells[1:]) for column in range(len(names))]
-    yield from _aligned(cells, [*left, *[False] * (len(cells[0]) - len(names))])
+    return cells
 
 
 def _aligned(cells: Sequence[Sequence[str]], left: Sequence[bool]) -> Iterator[str]:

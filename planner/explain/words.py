@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from specplan.planner.answer.decision import backends, gain_lines, warnings
+from specplan.planner.answer.names import NO_SPECULATION, advice, plan_name
 from specplan.planner.explain.break_even_words import break_even_words, formula_words
 from specplan.planner.explain.choice import (
     confidence_words,
@@ -17,7 +19,6 @@ from specplan.planner.explain.load import load_words
 from specplan.planner.explain.numbers import about, bytes_words, few, percent, seconds_words, short
 from specplan.planner.explain.what_if_words import undecided_lines
 
-PLAIN = "autoregressive"
 _MINOR = 0.02
 """Parts of a round below this share are summed."""
 
@@ -30,7 +31,7 @@ def summary_words(explanation: Mapping[str, Any]) -> list[str]:
     """
     if explanation["verdict"] == "undecided":
         return list(undecided_lines(explanation))
-    return [*_decision(explanation), *_others(explanation)]
+    return [*_decision(explanation), *_choice(explanation), *_others(explanation)]
 
 
 def explain_words(explanation: Mapping[str, Any]) -> list[str]:
@@ -41,8 +42,17 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
     """
     if explanation["verdict"] == "undecided":
         return list(undecided_lines(explanation))
+    return [*_decision(explanation), *reason_words(explanation)]
+
+
+def reason_words(explanation: Mapping[str, Any]) -> list[str]:
+    """What lies behind a decision: rivals, times, acceptance, break-even, what was not tried.
+
+    Args:
+        explanation: from `explain`, with another verdict than `undecided`.
+    """
     return [
-        *_decision(explanation),
+        *_choice(explanation),
         *_time(explanation),
         *_acceptance(explanation),
         *formula_words(explanation),
@@ -52,9 +62,19 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
 
 
 def _decision(explanation: Mapping[str, Any]) -> Iterator[str]:
-    yield verdict_words(explanation)
-    yield from assumed_words(explanation)
-    yield from backends_words(explanation)
+    yield advice(explanation)
+    for line in (*gain_lines(explanation), *warnings(explanation)):
+        if line.tone != "faint":
+            yield f"{line.text.removesuffix('.')}."
+    outcomes = backends(explanation)
+    if outcomes:
+        yield f"Backends: {outcomes}."
+    for one in explanation.get("backends", ()):
+        if one["refusal"]:
+            yield f"No plan for {one['backend']}: {one['refusal'].removesuffix('.')}."
+
+
+def _choice(explanation: Mapping[str, Any]) -> Iterator[str]:
     yield from runner_up_words(explanation)
     yield from confidence_words(explanation)
     yield from load_words(explanation)
@@ -66,93 +86,7 @@ def _decision(explanation: Mapping[str, Any]) -> Iterator[str]:
 def _others(explanation: Mapping[str, Any]) -> Iterator[str]:
     yield from _runners_up(explanation)
     yield from _refused(explanation)
-    yield f"Taken for granted: {'; '.join(explanation['assumptions'])}."
-
-
-def verdict_words(explanation: Mapping[str, Any]) -> str:
-    """The decision in one sentence."""
-    chosen, rival = explanation["chosen"], explanation["best_drafting"]
-    times = _times(explanation["speedup"])
-    match explanation["verdict"]:
-        case "speculate":
-            return (
-                f"Chosen: {chosen['method']}, {chosen['words']}; estimated at {times} "
-                f"{_of_plain(explanation, chosen)}{_on_assumption(chosen)}."
-            )
-        case "plain_refused":
-            return (
-                f"Chosen: {chosen['method']}, {chosen['words']}; plain decoding is refused "
-                f"({explanation['plain']['refusal']}); estimated at {times} its speed."
-            )
-        case "plain_only":
-            reason = "nothing else that runs has a price"
-            if rival is not None:
-                reason = f"every plan that drafts is refused ({rival['refusal']})"
-            return f"Chosen: plain decoding; {reason}.{_paying_loads(explanation)}"
-        case "plain_within_error":
-            return (
-                f"Chosen: plain decoding; the best plan that drafts ({_named(rival)}) is estimated "
-                f"at {_times(rival['speedup'])} its speed, which the estimate's own error leaves "
-                "open."
-            )
-    return (
-        f"Chosen: plain decoding; the best plan that drafts ({_named(rival)}) is estimated at "
-        f"{_times(rival['speedup'])} its speed."
-    )
-
-
-def _paying_loads(explanation: Mapping[str, Any]) -> str:
-    """Loads that lose their drafting to others at which it misses a limit, and the way out."""
-    paying = [load for load in explanation["loads"] if load["method"] not in (None, PLAIN)]
-    if not paying:
-        return ""
-    named = "; ".join(
-        f"{load_name(explanation, load)} ({_named(load)}, {_times(load['speedup'])})"
-        for load in paying
-    )
-    return (
-        f" Drafting pays, within the limits, at {named}: leave the other loads out to plan for "
-        "these."
-    )
-
-
-def assumed_words(explanation: Mapping[str, Any]) -> Iterator[str]:
-    """What was assumed of acceptance; reports of older bundles hold nothing of it."""
-    assumed = explanation.get("assumed") or {}
-    if assumed:
-        parts = "; ".join(f'"{drafter}": {text}' for drafter, text in assumed.items())
-        yield (
-            f"Assumed, not measured: the acceptance of {parts}. Every number of a plan that "
-            "drafts with it is an assumption too."
-        )
-
-
-def backends_words(explanation: Mapping[str, Any]) -> Iterator[str]:
-    """The outcome on each of several backends."""
-    outcomes = []
-    for one in explanation.get("backends", ()):
-        if one["refusal"]:
-            outcomes.append(f"{one['backend']}: no plan ({one['refusal']})")
-        elif one["chosen"]:
-            outcomes.insert(0, f"it is for {one['backend']}")
-        else:
-            outcomes.append(f"{_times(one['gain'])} as fast as {_named(one)} on {one['backend']}")
-    if outcomes:
-        yield f"Of {len(outcomes)} backends {'; '.join(outcomes)}."
-
-
-def _on_assumption(candidate: Mapping[str, Any]) -> str:
-    return ", on an assumed acceptance" if candidate.get("assumed") else ""
-
-
-def _of_plain(explanation: Mapping[str, Any], candidate: Mapping[str, Any]) -> str:
-    """What a speedup is a multiple of; at a load that one of the two does not bear, requests."""
-    served, plain = candidate.get("at_load"), explanation["plain"].get("at_load")
-    if served is None or plain is None:
-        return "the speed of plain decoding"
-    if served["whole"] and plain["whole"]:
-        return "the speed of plain decoding at this load"
-    return "the requests that plain decoding serves at this load"
+    yield f"Assumptions: {'; '.join(explanation['assumptions'])}."
 
 
 def _figures(explanation: Mapping[str, Any]) -> Iterator[str]:
@@ -205,23 +139,14 @@ def _acceptance(explanation: Mapping[str, Any]) -> Iterator[str]:
 def _runners_up(explanation: Mapping[str, Any]) -> Iterator[str]:
     texts = []
     for candidate in explanation["runners_up"]:
-        refused = f", refused ({candidate['refusal']})" if candidate["refusal"] else ""
-        texts.append(f"{_named(candidate)} {about(candidate['speedup'], short)}{refused}")
+        reason = f" ({candidate['refusal']})" if candidate["refusal"] else ""
+        texts.append(f"{plan_name(candidate)} {about(candidate['speedup'], short)}{reason}")
     if texts:
-        at = "" if explanation.get("load") is None else ", or the requests it serves, at this load"
-        yield f"Next, as times the speed of plain decoding{at}: {'; '.join(texts)}."
+        yield f"Instead, over {NO_SPECULATION}: {'; '.join(texts)}."
 
 
 def _refused(explanation: Mapping[str, Any]) -> Iterator[str]:
     for entry in explanation["refused"]:
         count = f", {entry['settings']} settings" if entry["settings"] > 1 else ""
         example = f" (such as {entry['example']})" if entry["settings"] > 1 else ""
-        yield f"Refused: {entry['method']}, {entry['family']}{count}{example}: {entry['reason']}."
-
-
-def _named(candidate: Mapping[str, Any]) -> str:
-    return f"{candidate['method']}, {candidate['words']}"
-
-
-def _times(interval: Mapping[str, float]) -> str:
-    return f"{interval['mean']:.2f} times ({interval['low']:.2f} to {interval['high']:.2f})"
+        yield f"Not tried: {entry['method']}, {entry['family']}{count}{example}: {entry['reason']}."

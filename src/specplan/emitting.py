@@ -28,6 +28,7 @@ from specplan.progress import Progress, silent
 from specplan.result import check_decided
 
 if TYPE_CHECKING:
+    from specplan.ir.plan import Plan
     from specplan.planner.problem.schema import Problem, Workload
     from specplan.planner.search.candidates import Candidate
     from specplan.problems import ProblemLike
@@ -63,7 +64,7 @@ def emit(
     table = open_table(engine, any_version=any_version)
     folder = Path(out).resolve()
     check_destination(folder, "projection.json", "projection")
-    bundle = _bundle(source)
+    bundle = bundle_of(source)
     if bundle is None:
         assert not isinstance(source, Bundle)
         problem = as_problem(source)
@@ -77,7 +78,8 @@ def emit(
     return _searched(table, problem, bundle, folder, progress)
 
 
-def _bundle(source: Bundle | ProblemLike) -> Bundle | None:
+def bundle_of(source: Bundle | ProblemLike) -> Bundle | None:
+    """The bundle that was given, or that lies in the folder; None for a problem."""
     if isinstance(source, Bundle):
         return open_bundle(source)
     if isinstance(source, str | Path) and (Path(source).is_dir() or Path(source).name == MANIFEST):
@@ -168,6 +170,21 @@ def _written(
     refusals: tuple[str, ...],
     folder: Path,
 ) -> Projection:
+    job = job_of(table, problem, emitted.plan, emitted.loads)
+    emission: Emission = project(table, job)
+    projection = Projection(
+        table, problem.objective, chosen, emitted, ratio, refusals, emission, folder
+    )
+    write_projection(projection)
+    return projection
+
+
+def job_of(table: Table, problem: Problem, plan: Plan, loads: tuple[Load, ...]) -> Job:
+    """What an engine's module is given to write the files of a plan.
+
+    Raises:
+        UsageError: the engine does not serve the target's number type.
+    """
     dtype = problem.models.target.dtype
     if dtype not in table.dtypes:
         raise UsageError(
@@ -175,21 +192,15 @@ def _written(
             where="models.target.dtype",
             remedy=f"It takes {', '.join(table.dtypes)}.",
         )
-    job = Job(
+    return Job(
         table=table,
-        plan=emitted.plan,
-        paths=_paths(problem, emitted.plan.models_run),
-        loads=emitted.loads,
+        plan=plan,
+        paths=_paths(problem, plan.models_run),
+        loads=loads,
         devices=_sharing(problem.device),
         dtype=dtype,
         sampling=_sampling(problem.workload),
     )
-    emission: Emission = project(table, job)
-    projection = Projection(
-        table, problem.objective, chosen, emitted, ratio, refusals, emission, folder
-    )
-    write_projection(projection)
-    return projection
 
 
 def _paths(problem: Problem, roles: tuple[str, ...]) -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -75,6 +76,13 @@ class Result:
         """Every candidate, chosen, beaten or refused."""
         return self.search.candidates
 
+    @cached_property
+    def answer(self) -> dict[str, Any]:
+        """The part of `explanation` that says what was decided and among what."""
+        from specplan.planner.explain.data import summarise
+
+        return summarise(self.search)
+
     def explanation(self) -> dict[str, Any]:
         """Why this plan, as JSON data."""
         from specplan.planner.explain.data import explain
@@ -83,17 +91,14 @@ class Result:
 
     def screen(self) -> dict[str, Any]:
         """The part of `explanation` that a screen shows; grids have no column for break-even."""
-        from specplan.planner.explain.data import summarise
-
         grid = len(self.search.facts.contexts) > 1
-        return summarise(self.search) if grid else self.explanation()
+        return self.answer if grid else self.explanation()
 
     def summary(self) -> str:
         """What was decided and among what, in words; `explain` says why as well."""
-        from specplan.planner.explain.data import summarise
         from specplan.planner.explain.words import summary_words
 
-        return "\n".join(summary_words(summarise(self.search)))
+        return "\n".join(summary_words(self.answer))
 
     def explain(self) -> str:
         """Why this plan, in words."""
@@ -104,7 +109,7 @@ class Result:
     def table(self) -> Any:
         """One row per operating point, as a pandas DataFrame, or as a list without pandas.
 
-        The columns, with their units, are those of `specplan.notebook.tables.result_rows`; an
+        The columns, with their units, are those of `specplan.notebook.tables.point_rows`; an
         undecided result has the rows of `what_if`.
         """
         from specplan.notebook.tables import frame, result_rows
@@ -118,15 +123,15 @@ class Result:
             UndecidedError: no acceptance is known, so that there is no plan to draw.
             ImportError: matplotlib is not installed (extra `report`).
         """
-        from specplan.notebook.plots import plot_lines
+        from specplan.notebook.plots import TPOT_BY_BATCH, plot_lines
         from specplan.notebook.tables import result_rows
 
         check_decided(self.search.undecided, "a plot", "plot")
         series: dict[str, list[dict[str, Any]]] = {}
         for row in result_rows(self):
             series.setdefault(f"{row['prompt_tokens']:.0f} prompt tokens,", []).append(row)
-        columns = [("tpot_ms_plain", "no speculation"), ("tpot_ms", "the plan")]
-        return plot_lines(series.items(), "batch", columns)
+        columns = [("tpot_ms_plain", "without"), ("tpot_ms", "with speculation")]
+        return plot_lines(series.items(), columns, *TPOT_BY_BATCH)
 
     def __repr__(self) -> str:
         """The decision in a few lines."""

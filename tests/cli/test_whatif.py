@@ -50,12 +50,17 @@ def test_an_undecided_answer_has_its_exit_code_and_is_passed_on_by_nothing(
     for command in (
         ("optimize", str(problem), "--out", str(tmp_path / "bundle")),
         ("emit", str(problem), "--engine", "vllm", "--out", str(tmp_path / "vllm")),
-        ("report", str(problem), "--out", str(tmp_path / "report.html")),
     ):
         done = specplan_here(*command)
         assert done.returncode == 6 and "no acceptance is known for draft" in done.stderr
     assert not [path for path in tmp_path.iterdir() if path.name != "sitecustomize.py"]
     assert specplan_here("explain", str(problem)).returncode == 6
+    written = tmp_path / "report.md"
+    done = specplan_here("report", str(problem), "--out", str(written))
+    assert done.returncode == 6 and done.stdout == f"Report: {written}\n"
+    text = written.read_text()
+    assert text.startswith("# No decision: no acceptance is known for draft")
+    assert f"specplan whatif {problem}" in text and "| draft | 2 |" in text
 
 
 def test_an_assumption_decides_and_is_marked_everywhere(problem: Path, tmp_path: Path) -> None:

@@ -79,8 +79,8 @@ def test_a_backend_that_runs_the_better_plan_is_taken(tmp_path: Path) -> None:
     assert found.facts.problem.backend == "eager"
     assert found.chosen.method != PLAIN
     words = explain_words(explain(found))
-    assert words[1].startswith("Of 2 backends it is for eager; ")
-    assert words[1].endswith("on onnxruntime_genai.")
+    (line,) = [one for one in words if one.startswith("Backends: ")]
+    assert line.startswith("Backends: eager is the best | onnxruntime_genai: ")
     json.dumps(explain(found))
 
 
@@ -93,7 +93,8 @@ def test_a_backend_without_a_plan_says_why(slow: SearchResult) -> None:
     assert (first["method"], first["gain"]) == (None, None)
     assert second["refusal"] is None
     words = "\n".join(explain_words(explain(best)))
-    assert "Of 2 backends it is for slow; onnxruntime: no plan (" in words
+    assert "Backends: slow is the best | onnxruntime: no plan." in words
+    assert "No plan for onnxruntime: backend onnxruntime: needs onnx. pip." in words
 
 
 def test_where_no_backend_has_a_plan_a_limit_is_told_before_what_is_missing() -> None:
@@ -106,4 +107,4 @@ def test_where_no_backend_has_a_plan_a_limit_is_told_before_what_is_missing() ->
 
 def test_one_backend_is_told_nothing_of(slow: SearchResult) -> None:
     assert backends_data(slow) == []
-    assert not any("backends" in line for line in explain_words(explain(slow)))
+    assert not any("Backends" in line for line in explain_words(explain(slow)))

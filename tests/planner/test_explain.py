@@ -15,6 +15,7 @@ from specplan.cli.screen.picture import picture_lines, tree_lines
 from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.planner.answer.names import advice, plan_name, times
 from specplan.planner.explain.data import explain
 from specplan.planner.explain.words import explain_words
 from specplan.planner.search.comparing import score
@@ -40,8 +41,8 @@ def test_speculation_that_wins(tmp_path: Path) -> None:
     assert data["verdict"] == "speculate"
     gain = data["speedup"]
     assert 1.0 < gain["low"] <= gain["mean"] <= gain["high"]
-    chosen = f"{data['chosen']['method']}, {data['chosen']['words']}"
-    assert text.startswith(f"Chosen: {chosen}; estimated at {gain['mean']:.2f} times")
+    faster = f"{times(gain['mean'])} faster than without speculation ("
+    assert text.startswith(f"{advice(data)}\n{faster}")
     assert [figures["batch"] for figures in data["chosen"]["by_batch"]] == [1, 4]
     assert "Batch 4: " in text and "tokens per round" in text
 
@@ -77,7 +78,7 @@ def test_runners_up_are_the_best_of_every_family(tmp_path: Path) -> None:
     }  # fmt: skip
     gains = [entry["speedup"]["mean"] for entry in data["runners_up"]]
     assert gains == sorted(gains, reverse=True)
-    assert "autoregressive, plain 1.00 (1.00 to 1.00)" in text
+    assert "no speculation 1.00 (1.00 to 1.00)" in text
 
 
 def test_the_runner_up_the_best_single_round_and_untried_trees_are_told(tmp_path: Path) -> None:
@@ -94,10 +95,10 @@ def test_the_runner_up_the_best_single_round_and_untried_trees_are_told(tmp_path
         assert gain["mean"] == pytest.approx(ratio) and gain["low"] < ratio < gain["high"]
         assert told["simpler"] == (chosen.simplicity < other.simplicity)
     text = "\n".join(explain_words(data))
-    assert f"Second best: {second.method}, {second.words}; the chosen plan is " in text
+    assert f"Second best: {plan_name(data['runner_up'])}; the chosen plan is " in text
     assert "this is what the schedule is worth." in text
     data["runner_up"] = data["best_single"] | {"words": "another"}
-    assert f"all loads: {single.method}, {single.words}; " in "\n".join(explain_words(data))
+    assert f"all loads: {plan_name(data['best_single'])}; " in "\n".join(explain_words(data))
     left = left_by_trees(result.facts, Model("draft"), [0, 1])
     assert 5e-5 < left < 1e-3
     (told,) = [words for words in data["assumptions"] if words.startswith("of the static trees")]
@@ -165,7 +166,7 @@ def test_plain_decoding_that_is_faster(tmp_path: Path) -> None:
     data, text = explained(tmp_path, given=rates([0.001], trials=100000), draft=SEVEN_BILLION)
     assert data["verdict"] == "plain_faster"
     assert data["chosen"]["method"] == "autoregressive"
-    assert "the best plan that drafts (draft_model, chain of 1 by draft) is estimated at" in text
+    assert 'The best with speculation, draft model "draft" K=1, is estimated at' in text
     assert data["best_drafting"]["speedup"]["high"] < 1.0
 
 
@@ -174,7 +175,7 @@ def test_plain_decoding_within_the_error(tmp_path: Path) -> None:
     assert data["verdict"] == "plain_within_error"
     gain = data["best_drafting"]["speedup"]
     assert gain["low"] < 1.0 < gain["high"]
-    assert "which the estimate's own error leaves open" in text
+    assert "x), within the error." in text
 
 
 def test_nothing_but_plain_decoding(tmp_path: Path) -> None:
@@ -182,7 +183,7 @@ def test_nothing_but_plain_decoding(tmp_path: Path) -> None:
     data, text = explained(tmp_path, given={}, models=alone)
     assert data["verdict"] == "plain_only" and data["best_drafting"] is None
     assert data["acceptance"] == []
-    assert "nothing else that runs has a price" in text
+    assert "No plan with speculation could be compared with it." in text
 
 
 def test_no_decision_without_any_acceptance(tmp_path: Path) -> None:
@@ -204,7 +205,7 @@ def test_drafting_refused_by_a_limit(tmp_path: Path) -> None:
     changes = {"methods": ["draft_model"], "limits": {"memory": limit}}
     data, text = explained(tmp_path, **changes)
     assert data["verdict"] == "plain_only"
-    assert "every plan that drafts is refused (limits.memory: memory needed is" in text
+    assert "Every plan with speculation misses a limit: limits.memory: memory needed is" in text
     chains = next(e for e in data["refused"] if e["family"] == "chain by draft")
     assert f"{chains['settings']} settings (such as {chains['example']})" in text
 
@@ -214,14 +215,14 @@ def test_plain_decoding_refused_by_a_limit(tmp_path: Path) -> None:
     tpot = 0.8 * max(e.seconds_per_token.median for e in plain.estimates)
     data, text = explained(tmp_path, limits={"tpot": tpot})
     assert data["verdict"] == "plain_refused"
-    assert "plain decoding is refused (limits.tpot: time per token is" in text
+    assert "Without speculation a limit is missed: limits.tpot: time per token is" in text
 
 
 def test_what_is_taken_for_granted_is_told(tmp_path: Path) -> None:
     data, text = explained(tmp_path)
     assert "time on h200 is computed from data-sheet figures" in data["assumptions"]
     assert 'the acceptance of "draft" is a given table of rates' in data["assumptions"]
-    assert text.split("\n")[-1].startswith("Taken for granted: ")
+    assert text.split("\n")[-1].startswith("Assumptions: ")
 
 
 def test_a_measured_profile_is_told_with_its_positions(tmp_path: Path) -> None:
@@ -266,6 +267,7 @@ def test_every_estimate_has_its_interval(tmp_path: Path) -> None:
         ".acceptance[].by_depth[].trials", ".break_even[].points[].low",
         ".break_even[].points[].high", ".break_even[].points[].surely[][]",
         ".break_even[].points[].perhaps[][]",
+        ".break_even[].points[].curve[].tokens",  # looked at, as the range is
         ".what_if[].acceptance", ".what_if[].pays_from", ".setting.temperature",
         ".what_if[].gain",  # beside its gain_interval
     }  # fmt: skip
@@ -297,10 +299,10 @@ def test_formula_and_break_even_are_printed(tmp_path: Path) -> None:
     assert {point["unknown"] for part in data["break_even"] for point in part["points"]} == {
         "acceptance", "draft_seconds", "batch", "prompt_tokens",
     }  # fmt: skip
-    assert "Governed by the law sequoia" in text and "E*t_t/(d*t_d + t_v)" in text
+    assert "Formula sequoia (" in text and "E*t_t/(d*t_d + t_v)" in text
     assert "- by acceptance, at batch 1 with prompts of 40 tokens: from 0." in text
     data, text = explained(tmp_path, given=rates([0.001], trials=100000))
     assert [entry["law"] for entry in data["laws"]] == ["round_time"]
-    assert "Where draft_model, chain of 1 by draft, is faster than plain decoding" in text
+    assert 'Where draft model "draft" K=1 is faster than no speculation' in text
     data, text = explained(tmp_path, given={})
-    assert data["break_even"] == [] and "is faster than plain decoding" not in text
+    assert data["break_even"] == [] and "is faster than no speculation" not in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from specplan.planner.answer.names import plan_name
 from specplan.planner.explain.data import explain
 from specplan.planner.explain.words import explain_words
 from specplan.planner.search.comparing import pareto_front
@@ -73,4 +74,5 @@ def test_the_front_is_told_in_words_and_as_data(found: SearchResult) -> None:
     for length, line in zip((16, 200), lines, strict=True):
         front = [p for p in found.pareto if p.prompt_tokens == length]
         for point in (front[0], front[-1]):
-            assert f"batch {point.batch}, {point.candidate.method}" in line
+            summary = {"method": point.candidate.method, "words": point.candidate.words}
+            assert f"batch {point.batch}, {plan_name(summary)}" in line

@@ -9,6 +9,30 @@ import typer
 
 from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import interval_words, print_json
+from specplan.ir.errors import UsageError
+
+AnyVersion = Annotated[
+    bool,
+    typer.Option(
+        "--any-version", help="If this version is unknown, write for the newest known one."
+    ),
+]
+ProbeOption = Annotated[
+    bool,
+    typer.Option(
+        "--probe", help="Write the commands that measure the engine with and without drafters."
+    ),
+]
+DraftTokens = Annotated[
+    int | None, typer.Option(min=1, help="With --probe: draft tokens per step (K); default 5.")
+]
+Prompts = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help='With --probe: text to draft on, lines of {"text": ...}; default public prompts.',
+    ),
+]
 
 
 @takes_problem("DIR|PROBLEM", "A bundle that `specplan optimize` wrote, or a problem file.")
@@ -23,15 +47,23 @@ def emit(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files.")],
-    any_version: Annotated[
-        bool,
-        typer.Option(
-            "--any-version", help="If this version is unknown, write for the newest known one."
-        ),
-    ] = False,
+    any_version: AnyVersion = False,
+    probe: ProbeOption = False,
+    draft_tokens: DraftTokens = None,
+    prompts: Prompts = None,
     json: JsonOption = False,
 ) -> None:
-    """Write the files with which an engine serves a plan, and say what the plan loses there."""
+    """Write the files with which an engine serves a plan, and say what the plan loses there.
+
+    With --probe: write the commands that measure the engine, for `specplan import probe`.
+    """
+    if probe:
+        _probe(source, engine, out, any_version, draft_tokens, prompts, json)
+        return
+    for flag, value in (("--draft-tokens", draft_tokens), ("--prompts", prompts)):
+        if value is not None:
+            raise UsageError("this is for a probe", where=flag, remedy="Add --probe.")
+    from specplan.planner.answer.names import plan_name
     from specplan.emitting import emit as project
     from specplan.progress import terminal_progress
 
@@ -42,12 +74,46 @@ def emit(
     if json:
         print_json({**done.as_dict(), "folder": str(done.folder), "replaced": replaced})
         return
-    print(f"{done.table.title} {done.table.version}: {done.emitted.method}, {done.emitted.words}")
+    chosen, emitted = (
+        plan_name({"method": one.method, "words": one.words}) for one in (done.chosen, done.emitted)
+    )
+    print(f"{done.table.title} {done.table.version}: {emitted}")
     if done.ratio is not None:
-        print(f"Not the chosen plan ({done.chosen.method}, {done.chosen.words}):")
+        print(f"Not the chosen plan ({chosen}):")
         for words in done.refusals:
             print(f"  {words}")
         print(f"Its speed is {interval_words(done.ratio, '.3g')} times that of the chosen plan.")
     if replaced:
         print(f"Replaced: the files of an earlier `specplan emit` in {out}")
     print(f"\n{done.emission.command}\n\nFiles: {out} (start with README.md)")
+
+
+def _probe(
+    source: ProblemSource,
+    engine: str,
+    out: Path,
+    any_version: bool,
+    draft_tokens: int | None,
+    prompts: Path | None,
+    json: bool,
+) -> None:
+    from specplan.probing.writing import DRAFT_TOKENS, probe
+
+    done = probe(
+        source.problem(),
+        engine,
+        out=out,
+        any_version=any_version,
+        draft_tokens=draft_tokens or DRAFT_TOKENS,
+        prompts=prompts,
+    )
+    if json:
+        print_json({**done.as_dict(), "folder": str(done.folder)})
+        return
+    drafters = ", ".join(f"{arm.name} with K={arm.draft_tokens}" for arm in done.arms[1:])
+    points = f"{len(done.points)} operating point{'s' * (len(done.points) > 1)}"
+    print(f"{done.table.title} {done.table.version}, to be measured at {points}:")
+    print(f"no speculation, {drafters}\n")
+    print(f"Files: {out} (start with README.md)")
+    print(f"Next:  {out}/probe.sh   on the machine that has the device and {done.table.title}")
+    print(f"       specplan import probe {out} --out probed")

@@ -137,3 +137,43 @@ def device(
         f"(+-{measured.error:.1%}, {measured.turns} requests)"
     )
     print(f"The next `specplan optimize {problem}` reckons with it.")
+
+
+@importing.command("probe")
+def probe(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="Folder of `specplan emit --probe`, with its results.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR2", help="Folder for the files.")],
+    json: JsonOption = False,
+) -> None:
+    """Turn what a probe measured into acceptance profiles, device times and a problem with both."""
+    from specplan.probing.reading import import_probe
+
+    done = import_probe(folder, out)
+    if json:
+        print_json(done.as_dict())
+        return
+    record = done.as_dict()
+    print(f"Understood: {record['engine']}.")
+    for name, entry in record["acceptance"].items():
+        print(f"{name}, on {record['prompts']}: {entry['words']}")
+    print("\n  requests  prompt  server              TTFT     step  tokens/step     TPOT")
+    for row in record["points"]:
+        ttft = "" if row["ttft"] is None else f"{row['ttft'] * 1e3:.0f} ms"
+        tokens = "" if row["tokens_per_step"] is None else f"{row['tokens_per_step']:.2f}"
+        print(
+            f"  {row['batch']:>8}  {row['prompt_tokens']:>6}  {row['arm']:<14}  {ttft:>8}"
+            f"  {row['step'] * 1e3:>5.3g} ms  {tokens:>11}  {row['tpot'] * 1e3:>5.3g} ms"
+        )
+    if record["missing"]:
+        print(f"\nNot measured yet: {', '.join(record['missing'])} (probe.sh goes on)")
+    print(
+        f"\nStored in {out}: {', '.join(['problem.yaml', *(f'{n}.json' for n in done.profiles)])}"
+    )
+    print(f"Next:  specplan optimize {out}/problem.yaml")

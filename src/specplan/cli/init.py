@@ -80,6 +80,13 @@ _LIMITS = {"tpot": "20ms", "ttft": "500ms", "memory": "80GB"}
 def init(
     problem: ProblemSource,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    new_head: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=DIR",
+            help="Plan for an EAGLE-3 head that is not trained yet: write its config.json to DIR.",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Write a problem file with a comment on every key; flags fill it in."""
@@ -90,7 +97,8 @@ def init(
             remedy="Edit the file, or give --set to `specplan optimize`.",
         )
     file = problem.path or Path("problem.yaml")
-    text = problem_text(file, problem.short)
+    short = problem.short if new_head is None else _with_head(problem.short, new_head)
+    text = problem_text(file, short)
     if str(file) == "-":
         print(text, end="")
         return
@@ -104,6 +112,36 @@ def init(
         return
     print(f"Problem: {file}")
     print(f"Edit it, then: specplan optimize {file}")
+
+
+def _with_head(short: Mapping[str, Any], new_head: str) -> Mapping[str, Any]:
+    """The words of the short form with a head whose config.json is written.
+
+    Raises:
+        UsageError: the flag is no NAME=DIR, there is no target, or the folder has a config already.
+    """
+    from specplan.cost_models.models.new_heads import eagle3_config
+    from specplan.ir.files import read_json, write_json_atomic
+    from specplan.planner.problem.paths import model_folder
+
+    name, _, folder = new_head.partition("=")
+    if not name or not folder or "target" not in short:
+        raise UsageError(
+            "it needs a name, a folder and --target",
+            where=f"--new-head {new_head}",
+            remedy="Write --target PATH --new-head eagle=models/eagle3-head",
+        )
+    config = Path(folder).absolute() / "config.json"
+    if config.exists():
+        raise UsageError(
+            "the folder has a config.json already",
+            where=str(config),
+            remedy=f"Name another folder, or plan for that head: --draft {new_head}",
+        )
+    target = model_folder(Path(short["target"]), Path.cwd()) / "config.json"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    write_json_atomic(config, eagle3_config(read_json(target, "model config"), str(target)))
+    return {**short, "drafts": {**short.get("drafts", {}), name: str(config.parent)}}
 
 
 def problem_text(file: Path, short: Mapping[str, Any]) -> str:

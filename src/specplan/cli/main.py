@@ -33,6 +33,7 @@ _COMMANDS = {
     "check": "check.check",
     "explain": "explain.explain",
     "whatif": "whatif.whatif",
+    "compare": "compare.compare",
     "report": "report.report",
     "emit": "emit.emit",
     "profile": "profile.profile",

@@ -64,21 +64,13 @@ def optimize(
 
 def _context(problem: ProblemSource, result: Result, out: Path | None) -> Context:
     """The problem in words, and the commands that a decision leads to."""
+    from specplan.cli.planned import next_steps
     from specplan.cli.screen.decided import Context
-    from specplan.planner.problem.setting_checks import known_engines
     from specplan.problems import compilers_of
 
-    steps = []
-    if result.bundle is not None:
-        steps.append(f"specplan run {out} --prompt-file FILE")
-        if compilers_of(result.problem):
-            steps.append(f"specplan compile {out}")
-    steps += [
-        f"specplan emit {problem} --engine {name} --out {name}"
-        for name in result.problem.all_backends
-        if name in known_engines()
-    ]
-    steps.append(f"specplan explain {out or problem} --show all   (or plan)")
+    bundle = None if result.bundle is None else out
+    compiles = bool(compilers_of(result.problem))
+    steps = next_steps(problem, result.problem.all_backends, bundle, compiles=compiles)
     return Context(str(problem), steps)
 
 

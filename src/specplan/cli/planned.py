@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,26 @@ def read_plan(path: Path) -> Plan:
         return parse_plan(text)
     except UsageError as error:
         raise UsageError(error.what, where=f"{path}, {error.where}", remedy=error.remedy) from None
+
+
+def next_steps(
+    source: object, backends: Iterable[str], bundle: Path | None = None, *, compiles: bool = False
+) -> list[str]:
+    """The commands that a decision leads to.
+
+    Args:
+        source: the bundle or problem in the words of a command line.
+        backends: of the problem.
+        bundle: that holds the decision; a problem alone cannot run.
+        compiles: a backend of the problem compiles.
+    """
+    from specplan.planner.problem.setting_checks import known_engines
+
+    steps = [] if bundle is None else [f"specplan run {bundle} --prompt-file FILE"]
+    steps += [f"specplan compile {bundle}"] if compiles and bundle is not None else []
+    engines = [name for name in backends if name in known_engines()]
+    steps += [f"specplan emit {source} --engine {name} --out {name}" for name in engines]
+    return [*steps, f"specplan explain {bundle or source} --show all   (or plan)"]
 
 
 def planned(source: ProblemSource) -> tuple[Plan, dict[str, Any]]:

@@ -9,7 +9,7 @@ import typer
 
 from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json
-from specplan.ir.errors import UsageError
+from specplan.ir.errors import UndecidedError, UsageError
 
 
 @takes_problem("DIR|PROBLEM", "A bundle that `specplan optimize` wrote, or a problem file.")
@@ -29,24 +29,27 @@ def report(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Write a report on the chosen plan: one file that needs no network."""
+    """Write a report on the answer: one file that needs no network.
+
+    An undecided answer ends with exit code 6, as in `optimize`; its report says what it would take.
+    """
     from specplan.bundles.report import reading_report
-    from specplan.cli.planned import planned
+    from specplan.cli.planned import next_steps, planned
     from specplan.report import write_report
-    from specplan.result import check_decided
 
     plan, data = planned(source)
     measured = None if bench is None else _measured(bench)
+    folder = source.path if source.path is not None and source.path.is_dir() else None
     with reading_report(source.path):
-        rows = data["explanation"].get("what_if", ())
-        undecided = tuple(dict.fromkeys(row["drafter"] for row in rows))
-    check_decided(undecided, "a report", str(source))
-    with reading_report(source.path):
-        write_report(out, plan, data, source=str(source), bench=measured)
+        undecided = data["explanation"]["verdict"] == "undecided"
+        steps = next_steps(source, data["explanation"]["setting"]["backends"], folder)
+        write_report(out, plan, data, source=str(source), steps=steps, bench=measured)
     if json:
         print_json({"report": str(out)})
     else:
         print(f"Report: {out}")
+    if undecided:
+        raise typer.Exit(UndecidedError.exit_code)
 
 
 def _measured(path: Path) -> dict[str, Any]:

@@ -104,7 +104,9 @@ def _row(line: Line) -> tuple[str, ...]:
 
 def _verdict(done: Tuned) -> str:
     chosen = done.result.search.chosen
-    words = f"Chosen: {chosen.method}, {chosen.words}; "
+    from specplan.planner.answer.names import plan_name
+
+    words = f"Chosen: {plan_name(chosen.as_dict())}; "
     if done.decided:
         return words + "no other plan is likely to be faster by more than 1 %."
     rest = len({line.plan for line in done.lines if line.alive and not line.leads})

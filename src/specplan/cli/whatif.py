@@ -131,7 +131,7 @@ def _numbers(text: str) -> list[float]:
             f'must be probabilities from 0 to 1, got "{text}"',
             where="--acceptance",
             remedy="Write --acceptance 0.5,0.7,0.9 or --acceptance 0.3..0.9, with a step as in "
-            "0.3..0.9:0.05.",
+            "0.3..0.9:0.05. What is known of a drafter: --set acceptance.NAME=FILE",
         )
     return list(dict.fromkeys(numbers))
 

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+TPOT_BY_BATCH = (("batch", "requests in a batch"), "time per output token (TPOT), ms")
+"""Axes of `plot_lines`."""
+
+
 @dataclass(frozen=True, repr=False)
 class Plot:
     """A figure that a notebook shows, and that can be saved.
@@ -38,14 +42,18 @@ class Plot:
 
 
 def plot_lines(
-    series: Iterable[tuple[str, Sequence[Row]]], x: str, columns: Sequence[tuple[str, str]]
+    series: Iterable[tuple[str, Sequence[Row]]],
+    columns: Sequence[tuple[str, str]],
+    x: tuple[str, str],
+    label: str,
 ) -> Plot:
     """Columns of rows over another column, one panel.
 
     Args:
         series: rows with the label of their lines.
-        x: the column of the horizontal axis.
-        columns: columns of the vertical axis, each with its label.
+        columns: columns of the vertical axis, each with the name of its line.
+        x: the column of the horizontal axis, and its label.
+        label: of the vertical axis, with the unit.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -54,12 +62,13 @@ def plot_lines(
 
     figure = Figure(figsize=(6.0, 4.0), layout="constrained")
     panel = figure.subplots()
-    for label, rows in series:
+    across, words = x
+    for head, rows in series:
         for column, name in columns:
-            points = sorted((row[x], row[column]) for row in rows if row[column] is not None)
-            words = f"{label} {name}".strip()
-            panel.plot(*zip(*points, strict=True), "o-", label=words) if points else None
-    panel.set(xlabel=x, ylabel=" / ".join(dict.fromkeys(column for column, _ in columns)))
+            points = sorted((row[across], row[column]) for row in rows if row[column] is not None)
+            line = f"{head} {name}".strip()
+            panel.plot(*zip(*points, strict=True), "o-", label=line) if points else None
+    panel.set(xlabel=words, ylabel=label)
     panel.set_ylim(bottom=0.0)
     panel.legend()
     return Plot(figure)

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specplan.notebook.plots import Plot, plot_lines
+from specplan.notebook.plots import TPOT_BY_BATCH, Plot, plot_lines
 from specplan.notebook.tables import (
     Row,
-    estimate_rows,
     frame,
     html_table,
-    plan_words,
+    point_rows,
     result_rows,
     text_table,
 )
@@ -67,7 +66,9 @@ class Sweep:
         return html_table(self.rows, [*columns, "pays_from"])
 
 
-_COMPARED = ("batch", "prompt_tokens", "tpot_ms_a", "tpot_ms_b", "b_over_a", "plan_a", "plan_b")
+_COMPARED = (
+    "batch", "prompt_tokens", "tpot_ms_a", "tpot_ms_b", "decode_gain_b_over_a", "plan_a", "plan_b",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,8 +76,10 @@ class Comparison:
     """Two decisions side by side, at the operating points that both have.
 
     Attributes:
-        rows: `tpot_ms_a`, `tpot_ms_b` (time per output token), `b_over_a` (how many times as fast
-            as `a` the plan `b` decodes), `plan_a` and `plan_b`, by batch and prompt length.
+        rows: `tpot_ms_a`, `tpot_ms_b` (time per output token), `decode_gain_b_over_a` (how many
+            times as fast as `a` the plan `b` decodes), `ttft_ms_a`, `ttft_ms_b`,
+            `decode_tokens_per_s_a` and `decode_tokens_per_s_b` (of the batch while decoding),
+            `plan_a` and `plan_b`, by batch and prompt length.
     """
 
     rows: tuple[Row, ...]
@@ -87,7 +90,9 @@ class Comparison:
 
     def plot(self) -> Plot:
         """Times per output token of both over the batch size (extra `report`)."""
-        return plot_lines([("", self.rows)], "batch", [("tpot_ms_a", "a"), ("tpot_ms_b", "b")])
+        return plot_lines(
+            [("", self.rows)], [("tpot_ms_a", "a"), ("tpot_ms_b", "b")], *TPOT_BY_BATCH
+        )
 
     def __repr__(self) -> str:
         return "\n".join(text_table(self.rows, _COMPARED))
@@ -121,7 +126,11 @@ def compare(a: Result | Bundle | Path | str, b: Result | Bundle | Path | str) ->
                     "prompt_tokens": row["prompt_tokens"],
                     "tpot_ms_a": row["tpot_ms"],
                     "tpot_ms_b": twin["tpot_ms"],
-                    "b_over_a": row["tpot_ms"] / twin["tpot_ms"],
+                    "decode_gain_b_over_a": row["tpot_ms"] / twin["tpot_ms"],
+                    "ttft_ms_a": row["ttft_ms"],
+                    "ttft_ms_b": twin["ttft_ms"],
+                    "decode_tokens_per_s_a": row["decode_tokens_per_s_total"],
+                    "decode_tokens_per_s_b": twin["decode_tokens_per_s_total"],
                     "plan_a": row["plan"],
                     "plan_b": twin["plan"],
                 }
@@ -136,7 +145,7 @@ def compare(a: Result | Bundle | Path | str, b: Result | Bundle | Path | str) ->
 
 
 def _bundle_rows(bundle: Bundle) -> list[Row]:
-    """The rows of `result_rows` for the plan of a bundle, from its report.
+    """The rows of a bundle's plan, from its report.
 
     Raises:
         UsageError: the report is not what was written.
@@ -144,11 +153,7 @@ def _bundle_rows(bundle: Bundle) -> list[Row]:
     from specplan.bundles.report import reading_report
 
     with reading_report(bundle):
-        report = bundle.report
-        chosen = report["candidates"][report["chosen"]]
-        plain = report["candidates"][report["plain"]]["estimates"]
-        name = plan_words(chosen["method"], chosen["words"])
-        return estimate_rows(name, chosen["estimates"], plain, str(bundle.problem["device"]))
+        return point_rows(bundle.report["explanation"])
 
 
 def _rows(decision: Result | Bundle | Path | str) -> list[Row]:

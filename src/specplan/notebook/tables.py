@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
+
+from specplan.planner.answer.names import PLAIN, plan_name
 
 if TYPE_CHECKING:
     from specplan.result import Result
@@ -14,79 +15,50 @@ Row = dict[str, Any]
 
 
 def result_rows(result: Result) -> list[Row]:
-    """The chosen plan beside no speculation, one row per batch size and prompt length.
+    """The chosen plan and no speculation, one row per operating point; see `point_rows`.
 
     Of an undecided result, the rows of `Result.what_if`.
-
-    Columns: `batch`, `prompt_tokens`, `output_tokens`; `plan`; `tpot_ms` and `tpot_ms_plain`, time
-    per output token while decoding, with and without speculation; `decode_gain`, their quotient;
-    `request_gain`, the quotient of whole requests, prompts included; `ttft_ms`;
-    `tokens_per_s_user` and `tokens_per_s_total`, of a request and of the batch while decoding;
-    `memory_gb_per_device`.
     """
-    from specplan.planner.search.candidates import estimate_as_dict
-
     if result.verdict == "undecided":
         return [row.as_dict() for row in result.what_if]
-    search = result.search
-    plain = [estimate_as_dict(estimate) for estimate in search.plain.estimates]
-    chosen = [estimate_as_dict(estimate) for estimate in search.chosen.estimates]
-    name = plan_words(search.chosen.method, search.chosen.words)
-    return estimate_rows(name, chosen, plain, result.problem.device)
+    return point_rows(result.answer)
 
 
-def plan_words(method: str, words: str) -> str:
-    """A plan in words."""
-    return "no speculation" if method == "autoregressive" else f"{method}, {words}"
+def point_rows(explanation: Mapping[str, Any]) -> list[Row]:
+    """The operating points of an explanation as rows, by the names and meanings of its `points`.
 
-
-def estimate_rows(
-    name: str,
-    estimates: Sequence[Mapping[str, Any]],
-    plain: Sequence[Mapping[str, Any]],
-    device: str,
-) -> list[Row]:
-    """Rows of `result_rows` from estimates as JSON data.
-
-    Args:
-        name: the plan in words.
-        estimates: of the plan, one per operating point.
-        plain: of no speculation, at the same operating points or at fewer.
-        device: with the number of devices in front, as the problem names it.
+    Columns: `batch`, `prompt_tokens`, `output_tokens` (None for a trace); `plan`; `draft_tokens`
+    per step (K); `tpot_ms` and `tpot_ms_plain`, time per output token while decoding, with the plan
+    and without speculation; `decode_gain`, how many times as fast; `request_gain`, the same of
+    whole requests, prompts included; `ttft_ms`;
+    `decode_tokens_per_s_user` and `decode_tokens_per_s_total`, of a request and of the batch while
+    decoding; `memory_gb_per_device`.
     """
-    count = re.match(r"(\d+)x", device)
-    without = {_point(estimate): estimate for estimate in plain}
+    setting, chosen = explanation["setting"], explanation["chosen"]
+    own = "" if chosen["method"] != PLAIN else "plain_"
     rows = []
-    for estimate in estimates:
-        tpot = estimate["seconds_per_token"]["median"]
-        other = without.get(_point(estimate))
-        tpot_plain = None if other is None else other["seconds_per_token"]["median"]
-        request = estimate["request_seconds"]["median"]
+    for point in explanation["points"]:
+        tpot = point[f"{own}tpot"]["mean"]
         rows.append(
             {
-                "batch": estimate["batch"],
-                "prompt_tokens": estimate["prompt_tokens"],
-                "output_tokens": estimate["output_tokens"],
-                "plan": name,
+                "batch": point["batch"],
+                "prompt_tokens": point["prompt_tokens"],
+                "output_tokens": setting["output_tokens"],
+                "plan": plan_name(chosen),
+                "draft_tokens": 0 if own else point["draft_tokens"],
+                "tpot_ms_plain": 1e3 * point["plain_tpot"]["mean"],
                 "tpot_ms": 1e3 * tpot,
-                "tpot_ms_plain": None if tpot_plain is None else 1e3 * tpot_plain,
-                "decode_gain": None if tpot_plain is None else tpot_plain / tpot,
-                "request_gain": None
-                if other is None
-                else other["request_seconds"]["median"] / request,
-                "ttft_ms": 1e3 * estimate["ttft"]["median"],
-                "tokens_per_s_user": 1.0 / tpot,
-                "tokens_per_s_total": estimate["batch"] / tpot,
-                "memory_gb_per_device": estimate["memory_bytes"]["mean"]
+                "decode_gain": 1.0 if own else point["decode_gain"]["mean"],
+                "request_gain": 1.0 if own else point["request_gain"]["mean"],
+                "ttft_ms": 1e3 * point[f"{own}ttft"]["mean"],
+                "decode_tokens_per_s_user": 1.0 / tpot,
+                "decode_tokens_per_s_total": point["batch"] / tpot,
+                "memory_gb_per_device": point[f"{own}memory_bytes"]["mean"]
                 / 1e9
-                / (int(count[1]) if count else 1),
+                / setting["devices"],
             }
         )
     return rows
-
-
-def _point(estimate: Mapping[str, Any]) -> tuple[Any, Any]:
-    return estimate["batch"], estimate["prompt_tokens"]
 
 
 def frame(rows: Sequence[Row]) -> Any:

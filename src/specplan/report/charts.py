@@ -1,199 +1,249 @@
-"""Pictures of a decision as SVG that takes its colours from the page, light or dark."""
+"""Time per output token, gain and throughput as pictures, from a bundle's report alone."""
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
-from specplan.planner.explain.numbers import short
+from specplan.planner.answer.names import PLAIN, SCHEDULE
+from specplan.planner.answer.points import acceptance_entry, prompts_of
+from specplan.planner.explain.numbers import counted
+from specplan.planner.explain.what_if_words import spread_out
+from specplan.report.canvas import (
+    INK,
+    LINES,
+    MARKERS,
+    WITH,
+    WITHOUT,
+    legend,
+    new_axes,
+    plain_logarithm,
+    shared_legend,
+    svg,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-_INK = "#010203"
-_SERIES = {"#010a01": "--chosen", "#010a02": "--plain", "#010a03": "--rival"}
-"""Colours that stand for those of the page: matplotlib knows no variables of CSS."""
-_PARTS, _BARS = 6, 12
-"""Parts of a round with a colour of their own, and most loads with a bar."""
+Report = Mapping[str, Any]
+Point = Mapping[str, Any]
+_ACCEPTANCES = (0.3, 0.5, 0.7, 0.8, 0.9)
 
 
-def speed_chart(explanation: Mapping[str, Any]) -> str:
-    """Tokens per second by batch size, with the batch sizes at which the plan stops paying.
-
-    Args:
-        explanation: of the search, as data.
-    """
-    lengths = sorted({figures["prompt_tokens"] for figures in explanation["chosen"]["by_batch"]})
-    figure, axes = _axes(len(lengths))
-    edges = _edges(explanation, lengths)
-    for place, length in zip(axes, lengths, strict=True):
-        for (label, entry), colour in zip(_series(explanation).items(), _SERIES, strict=False):
-            rows = [row for row in entry["by_batch"] if row["prompt_tokens"] == length]
-            batches = [row["batch"] for row in rows]
-            speeds = [row["tokens_per_second"] for row in rows]
-            place.plot(batches, [s["mean"] for s in speeds], "o-", color=colour, label=label)
-            lows, highs = ([s[end] for s in speeds] for end in ("low", "high"))
-            place.fill_between(batches, lows, highs, color=colour, alpha=0.15, linewidth=0)
-            place.vlines(batches, lows, highs, color=colour, alpha=0.4, linewidth=1)
-        for edge in edges.get(length, ()):
-            place.axvline(edge, color=_INK, linestyle=":", linewidth=1)
-        place.set_xscale("log", base=2)
-        place.set_yscale("log")
-        place.set_title(f"prompts of {length} tokens", fontsize=9, color=_INK)
-        place.set_xlabel("requests in a batch")
-        place.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
-        place.yaxis.set_major_formatter(lambda value, _: short(value))
-        place.yaxis.set_minor_formatter(lambda value, _: "")
-        place.set_ylabel("tokens per second")
-    axes[0].legend(frameon=False, fontsize=8, labelcolor=_INK)
-    return _svg(figure, "Tokens per second by batch size, with 90 % intervals")
+def tpot_chart(explanation: Mapping[str, Any]) -> str | None:
+    """TPOT over the batch size, with and without speculation; None for one batch size."""
+    if len({point["batch"] for point in explanation["points"]}) < 2:
+        return None
+    prompts = spread_out(prompts_of(explanation), len(LINES))
+    figure, axes = new_axes(len(prompts), height=3.0 if len(prompts) == 1 else 2.3)
+    for place, prompt in zip(axes, prompts, strict=True):
+        points = [one for one in explanation["points"] if one["prompt_tokens"] == prompt]
+        batches = [one["batch"] for one in points]
+        drawn: list[float] = []
+        for key, colour, name in (("plain_tpot", WITHOUT, "without"), ("tpot", WITH, "with")):
+            middle, low, high = ([1e3 * one[key][end] for one in points]
+                                 for end in ("mean", "low", "high"))  # fmt: skip
+            marker = MARKERS[name == "with"]
+            place.plot(batches, middle, marker + "-", color=colour, label=name, markersize=4)
+            place.fill_between(batches, low, high, color=colour, alpha=0.15, linewidth=0)
+            drawn += low + high
+        place.set(xscale="log", yscale="log", xlabel="requests", ylabel="TPOT, ms")
+        place.xaxis.set_major_locator(_at(spread_out(batches, 6)))
+        place.xaxis.set_minor_locator(_at([]))
+        place.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        plain_logarithm(place.yaxis, drawn)
+        _title(place, prompt, len(prompts))
+    shared_legend(figure, axes)
+    return svg(figure, "Time per output token by batch size, with and without speculation")
 
 
-def time_chart(explanation: Mapping[str, Any]) -> str:
-    """Where the time of a round goes, one bar per load, or per some of many."""
-    every = explanation["time"]["chosen"]
-    entries = every[:: -(-len(every) // _BARS)]
-    figure, (place,) = _axes(1, height=1.4 + 0.4 * len(entries))
-    names = _largest(entries)
-    labels = [f"batch {entry['batch']}, {entry['prompt_tokens']} tokens" for entry in entries]
-    left = [0.0] * len(entries)
-    for index, name in enumerate([*names, "the rest"]):
-        widths = [1e3 * _seconds(entry, name, names) for entry in entries]
-        shade = 0.9 - 0.8 * index / (len(names) + 1)
-        place.barh(labels, widths, left=left, color=next(iter(_SERIES)), alpha=shade, label=name)
-        left = [start + width for start, width in zip(left, widths, strict=True)]
-    place.invert_yaxis()
-    place.set_xlabel("milliseconds per round")
-    place.legend(frameon=False, fontsize=8, labelcolor=_INK, ncols=3, loc="lower left",
-                 bbox_to_anchor=(0, 1))  # fmt: skip
-    return _svg(figure, "Where the time of a round goes")
+def length_chart(report: Report) -> str | None:
+    """TPOT over draft tokens per step (K) of the drafter; None where one K was estimated."""
+    from matplotlib.ticker import MaxNLocator
+
+    explanation = report["explanation"]
+    family = _same_drafter(report)
+    lines: list[tuple[Point, dict[int, float]]] = []
+    for index, point in enumerate(explanation["points"]):
+        by_length = {0: 1e3 * point["plain_tpot"]["mean"]}
+        for one in family:
+            estimate = one["estimates"][index]
+            count = _drafted(estimate)
+            tpot = 1e3 * estimate["seconds_per_token"]["median"]
+            by_length[count] = min(tpot, by_length.get(count, tpot))
+        lines.append((point, by_length))
+    if not lines or len(lines[0][1]) < 3:
+        return None
+    figure, (place,) = new_axes()
+    drawn: list[float] = []
+    for (point, by_length), colour, marker in zip(
+        spread_out(lines, len(LINES)), LINES, MARKERS, strict=False
+    ):
+        lengths = sorted(by_length)
+        times = [by_length[length] for length in lengths]
+        place.plot(lengths, times, marker + "-", color=colour, label=_name(explanation, point),
+                   markersize=3)  # fmt: skip
+        own = point["draft_tokens"]
+        if own in by_length:
+            place.plot([own], [by_length[own]], "o", markersize=11, fillstyle="none", color=colour)
+        drawn += times
+    place.set(yscale="log", xlabel="draft tokens per step (K)", ylabel="TPOT, ms")
+    place.xaxis.set_major_locator(MaxNLocator(integer=True))
+    plain_logarithm(place.yaxis, drawn)
+    legend(place)
+    return svg(figure, "Time per output token by draft tokens per step; circles: with speculation")
 
 
-def tree_chart(part: Mapping[str, Any]) -> str:
-    """The tree that a round verifies, a level per row, the root on top.
+def acceptance_chart(explanation: Mapping[str, Any]) -> str | None:
+    """Gain over tokens per step, with today's marked; None where no break-even is known."""
+    curves = [
+        (point, entry["curve"])
+        for point in explanation["points"]
+        if (entry := acceptance_entry(explanation, point)) is not None and entry.get("curve")
+    ]
+    if not curves:
+        return None
+    import numpy as np
 
-    Args:
-        part: an entry of the explanation's `acceptance`, with `parents`.
-    """
-    parents: Sequence[int] = part["parents"]
-    places = _places(parents)
-    depth = -min(y for _, y in places.values())
-    figure, (place,) = _axes(1, height=0.8 + 0.4 * depth)
-    for node, parent in enumerate(parents):
-        (x, y), (above, top) = places[node], places[parent]
-        place.plot([above, x], [top, y], color=_INK, linewidth=0.7, zorder=1)
-    xs, ys = zip(*places.values(), strict=True)
-    place.scatter(xs, ys, s=30, color=next(iter(_SERIES)), zorder=2)
-    place.axis("off")
-    return _svg(figure, f"The tree of {part['words']}: {len(parents)} nodes, {depth} levels")
-
-
-def _places(parents: Sequence[int]) -> dict[int, tuple[float, float]]:
-    """Where nodes stand, the root (-1) too: leaves side by side, parents above their middle."""
-    children: dict[int, list[int]] = {}
-    for node, parent in enumerate(parents):
-        children.setdefault(parent, []).append(node)
-    depth = {-1: 0}
-    for node, parent in enumerate(parents):
-        depth[node] = depth[parent] + 1
-    across: dict[int, float] = {}
-    leaves = iter(range(len(parents) + 1))
-    for node in _leaves_in_order(children):
-        across[node] = float(next(leaves))
-    for node in sorted(children, key=lambda n: -depth[n]):
-        below = [across[child] for child in children[node]]
-        across[node] = sum(below) / len(below)
-    return {node: (across[node], -float(depth[node])) for node in depth}
+    figure, (place,) = new_axes(height=3.2)
+    for (point, curve), colour, marker in zip(
+        spread_out(curves, len(LINES)), LINES, MARKERS, strict=False
+    ):
+        tokens = [one["tokens"] for one in curve]
+        gain, low, high = ([one["gain"][end] for one in curve] for end in ("mean", "low", "high"))
+        place.plot(tokens, gain, "-", color=colour)
+        place.fill_between(tokens, low, high, color=colour, alpha=0.12, linewidth=0)
+        today = point["tokens_per_step"]["mean"]
+        place.plot([today], [np.interp(today, tokens, gain)], marker, color=colour, markersize=7,
+                   label=_name(explanation, point))  # fmt: skip
+    place.axhline(1.0, color=WITHOUT, linewidth=1, linestyle="--")
+    place.set(xlabel="tokens per step; marks: today's", ylabel="gain over no speculation")
+    _acceptance_axis(place, explanation, [point for point, _ in curves])
+    legend(place)
+    return svg(figure, "Gain over no speculation by tokens per step, with today's marked")
 
 
-def _leaves_in_order(children: Mapping[int, Sequence[int]]) -> list[int]:
-    nodes, waiting = [], [-1]
-    while waiting:
-        node = waiting.pop()
-        below = children.get(node, ())
-        waiting += reversed(below)
-        nodes += [] if below else [node]
-    return nodes
+def _acceptance_axis(place: Axes, explanation: Mapping[str, Any], points: Sequence[Point]) -> None:
+    """Above, the acceptance of each draft token that gives so many tokens, for chains of one K."""
+    lengths = {point["draft_tokens"] for point in points}
+    parents = {tuple(part.get("parents") or ()) for part in explanation["acceptance"]}
+    if len(lengths) != 1 or parents != {tuple(range(-1, min(lengths) - 1))}:
+        return
+    if any(part.get("may_end") for part in explanation["acceptance"]):
+        return
+    above = place.secondary_xaxis("top")
+    tokens = [sum(rate**depth for depth in range(min(lengths) + 1)) for rate in _ACCEPTANCES]
+    above.set_xticks(tokens, [f"{rate:g}" for rate in _ACCEPTANCES])
+    above.set_xlabel("acceptance of each draft token", color=INK, fontsize=9)
+    above.tick_params(colors=INK, labelsize=8)
+    above.spines["top"].set_color(INK)
 
 
-def _series(explanation: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """What is drawn: the chosen plan, plain decoding, and the best that drafts where neither is."""
-    plain, rival = explanation["plain"], explanation["best_drafting"]
-    if explanation["chosen"]["method"] == plain["method"]:
-        return {"plain decoding, chosen": plain} | ({"best that drafts": rival} if rival else {})
-    return {"chosen plan": explanation["chosen"], "plain decoding": plain}
+def pareto_chart(report: Report) -> str | None:
+    """Tokens/s per user against tokens/s per device while decoding; None for one batch size."""
+    explanation = report["explanation"]
+    if len({point["batch"] for point in explanation["points"]}) < 2:
+        return None
+    devices = explanation["setting"]["devices"]
+    prompts = spread_out(prompts_of(explanation), len(LINES))
+    figure, axes = new_axes(len(prompts), height=3.0 if len(prompts) == 1 else 2.3)
+    for place, prompt in zip(axes, prompts, strict=True):
+        points = [
+            (one, fastest)
+            for one, fastest in zip(explanation["points"], _fastest(report), strict=True)
+            if one["prompt_tokens"] == prompt
+        ]
+        batches = [one["batch"] for one, _ in points]
+        for name, colour, style, times in (
+            ("without", WITHOUT, "o-", [one["plain_tpot"]["mean"] for one, _ in points]),
+            ("with", WITH, "s-", [one["tpot"]["mean"] for one, _ in points]),
+            ("fastest at each batch size", LINES[2], "^:", [fastest for _, fastest in points]),
+        ):
+            users = [1.0 / seconds for seconds in times]
+            shared = [b / seconds / devices for b, seconds in zip(batches, times, strict=True)]
+            place.plot(users, shared, style, color=colour, label=name, markersize=4)
+            if name == "with":
+                for batch, x, y in zip(batches, users, shared, strict=True):
+                    if batch in spread_out(batches, 6):
+                        place.annotate(str(batch), (x, y), (4, 4), textcoords="offset points",
+                                       fontsize=8, color=INK)  # fmt: skip
+        per_device = "tokens/s per GPU" if devices > 1 else "tokens/s in all"
+        place.set(xlabel="tokens/s per user", ylabel=per_device)
+        place.set_ylim(bottom=0.0)
+        _title(place, prompt, len(prompts))
+    shared_legend(figure, axes)
+    return svg(figure, "Tokens per second per user against tokens per second of the device")
 
 
-def _edges(explanation: Mapping[str, Any], lengths: Sequence[int]) -> dict[int, list[float]]:
-    """Batch sizes at which a plan that drafts stops or begins to pay.
-
-    By length of prompts: they are known for the mean length, and stand with the nearest one.
-    """
-    edges_by_length: dict[int, list[float]] = {}
-    for part in explanation["break_even"]:
-        for point in part["points"]:
-            if point["unknown"] == "batch":
-                edges = [edge for stretch in point["pays"] for edge in stretch if edge is not None]
-                near = min(lengths, key=lambda length: abs(length - point["prompt_tokens"]))
-                edges_by_length.setdefault(near, []).extend(edge["mean"] for edge in edges)
-    return edges_by_length
-
-
-def _largest(entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    sums: dict[str, float] = {}
-    for entry in entries:
-        for part in entry["parts"]:
-            sums[_part(part)] = sums.get(_part(part), 0.0) + part["seconds"]["mean"]
-    return sorted(sums, key=lambda name: -sums[name])[:_PARTS]
-
-
-def _seconds(entry: Mapping[str, Any], name: str, named: Sequence[str]) -> float:
-    """Of one part of a round, or of all that are not named."""
-    parts = entry["parts"]
-    if name == "the rest":
-        return float(sum(p["seconds"]["mean"] for p in parts if _part(p) not in named))
-    return float(sum(p["seconds"]["mean"] for p in parts if _part(p) == name))
+def what_if_chart(explanation: Mapping[str, Any]) -> str:
+    """Gain over an assumed acceptance, a panel per drafter: the picture of an undecided answer."""
+    rows = [row for row in explanation["what_if"] if row["acceptance"] is not None]
+    drafters = list(dict.fromkeys(row["drafter"] for row in rows))
+    figure, axes = new_axes(len(drafters), height=3.0)
+    for place, drafter in zip(axes, drafters, strict=True):
+        lines: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
+        for row in rows:
+            if row["drafter"] == drafter:
+                lines.setdefault((row["batch"], row["prompt_tokens"]), []).append(row)
+        for (_, line), colour, marker in zip(
+            spread_out(list(lines.items()), len(LINES)), LINES, MARKERS, strict=False
+        ):
+            rates, gains = ([row[key] for row in line] for key in ("acceptance", "gain"))
+            place.plot(rates, gains, marker + "-", color=colour, markersize=4,
+                       label=_name(explanation, line[0]))  # fmt: skip
+        place.axhline(1.0, color=WITHOUT, linewidth=1, linestyle="--")
+        place.set(xlabel=f'acceptance of "{drafter}"', ylabel="gain over no speculation")
+    shared_legend(figure, axes)
+    return svg(figure, "Gain over no speculation by acceptance of a draft token")
 
 
-def _part(part: Mapping[str, Any]) -> str:
-    return " ".join(filter(None, (part["op"], part["model"])))
+def _same_drafter(report: Report) -> list[Mapping[str, Any]]:
+    """Candidates that draft as the plan does and have estimates: they differ in K alone."""
+    explanation = report["explanation"]
+    plan: Mapping[str, Any] | None = explanation["chosen"]
+    if plan is not None and plan["method"] == SCHEDULE:
+        plan = next((rule for rule in explanation["rules"] if rule["method"] != PLAIN), None)
+    elif plan is not None and plan["method"] == PLAIN:
+        plan = explanation["best_drafting"]
+    if plan is None:
+        return []
+    priced = [one for one in report["candidates"] if one["estimates"]]
+    same = [one for one in priced if one["method"] == plan["method"]
+            and one["options"].get("draft") == plan["options"].get("draft")]  # fmt: skip
+    family = {one["family"] for one in same if one["words"] == plan["words"]}
+    return [one for one in same if one["family"] in family]
 
 
-def _axes(count: int, height: float = 2.8) -> tuple[Figure, list[Axes]]:
-    """Two in a row, in the ink of the page; `height` of a row in inches."""
-    from matplotlib.figure import Figure
-
-    rows, columns = -(-count // 2), min(count, 2)
-    figure = Figure(figsize=(7.2, height * rows), layout="constrained")
-    axes = [figure.add_subplot(rows, columns, place + 1) for place in range(count)]
-    for place in axes:
-        place.set_facecolor("none")
-        place.tick_params(colors=_INK, which="both", labelsize=8)
-        for side, spine in place.spines.items():
-            spine.set_color(_INK)
-            spine.set_visible(side in ("left", "bottom"))
-        place.xaxis.label.set_color(_INK)
-        place.yaxis.label.set_color(_INK)
-        place.xaxis.label.set_fontsize(9)
-        place.yaxis.label.set_fontsize(9)
-    return figure, axes
+def _fastest(report: Report) -> list[float]:
+    """The least TPOT of any plan that may be chosen, by operating point."""
+    able = [one["estimates"] for one in report["candidates"]
+            if one["estimates"] and not (one["refusal"] or one["unsupported"])]  # fmt: skip
+    return [
+        min((estimates[place]["seconds_per_token"]["median"] for estimates in able),
+            default=point["tpot"]["mean"])
+        for place, point in enumerate(report["explanation"]["points"])
+    ]  # fmt: skip
 
 
-def _svg(figure: Figure, title: str) -> str:
-    """The figure as an element that scales, with its colours taken from the page."""
-    import matplotlib
+def _drafted(estimate: Mapping[str, Any]) -> int:
+    """Draft tokens that a step verifies."""
+    widths = [part["width"] for part in estimate["breakdown"] if part["op"].startswith("accept")]
+    return int(max(widths, default=0))
 
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "specplan"}):
-        target = io.StringIO()
-        figure.savefig(target, format="svg", transparent=True, metadata={"Date": None})
-    text = target.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r'(<svg [^>]*?) height="[^"]*"', r"\1", text, count=1)
-    for colour, variable in (_SERIES | {_INK: "--ink"}).items():
-        text = text.replace(colour, f"var({variable})")
-    return text.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1)
+
+def _name(explanation: Mapping[str, Any], point: Point) -> str:
+    """An operating point in a legend."""
+    requests = counted(point["batch"], "request")
+    several = len(prompts_of(explanation)) > 1
+    return f"{requests}, prompt {point['prompt_tokens']}" if several else requests
+
+
+def _title(place: Axes, prompt: int, panels: int) -> None:
+    if panels > 1:
+        place.set_title(f"prompt {prompt}", fontsize=9, color=INK)
+
+
+def _at(places: Sequence[float]) -> Any:
+    from matplotlib.ticker import FixedLocator
+
+    return FixedLocator(places)

@@ -2,16 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specplan.ir.plan import Plan
 from specplan.ir.text.printer import print_plan
-from specplan.planner.explain.break_even_words import break_even_words, formula_words
-from specplan.planner.explain.choice import confidence_words, pareto_words
-from specplan.planner.explain.load import load_words
-from specplan.planner.explain.numbers import about, bytes_words, seconds_words, short
-from specplan.planner.explain.words import assumed_words, backends_words, verdict_words
+from specplan.planner.answer.decision import (
+    Line,
+    alternatives,
+    backends,
+    basis,
+    capacity,
+    confidence,
+    gain_lines,
+    schedule_worth,
+    warnings,
+)
+from specplan.planner.answer.names import (
+    NO_SPECULATION,
+    advice,
+    milliseconds,
+    plan_name,
+    problem_name,
+)
+from specplan.planner.answer.not_tried import causes, not_tried_line
+from specplan.planner.answer.points import (
+    QUANTITY_HEADS,
+    Matrix,
+    columns,
+    matrices,
+    prompts_of,
+    quantities,
+    remarks,
+)
+from specplan.planner.explain.break_even_words import paying_ranges
+from specplan.planner.explain.numbers import about, bytes_words, counted, few, seconds_words, short
+from specplan.planner.explain.what_if_words import (
+    EXPLORE_COMMAND,
+    WHOLE_TABLE,
+    drafters_of,
+    import_command,
+    no_decision,
+    table_cells,
+)
+from specplan.report.parts import part_name
 
 MOST_CANDIDATES = 400
 """Rows of the table of candidates, best first."""
@@ -21,6 +55,7 @@ def content(
     plan: Plan,
     report: Mapping[str, Any],
     source: str,
+    steps: Sequence[str],
     bench: Mapping[str, Any] | None,
     *,
     charts: bool,
@@ -31,46 +66,149 @@ def content(
         plan: the chosen plan.
         report: as a bundle holds it, `explanation` included.
         source: the bundle or problem, as commands name it.
+        steps: commands to go on with.
         bench: what `specplan bench --json` measured of it.
         charts: draw pictures too, as SVG; Markdown has none.
     """
     explanation = report["explanation"]
-    content: dict[str, Any] = {
-        "title": plan.name,
-        "device": report["device"]["name"],
-        "objective": explanation["objective"],
-        "decision": verdict_words(explanation),
-        "more": [
-            *assumed_words(explanation),
-            *backends_words(explanation),
-            *confidence_words(explanation),
-            *load_words(explanation),
-            *pareto_words(explanation),
-        ],
-        "loads": [_load(figures) for figures in explanation["chosen"]["by_batch"]],
-        "best": [_best(load) for load in explanation["loads"]],
-        "measured": [] if bench is None else [_contender(row) for row in bench["lines"]],
-        "time": [_time(entry) for entry in explanation["time"]["chosen"]],
-        "acceptance": explanation["acceptance"],
-        "break_even": [*formula_words(explanation), *break_even_words(explanation)],
-        "candidates": list(_candidates(report)),
-        "refused": explanation["refused"],
+    shared = {
+        "problem": problem_name(explanation),
+        "not_tried": not_tried_line(explanation),
+        "causes": list(causes(explanation)),
         "assumptions": explanation["assumptions"],
-        "plan": print_plan(plan),
-        "source": source,
-        "about": about,
-        "short": short,
-        "charts": {},
+        "undecided": explanation["verdict"] == "undecided",
     }
-    if charts:
-        from specplan.report.charts import speed_chart, time_chart, tree_chart
+    if shared["undecided"]:
+        return shared | _undecided(explanation, source, charts)
+    return shared | {
+        "headline": advice(explanation),
+        "gain": list(gain_lines(explanation)),
+        "warnings": list(warnings(explanation)),
+        **_numbers(explanation),
+        "alternatives": list(alternatives(explanation)),
+        "no_speculation": NO_SPECULATION,
+        "notes": _notes(explanation),
+        "basis": list(basis(explanation)),
+        "measured": [] if bench is None else [_contender(row) for row in bench["lines"]],
+        "time": [_time(entry) for entry in few(explanation["time"]["chosen"])],
+        "acceptance": [_acceptance(part) for part in explanation["acceptance"]],
+        "break_even": list(paying_ranges(explanation)),
+        "candidates": list(_candidates(report)),
+        "steps": steps,
+        "plan": print_plan(plan),
+        "charts": _charts(report) if charts else {},
+    }
 
-        content["charts"] = {
-            "speed": speed_chart(explanation),
-            "time": time_chart(explanation),
-            "trees": [tree_chart(part) for part in explanation["acceptance"] if _branches(part)],
-        }
-    return content
+
+def _charts(report: Mapping[str, Any]) -> dict[str, Any]:
+    from specplan.report.charts import acceptance_chart, length_chart, pareto_chart, tpot_chart
+    from specplan.report.parts import time_chart, tree_chart
+
+    explanation = report["explanation"]
+    drawn = (
+        ("Time per output token by batch size. Bands are 90 % intervals.", tpot_chart(explanation)),
+        ('Time per output token by draft tokens per step. Circles mark "with"; K = 0 is no '
+         "speculation.", length_chart(report)),
+        ("Gain over no speculation by tokens per step, prompt included. It pays above the dashed "
+         "line; marks are today's acceptance.", acceptance_chart(explanation)),
+        ("Throughput against speed per user while decoding; numbers are requests. Up and to the "
+         "right is better.", pareto_chart(report)),
+    )  # fmt: skip
+    return {
+        "numbers": [(caption, chart) for caption, chart in drawn if chart is not None],
+        "time": time_chart(explanation),
+        "trees": [tree_chart(part) for part in explanation["acceptance"] if _branches(part)],
+    }
+
+
+def _undecided(explanation: Mapping[str, Any], source: str, charts: bool) -> dict[str, Any]:
+    """The answer where no acceptance is known: what it would take, and how to go on."""
+    first = drafters_of(explanation)[0]
+    pictures: list[tuple[str, str]] = []
+    if charts:
+        from specplan.report.charts import what_if_chart
+
+        caption = "Gain over no speculation by acceptance of a draft token, prompt included."
+        pictures = [(caption, what_if_chart(explanation))]
+    head, *rows = table_cells(explanation["what_if"])
+    return {
+        "headline": no_decision(explanation),
+        "table_words": " ".join(WHOLE_TABLE),
+        "what_if": {"head": head, "rows": rows},
+        "charts": {"numbers": pictures},
+        "steps": [
+            import_command(first),
+            f"specplan optimize {source} --set acceptance.{first}={first}.json",
+            f"specplan optimize {source} --set acceptance.{first}=0.75   (assumed, and marked so)",
+            EXPLORE_COMMAND.replace("PROBLEM", source),
+        ],
+    }
+
+
+def _numbers(explanation: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of operating points: one, by batch size, or a grid with all behind it."""
+    points, prompts = explanation["points"], prompts_of(explanation)
+    shown = columns(explanation, points)
+    head = [column.name for column in shown]
+    rows = [list(row) for row in zip(*(column.cells for column in shown), strict=True)]
+    if len(prompts) > 1:
+        head = ["prompt", *head]
+        rows = [[str(p["prompt_tokens"]), *row] for p, row in zip(points, rows, strict=True)]
+    every = {"title": "Every operating point", "head": head, "rows": rows}
+    behind: list[dict[str, Any]] = []
+    if len(points) == 1:
+        rows = [
+            [", ".join(filter(None, (name, remark))), *cells]
+            for name, *cells, remark in quantities(explanation, points[0])
+        ]
+        tables = [{"title": "", "head": QUANTITY_HEADS[:-1], "rows": rows}]
+    elif len(prompts) == 1:
+        tables = [every | {"title": ""}]
+    else:
+        batches = sorted({point["batch"] for point in points})
+        tables, behind = [_matrix(one) for one in matrices(explanation, batches, prompts)], [every]
+    return {
+        "tables": tables,
+        "remarks": list(remarks(explanation, whole=True)),
+        "behind": [*behind, _intervals(explanation)],
+    }
+
+
+def _matrix(matrix: Matrix) -> dict[str, Any]:
+    return {
+        "title": f"{matrix.title}; rows requests, columns prompt tokens",
+        "head": ["requests", *map(str, matrix.prompts)],
+        "rows": [[str(batch), *cells] for batch, cells in matrix.rows],
+    }
+
+
+def _intervals(explanation: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers that the tables round, with the ends of their 90 % intervals."""
+    keys = (
+        ("plain_tpot", "TPOT without", seconds_words),
+        ("tpot", "TPOT with", seconds_words),
+        ("decode_gain", "decode gain", short),
+        ("request_gain", "request gain", short),
+        ("tokens_per_step", "tokens per step", short),
+        ("ttft", "TTFT", seconds_words),
+        ("memory_bytes", "memory in all", bytes_words),
+    )
+    return {
+        "title": "The same with 90 % intervals",
+        "head": ["requests", "prompt", *(name for _, name, _ in keys)],
+        "rows": [
+            [str(point["batch"]), str(point["prompt_tokens"]),
+             *(about(point[key], words) for key, _, words in keys)]
+            for point in explanation["points"]
+        ],
+    }  # fmt: skip
+
+
+def _notes(explanation: Mapping[str, Any]) -> list[Line]:
+    """How sure the choice is, and what it is worth."""
+    sure = "" if explanation["verdict"] == "plain_only" else confidence(explanation)
+    texts = (capacity(explanation), backends(explanation), schedule_worth(explanation), sure)
+    return [Line(f"{text[0].upper()}{text[1:]}.") for text in texts if text]
 
 
 def _branches(part: Mapping[str, Any]) -> bool:
@@ -79,46 +217,35 @@ def _branches(part: Mapping[str, Any]) -> bool:
     return len(set(parents)) < len(parents)
 
 
-def _load(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """One row of what is predicted."""
-    return {
-        "batch": figures["batch"],
-        "prompt_tokens": figures["prompt_tokens"],
-        "tokens_per_second": about(figures["tokens_per_second"], short),
-        "tokens_per_round": about(figures["tokens_per_round"], short),
-        "round": about(figures["seconds_per_round"], seconds_words),
-        "ttft": about(figures["ttft"], seconds_words),
-        "memory": about(figures["memory_bytes"], bytes_words),
-        "extrapolated": figures["extrapolated"],
-    }
-
-
-def _best(load: Mapping[str, Any]) -> dict[str, Any]:
-    """The best plan of one load alone."""
-    plan = load["method"] and f"{load['method']}, {load['words']}"
-    return {
-        "batch": load["batch"],
-        "prompt_tokens": load["prompt_tokens"],
-        "plan": plan or "none keeps the limits",
-        "speedup": "" if load["speedup"] is None else about(load["speedup"], short),
-    }
-
-
 def _time(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the time of a round goes at one load."""
+    """Where the time of a step goes at one operating point."""
     whole = sum(part["seconds"]["mean"] for part in entry["parts"])
     return {
-        "batch": entry["batch"],
-        "prompt_tokens": entry["prompt_tokens"],
+        "at": f"{counted(entry['batch'], 'request')}, {entry['prompt_tokens']} prompt tokens",
         "parts": [
             {
-                "name": " ".join(filter(None, (part["op"], part["model"]))),
+                "name": part_name(part),
                 "times": round(part["times"], 2),
                 "width": part["width"],
                 "seconds": about(part["seconds"], seconds_words),
                 "share": part["seconds"]["mean"] / whole if whole else 0.0,
             }
             for part in entry["parts"]
+        ],
+    }
+
+
+def _acceptance(part: Mapping[str, Any]) -> dict[str, Any]:
+    """How many draft tokens steps accept."""
+    return {
+        "drafter": part["drafter"],
+        "rows": [
+            [
+                str(level["depth"]),
+                "" if level["nodes"] is None else str(level["nodes"]),
+                about(level["accepted_at_least"], lambda share: f"{100 * share:.0f} %"),
+            ]
+            for level in part["by_depth"]
         ],
     }
 
@@ -135,26 +262,27 @@ def _contender(line: Mapping[str, Any]) -> dict[str, Any]:
         "name": line["name"],
         "tokens_per_second": short(line["tokens_per_second"]),
         "quartiles": f"{short(line['low'])} to {short(line['high'])}",
-        "against_plain": short(line["against_baseline"]),
+        "gain": short(line["against_baseline"]),
         "predicted": "" if line["predicted"] is None else about(line["predicted"], short),
         "error": "" if line["error"] is None else f"{line['error']:+.1%}",
     }
 
 
 def _candidates(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Candidates with a price, fastest first at the first load."""
-    priced = [item for item in report["candidates"] if item["estimates"]]
-    for item in sorted(priced, key=_seconds_per_token)[:MOST_CANDIDATES]:
+    """Candidates with an estimate, fastest first at the first operating point."""
+    estimated = [item for item in report["candidates"] if item["estimates"]]
+    for item in sorted(estimated, key=_seconds_per_token)[:MOST_CANDIDATES]:
         first = item["estimates"][0]
         yield {
-            "method": item["method"],
-            "words": item["words"],
+            "plan": plan_name(item),
             "chosen": item is report["candidates"][report["chosen"]],
-            "seconds_per_token": _seconds_per_token(item),
-            "tokens_per_round": first["tokens_per_round"]["mean"],
-            "seconds_per_round": first["seconds_per_round"]["median"],
-            "memory_bytes": first["memory_bytes"]["mean"],
-            "refusal": item["refusal"] or item["unsupported"] or "",
+            "cells": [
+                milliseconds(_seconds_per_token(item)),
+                f"{first['tokens_per_round']['mean']:.2f}",
+                milliseconds(first["seconds_per_round"]["median"]),
+                f"{first['memory_bytes']['mean'] / 1e9:.3g}",
+            ],
+            "why_not": item["refusal"] or item["unsupported"] or "",
         }
 
 

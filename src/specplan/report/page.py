@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ def write_report(
     report: Mapping[str, Any],
     *,
     source: str,
+    steps: Sequence[str] = (),
     bench: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a report; see `render`.
@@ -28,7 +29,7 @@ def write_report(
     Raises:
         UsageError: the file ends neither in .html nor in .md.
     """
-    write_atomic(path, render(path.suffix, plan, report, source=source, bench=bench))
+    write_atomic(path, render(path.suffix, plan, report, source=source, steps=steps, bench=bench))
 
 
 def render(
@@ -37,6 +38,7 @@ def render(
     report: Mapping[str, Any],
     *,
     source: str,
+    steps: Sequence[str] = (),
     bench: Mapping[str, Any] | None = None,
 ) -> str:
     """The report of a decision.
@@ -46,6 +48,7 @@ def render(
         plan: the chosen plan.
         report: as a bundle holds it, `explanation` included.
         source: the bundle or problem, as commands name it.
+        steps: commands to go on with; an undecided answer has its own.
         bench: what `specplan bench --json` measured of it.
 
     Raises:
@@ -67,5 +70,5 @@ def render(
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    sections = content(plan, report, source, bench, charts=form == ".html")
+    sections = content(plan, report, source, steps, bench, charts=form == ".html")
     return environment.get_template(FORMS[form]).render(sections)

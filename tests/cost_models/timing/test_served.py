@@ -88,6 +88,21 @@ def test_two_scrapes(tmp_path: Path) -> None:
         read_served([after, before], batch=4)
 
 
+def test_verifications_of_sglang(tmp_path: Path) -> None:
+    """10 requests of 32 tokens, the first of each by the prefill: 310 by 100 verifications."""
+    path = tmp_path / "metrics.txt"
+    counts = {
+        "prompt_tokens_total": 400,
+        "generation_tokens_total": 320,
+        "spec_verify_calls_total": 100,
+        "spec_verify_calls_total_created": 1.7e9,
+        "e2e_request_latency_seconds_sum": 8.0,
+        "e2e_request_latency_seconds_count": 10,
+    }
+    path.write_text("".join(f'sglang:{k}{{model_name="m"}} {v}\n' for k, v in counts.items()))
+    assert read_served([path], batch=4).tokens_per_round == pytest.approx(3.1)
+
+
 def test_refusals(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("nothing")

@@ -75,10 +75,10 @@ def print_screen(
         plan: that was chosen; None for an undecided problem.
         show: what was asked for instead of the screen.
     """
-    from specplan.cli.screen.not_tried import not_tried_lines
     from specplan.cli.screen.picture import picture_lines
     from specplan.ir.text.printer import print_plan
-    from specplan.planner.explain.words import explain_words
+    from specplan.planner.answer.not_tried import not_tried_lines
+    from specplan.planner.explain.words import explain_words, reason_words
 
     undecided = explanation["verdict"] == "undecided"
     if show is Show.PLAN and plan is not None and not undecided:
@@ -97,7 +97,7 @@ def print_screen(
     print_parts(console, screen_parts(explanation, console, context, whole=whole))
     if whole and not undecided:
         print()
-        print("\n".join(explain_words(explanation)))
+        print("\n".join(reason_words(explanation)))
 
 
 def screen_parts(
@@ -107,7 +107,7 @@ def screen_parts(
     from rich.text import Text
 
     from specplan.cli.screen.decided import decided
-    from specplan.cli.screen.names import problem_name
+    from specplan.planner.answer.names import problem_name
     from specplan.planner.explain.what_if_words import undecided_lines
 
     if explanation["verdict"] != "undecided":

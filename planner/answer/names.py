@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from specplan.planner.explain.numbers import short
+from specplan.planner.explain.numbers import counted, short
 
 PLAIN = "autoregressive"
 NO_SPECULATION = "no speculation"
@@ -19,14 +19,24 @@ _DRAFTERS = {
 }
 """Methods that have another name in the field; those with a draft of the problem go before it."""
 _SIZE = re.compile(r"\b(?:chain|up to) (?:of )?(\d+)(?: tokens)?\b")
+_BY = re.compile(r"\bby (\S+)$")
 _AT_MOST = re.compile(r"^(batch|context) <= ([\d.]+)$")
 
 
 def drafter_name(candidate: Mapping[str, Any]) -> str:
     """Who drafts: `EAGLE-3 head "eagle"`, `prompt lookup`."""
-    method, draft = candidate["method"], candidate.get("options", {}).get("draft")
+    method, draft = candidate["method"], _draft(candidate)
     name = _DRAFTERS.get(method, method.replace("_", " "))
-    return f'{name} "{draft}"' if isinstance(draft, str) else name
+    return f'{name} "{draft}"' if draft else name
+
+
+def _draft(candidate: Mapping[str, Any]) -> str | None:
+    """The draft of the problem that it runs; by its words where its options are not at hand."""
+    draft = candidate.get("options", {}).get("draft")
+    if isinstance(draft, str):
+        return draft
+    by = _BY.search(str(candidate["words"])) if candidate["method"] in _DRAFTERS else None
+    return by[1] if by and "options" not in candidate else None
 
 
 def _the(candidate: Mapping[str, Any]) -> str:
@@ -37,11 +47,11 @@ def _the(candidate: Mapping[str, Any]) -> str:
 
 def size_name(candidate: Mapping[str, Any]) -> str:
     """How much it drafts per step: `K=6`, `tree of 63, depth 5`."""
-    words, draft = str(candidate["words"]), candidate.get("options", {}).get("draft")
-    if isinstance(draft, str):
+    words, draft = str(candidate["words"]), _draft(candidate)
+    if draft:
         words = re.sub(rf",? by {re.escape(draft)}\b", "", words)
     chain = _SIZE.match(words)
-    return f"K={chain[1]}" if chain else words
+    return f"K={chain[1]}" if chain else re.sub(r"\bchain of (\d+)", r"K=\1", words)
 
 
 def plan_name(candidate: Mapping[str, Any]) -> str:
@@ -59,15 +69,16 @@ def plan_name(candidate: Mapping[str, Any]) -> str:
 
 
 def advice(explanation: Mapping[str, Any]) -> str:
-    """What to do, in a sentence without its gain."""
+    """What to do, in a sentence without its gain; reports of older bundles have no points."""
     chosen = explanation["chosen"]
     if chosen["method"] == PLAIN:
         return f"Use {NO_SPECULATION}."
-    rules = explanation["rules"]
+    rules = explanation.get("rules") or ()
     if not rules:
-        tokens = max(point["draft_tokens"] for point in explanation["points"])
-        size = size_name(chosen)
-        drafts = size if not size.startswith("K=") else f"{_tokens(tokens)} per step ({size})"
+        tokens = max((one["draft_tokens"] for one in explanation.get("points", ())), default=0)
+        drafts = size_name(chosen)
+        if drafts.startswith("K=") and tokens:
+            drafts = f"{counted(tokens, 'draft token')} per step ({drafts})"
         return f"Use {_the(chosen)}: {drafts}."
     drafting = [rule for rule in rules if rule["method"] != PLAIN]
     names = list(dict.fromkeys(map(_the, drafting)))
@@ -77,10 +88,6 @@ def advice(explanation: Mapping[str, Any]) -> str:
     return f"{head}{', '.join(parts)}."
 
 
-def _tokens(count: int) -> str:
-    return f"{count} draft token{'s' * (count != 1)}"
-
-
 def _rule(rule: Mapping[str, Any], one: bool, first: bool, rules: Any) -> str:
     """One stretch of a schedule; only the first says what is counted."""
     size = size_name(rule)
@@ -88,7 +95,7 @@ def _rule(rule: Mapping[str, Any], one: bool, first: bool, rules: Any) -> str:
     if rule["method"] == PLAIN:
         text = "none" if one else NO_SPECULATION
     elif one:
-        text = _tokens(int(count)) if first and count.isdigit() else count
+        text = counted(int(count), "draft token") if first and count.isdigit() else count
     else:
         text = f"{_the(rule)} with {size}"
     return f"{text} {_where(rule['condition'], first, rules)}"

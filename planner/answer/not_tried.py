@@ -29,15 +29,24 @@ def not_tried_line(explanation: Mapping[str, Any]) -> str:
     parts = [f"{count} {CAUSES[cause][0]}" for cause, count in first]
     rest = counts.total() - sum(count for _, count in first)
     parts += [f"{rest} others"] if rest else []
-    return f"{counts.total()} kinds: {', '.join(parts)}   --show not-tried"
+    return f"{counts.total()} kinds: {', '.join(parts)}"
 
 
 def not_tried_lines(explanation: Mapping[str, Any]) -> Iterator[str]:
+    """The text of `causes`, entries indented below their cause."""
+    for title, entries in causes(explanation):
+        yield title
+        yield from (f"  {entry}" for entry in entries)
+
+
+def causes(explanation: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """Every family of plans that was not tried or may not be chosen, by cause, with its reason."""
     for cause, (_, words) in CAUSES.items():
         entries = [entry for entry in explanation["refused"] if entry["cause"] == cause]
         if entries:
-            yield f"{len(entries)} {words}"
-        for entry in entries:
-            settings = f", {entry['settings']} settings" if entry["settings"] > 1 else ""
-            yield f"  {entry['method']}, {entry['family']}{settings}: {entry['reason']}"
+            yield f"{len(entries)} {words}", [_entry(entry) for entry in entries]
+
+
+def _entry(entry: Mapping[str, Any]) -> str:
+    settings = f", {entry['settings']} settings" if entry["settings"] > 1 else ""
+    return f"{entry['method']}, {entry['family']}{settings}: {entry['reason']}"
