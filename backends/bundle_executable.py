@@ -116,9 +116,7 @@ def open_executable(bundle: Bundle, models: Mapping[str, Module]) -> Executable:
     return FittedExecutable(plain, executables, models, bundle.folder / FOLDER)
 
 
-def _captured(
-    bundle: Bundle, models: Mapping[str, Module], device: torch.device
-) -> Executable:
+def _captured(bundle: Bundle, models: Mapping[str, Module], device: torch.device) -> Executable:
     """Rounds captured in CUDA graphs, which launch the bundle's kernels where it has some.
 
     On an H100 a round of an 8B target took 13 ms so, and 240 ms op by op.

@@ -50,7 +50,7 @@ class HazardCounts:
 
     @classmethod
     def _by_depth(cls, ranks: NDArray[np.int64], valid: NDArray[np.bool_]) -> HazardCounts:
-        """Count ranks [positions, prompts, depth]; a round that began d before needs its first d."""
+        """Count ranks [positions, prompts, depth]; one at depth d needs all above in its round."""
         widest, deepest = int(ranks.max(initial=0)) + 1, min(MAX_DEPTH, ranks.shape[2])
         accepted, trials = np.zeros((deepest, widest)), np.zeros(deepest)
         reached = valid.copy()

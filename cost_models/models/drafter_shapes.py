@@ -33,6 +33,7 @@ class DrafterShape:
         feature_layers: after how many layers of the target the hidden states are taken.
         block: most tokens drafted by one pass, or by all steps of its own; 1 for `recurrent`.
         mask_token: the token that stands where a block is to be drafted; None without one.
+        reads_above: states enter with the token behind their own, not with their own.
     """
 
     kind: DrafterKind
@@ -40,6 +41,7 @@ class DrafterShape:
     feature_layers: tuple[int, ...]
     block: int = 1
     mask_token: int | None = None
+    reads_above: bool = True
 
 
 def is_drafter_folder(folder: Path | str) -> bool:
@@ -86,7 +88,12 @@ def read_drafter(
         model = replace(model, digest=model_digest(path))
     shape = ModelShape.of_stored(model)
     return DrafterShape(
-        drafter.kind, shape, drafter.feature_layers, drafter.block, drafter.mask_token
+        drafter.kind,
+        shape,
+        drafter.feature_layers,
+        drafter.block,
+        drafter.mask_token,
+        drafter.description.begins > 0,
     )
 
 

@@ -3,7 +3,8 @@
 DFlash (arXiv 2602.06036): the drafter attends to the text through hidden states of several of the
 target's layers and, in both directions, within the block; one pass gives logits for every mask. The
 most probable tokens are verified as a chain. The block keeps the length that the drafter was
-trained with; fewer of its tokens may be verified. The last token of the text enters by its
+trained with; fewer of its tokens may be verified. P-EAGLE (arXiv 2602.01469) runs an EAGLE-3 head
+so, with masks that see the text and the masks before them. Of DFlash the last token of the text enters by its
 embedding, as the target has not read it yet; the next round reads it again with its states.
 """
 
@@ -37,7 +38,7 @@ class BlockDrafter(Method[BlockDrafterOptions]):
     """One pass drafts all tokens, so that longer drafts cost little more than short ones."""
 
     summary = "one pass over the target's hidden states fills a block of tokens"
-    paper = "DFlash, arXiv 2602.06036; z-lab/dflash"
+    paper = "DFlash, arXiv 2602.06036; P-EAGLE, arXiv 2602.01469"
     acceptance = "rank of the accepted child at each depth, along the target's own texts"
     engine_drafter = "block"
 
@@ -52,9 +53,11 @@ class BlockDrafter(Method[BlockDrafterOptions]):
         """One pass looks as many tokens ahead as the block has, and a chain grows of its logits."""
         draft, block, cache = options.draft, options.block, cache_of(options.draft)
         layers = print_atom(facts.drafters[draft].feature_layers)
-        read = f"features={FEATURES} levels={block} attend=block"
+        above = facts.drafters[draft].reads_above
+        read = f"features={FEATURES} levels={block} " + ("shift=1" if above else "attend=block")
+        pending = options.length + (1 if above else 2)  # the last token is read twice
         drafted = f"""%t0 = root
-%x = forward {draft} %t0 cache={cache} pending={options.length + 2} {read}
+%x = forward {draft} %t0 cache={cache} pending={pending} {read}
 %c = repeat {options.length} (%t = %t0) {{
   %f = pick %t of=newest
   %n = grow %t at=%f logits=%x

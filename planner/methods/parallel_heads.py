@@ -17,8 +17,8 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Refusal
 from specplan.planner.templates.per_drafter import family_by
 from specplan.planner.templates.plan_text import FEATURES, draft_and_verify, number_list
-from specplan.planner.templates.static_trees import GrowLevel, TreeOptions, levels_text
-from specplan.planner.trees import chain
+from specplan.planner.templates.static_trees import TreeOptions, levels_text
+from specplan.planner.trees import GrowLevel, chain
 from specplan.planner.trees.candidates import worthwhile_trees
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from specplan.cost_models.models.architectures.config import Config
 from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.cost_models.models.heads.mtp import mtp
 from specplan.cost_models.models.heads.reading import read_description
-from specplan.cost_models.models.architectures.config import Config
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
 from tests.runtime.heads import formats

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -15,7 +15,6 @@ from specplan.passes.renumber import plan_digest
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.composing import scheduled
 from specplan.runtime.generate import generate
-from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.heads import with_heads
 from tests.backends.kinds import EVERY_WAY, LOSSLESS, RUNNABLE, all_facts, every_kind, kinds_of

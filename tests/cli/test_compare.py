@@ -35,7 +35,9 @@ def test_a_problem_on_two_devices_and_two_problems(folder: Path) -> None:
     for row in rows:
         assert row["decode_gain_b_over_a"] == pytest.approx(row["tpot_ms_a"] / row["tpot_ms_b"])
         assert row["decode_tokens_per_s_b"] == pytest.approx(1e3 * row["batch"] / row["tpot_ms_b"])
-        assert 1.0 < row["decode_gain_b_over_a"] < 1.5, "an H200 has 1.43 times the bandwidth of an H100"
+        assert 1.0 < row["decode_gain_b_over_a"] < 1.5, (
+            "an H200 has 1.43 times the bandwidth of an H100"
+        )
     for arguments, code, words in (
         (("8xh200.yaml",), 2, "two bundles or problem files"),
         (("8xh200.yaml", "--device", "8xh100-sxm"), 2, "--device A,B"),

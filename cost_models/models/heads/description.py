@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+Norms = Literal["none", "each", "joined"]
 Join = Literal["feature", "concat", "wide", "sum", "recurrent", "stack", "block"]
 
 
@@ -27,7 +28,7 @@ class Reads:
     layers: tuple[int, ...] = ()
     width: int
     finished: bool = False
-    norm: Literal["none", "each", "joined"] = "none"
+    norm: Norms = "none"
     project: bool = False
     bias: bool = False
     normed_after: bool = False

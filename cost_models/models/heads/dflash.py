@@ -60,9 +60,7 @@ def dflash(config: Config, target: Sizes) -> HeadDescription:
         inner_norm=float(inner.get("rms_norm_eps", 1e-6)),
         body=Body(layers=layers, config=layer_config(inner)),
         levels=Levels(count=block_size(config) - 1, by="slots", mask_token=mask_token(config)),
-        output=Output(
-            norm=True, head="own" if known != vocabulary else "target", vocabulary=known
-        ),
+        output=Output(norm=True, head="own" if known != vocabulary else "target", vocabulary=known),
         names=(
             (r"fc\.weight", "project.weight"),
             (r"hidden_norm\.weight", "after_project.weight"),

@@ -15,6 +15,7 @@ from specplan.cost_models.models.heads.description import (
     Body,
     HeadDescription,
     Levels,
+    Norms,
     Output,
     Reads,
 )
@@ -66,7 +67,7 @@ def eagle3(config: Config, target: Sizes) -> HeadDescription:
     parallel = mask is not None and (
         config.flag("parallel_drafting") or config.get("speculators_model_type") == "peagle"
     )
-    norm = "each" if config.flag("fc_norm") else "none"
+    norm: Norms = "each" if config.flag("fc_norm") else "none"
     return HeadDescription(
         family="peagle" if parallel else "eagle3",
         hidden_size=width,

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from specplan.cost_models.models.architectures.config import Config
 from specplan.ir.errors import MissingCapabilityError, UsageError
 
+
 class Sizes(Protocol):
     """What a head depends on of its target: a `Decoder`, or a loaded model."""
 

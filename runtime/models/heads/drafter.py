@@ -104,7 +104,7 @@ class Drafter(nn.Module):
             assert features is not None and self.outputs.norm is not None
             normed = self.outputs.norm(features)
             features = torch.where((steps > 0)[:, :, None], normed, features)
-        return self.entering(self.target, tokens, positions, features, known, steps)
+        return self.entering.enter(self.target, tokens, positions, features, known, steps)
 
     def enter_slots(self, states: Tensor, level: int) -> Tensor:
         """See `Module.enter_slots`: a mask token."""
@@ -178,7 +178,8 @@ class Drafter(nn.Module):
         writer: Any,
     ) -> Tensor:
         assert self.layers is not None
-        layer, stack = self.layers[number], self.layers
+        layer: Any = self.layers[number]
+        stack = self.layers
         if self.description.join == "block":  # text gives keys and values, and does not change
             inner, text = states[..., :-1], states[..., -1:]
             given = torch.where(text > 0, inner, layer.input_layernorm(inner))
@@ -199,7 +200,7 @@ class Drafter(nn.Module):
             raise self._lacks(f"output {name}")
         if self.description.join == "block":
             hidden = hidden[..., :-1]
-        logits = self.outputs(self.target, hidden, steps, level)
+        logits = self.outputs.logits(self.target, hidden, steps, level)
         return logits.to(self.logits_dtype)
 
     def _lacks(self, what: str) -> MissingCapabilityError:

@@ -62,7 +62,7 @@ class Entering(nn.Module):
                 one.steps, lambda: Norm(width, epsilon, bias=True), "norm" in one.tied
             )
 
-    def forward(
+    def enter(
         self,
         target: CausalModel,
         tokens: Tensor,
@@ -134,7 +134,9 @@ class Entering(nn.Module):
     ) -> Tensor:
         state = self.state(target, features, steps)
         if not self.description.first_embedding:
-            embedded = embedded * (positions != self.description.begins)[:, :, None].to(embedded.dtype)
+            embedded = embedded * (positions != self.description.begins)[:, :, None].to(
+                embedded.dtype
+            )
         if self.description.join == "wide":
             return torch.cat([embedded, state], -1)
         assert self.project is not None
@@ -168,9 +170,7 @@ class Entering(nn.Module):
         parts = before.unflatten(2, (count, width))
         return torch.where(place[..., None], embedded[:, :, None], parts).flatten(2)
 
-    def _sum(
-        self, target: CausalModel, tokens: Tensor, features: Tensor, steps: Tensor
-    ) -> Tensor:
+    def _sum(self, target: CausalModel, tokens: Tensor, features: Tensor, steps: Tensor) -> Tensor:
         """Wertheimer et al. 2024: the token's embedding is added with a weight, and normed."""
         one, width = self.description, self.description.reads.width
         weight = 0.5 ** (0.5 / one.steps)

@@ -61,7 +61,7 @@ class Layers(nn.ModuleList):
         model: Any = transformers.AutoModel.from_config(config)
         super().__init__(model.layers)
         self.body, self.wide = body, wide
-        attention = self[0].self_attn
+        attention: Any = model.layers[0].self_attn
         self.head_dim: int = attention.head_dim
         self.kv_heads: int = attention.k_proj.out_features // self.head_dim
         self.groups: int = attention.q_proj.out_features // self.head_dim // self.kv_heads

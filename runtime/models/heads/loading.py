@@ -117,9 +117,7 @@ def _check_embedding(description: HeadDescription, target: CausalModel, folder: 
         )
 
 
-def places_of(
-    description: HeadDescription, stored: frozenset[str], folder: Path
-) -> dict[str, str]:
+def places_of(description: HeadDescription, stored: frozenset[str], folder: Path) -> dict[str, str]:
     """Which weight each tensor of the files is; those that are left out do not occur.
 
     Raises:
@@ -151,7 +149,7 @@ def _read(folder: Path, places: Mapping[str, str]) -> dict[str, list[Tensor]]:
     tensors: dict[str, list[Tensor]] = {}
     for path in weight_files(folder):
         with safe_open(path, framework="pt") as file:
-            for name in file.keys():
+            for name in file.keys():  # noqa: SIM118 - it is no mapping
                 if name in places:
                     tensors.setdefault(places[name], []).append(file.get_tensor(name))
     return tensors

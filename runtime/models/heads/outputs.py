@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -49,7 +51,7 @@ class Outputs(nn.Module):
             known = torch.zeros(output.vocabulary, dtype=torch.int64)
         self.register_buffer("tokens", known)
 
-    def forward(
+    def logits(
         self, target: CausalModel, states: Tensor, steps: Tensor | None, level: int
     ) -> Tensor:
         """See `specplan.runtime.models.modules.Module.rows`."""
@@ -68,7 +70,8 @@ class Outputs(nn.Module):
         if self.norm is not None:
             states = self.norm(states)
         number = number if output.head == "each" else 0
-        for index, block in enumerate(self.blocks[number] if len(self.blocks) else ()):
+        blocks: Any = self.blocks[number] if len(self.blocks) else ()
+        for index, block in enumerate(blocks):
             short = states
             if index == 0 and len(self.shortcuts):
                 short = self.shortcuts[number](states)

@@ -1,6 +1,6 @@
 """A head along whole texts, as decoding runs it: with gradients, in batches, step after step.
 
-Tokens are the text's own at every step, and states the head's own from the second step on (EAGLE-3's
+At every step tokens are the text's own; from the second step on states are the head's own (EAGLE-3's
 training-time test, arXiv 2503.01840; DeepSeek-V3's modules, arXiv 2412.19437). What a head says at
 a row and step is what it says in decoding when the row's token is the root and the text's next
 tokens were drafted: of training, and of measuring acceptance.
@@ -58,7 +58,7 @@ def unrolled(
     """Logits that predict the tokens 1, 2, ... `steps` places after each token of some texts.
 
     Args:
-        heads: a head, or a target's modules, one for each step, the last for all further ones.
+        heads: a head, or a target's modules, one for each step.
         tokens: int64 `[B, T]`.
         features: the target's states at these tokens, those of several layers joined, `[B, T, F]`.
         steps: tokens ahead; at most the levels of a head that looks ahead in one pass.
@@ -76,32 +76,51 @@ def unrolled(
     if len(modules) > 1:
         yield from _modules(modules, tokens, features, steps)
         return
+    if head.description.levels.by == "heads" and head.description.levels.count > 1:
+        yield from _heads(head, tokens, features, steps)
+        return
+    yield from _steps(head, tokens, features, steps)
+
+
+def _entered(head: Drafter, tokens: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+    """What enters at each token from the target's states, and the tokens' positions."""
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
-    zero = torch.zeros_like(tokens)
     shift = min(head.description.begins, 1)
-    known = positions >= shift
     above = features.roll(shift, 1) if shift else features
-    entered = head.enter(tokens, positions, above, known, zero)
+    zero = torch.zeros_like(tokens)
+    return head.enter(tokens, positions, above, positions >= shift, zero), positions
+
+
+def _seen(positions: Tensor, begins: int) -> Tensor:
+    """Which tokens each attends to, bool `[B, T, T]`: see `HeadDescription.begins`."""
     causal = positions[:, :, None] >= positions[:, None]
-    begins = head.description.begins
-    mask = causal & ((positions >= begins)[:, None] | (positions < begins)[:, :, None])
+    return causal & ((positions >= begins)[:, None] | (positions < begins)[:, :, None])
+
+
+def _heads(head: Drafter, tokens: Tensor, features: Tensor, steps: int) -> Iterator[Tensor]:
+    """Heads on one state."""
+    states, _ = _entered(head, tokens, features)
+    zero = torch.zeros_like(tokens)
+    for level in range(steps):
+        yield head.rows(states, "logits", zero, level)
+
+
+def _steps(head: Drafter, tokens: Tensor, features: Tensor, steps: int) -> Iterator[Tensor]:
+    """A head on its own states, or on mask tokens: each row sees the text, and its own steps."""
+    entered, positions = _entered(head, tokens, features)
+    zero, store, slots = torch.zeros_like(tokens), Unrolled(), head.description.levels.count > 1
+    mask = _seen(positions, head.description.begins)
     own = torch.eye(tokens.shape[1], dtype=torch.bool, device=tokens.device).expand_as(mask)
-    store = Unrolled()
-    levels = head.description.levels
     for step in range(steps):
-        if step and levels.by == "heads" and levels.count > 1:
-            yield head.rows(states, "logits", zero, step)
-            continue
-        if step and levels.count > 1:
-            entered = head.enter_slots(states, step)
-        elif step:
-            moved = tokens.roll(-step, 1)
-            entered = head.enter(moved, positions + step, states, known | True, zero + step)
-        mask = torch.cat([mask, own], 2) if step else mask
         store.add(positions + step)
-        span = (0, head.num_layers)
-        states = head.run(entered, positions + step, mask, store, span, store)
+        states = head.run(entered, positions + step, mask, store, (0, head.num_layers), store)
         yield head.rows(states, "logits", zero + step)
+        mask, ahead = torch.cat([mask, own], 2), step + 1
+        if slots:
+            entered = head.enter_slots(states, ahead)
+        else:
+            moved, known = tokens.roll(-ahead, 1), torch.ones_like(tokens, dtype=torch.bool)
+            entered = head.enter(moved, positions + ahead, states, known, zero + ahead)
 
 
 def _modules(
@@ -110,12 +129,8 @@ def _modules(
     """Modules with weights of their own: each runs the whole text on the states of the last."""
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
     zero, states = torch.zeros_like(tokens), features
-    causal = positions[:, :, None] >= positions[:, None]
-    for step in range(steps):
-        head = modules[min(step, len(modules) - 1)]
-        begins = head.description.begins
-        seen = causal & ((positions >= begins)[:, None] | (positions < begins)[:, :, None])
-        store = Unrolled()
+    for head, step in zip(modules, range(steps), strict=False):
+        seen, store = _seen(positions, head.description.begins), Unrolled()
         store.add(positions)
         entered = head.enter(tokens, positions, states.roll(1, 1), positions >= 1, zero)
         states = head.run(entered, positions, seen, store, (0, head.num_layers), store)

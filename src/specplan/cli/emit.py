@@ -63,8 +63,8 @@ def emit(
     for flag, value in (("--draft-tokens", draft_tokens), ("--prompts", prompts)):
         if value is not None:
             raise UsageError("this is for a probe", where=flag, remedy="Add --probe.")
-    from specplan.planner.answer.names import plan_name
     from specplan.emitting import emit as project
+    from specplan.planner.answer.names import plan_name
     from specplan.progress import terminal_progress
 
     replaced = out.is_dir() and any(out.iterdir())

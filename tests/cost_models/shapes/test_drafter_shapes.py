@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from specplan.cost_models.models.heads.dflash import spread_layers
 from specplan.cost_models.models.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
 from specplan.cost_models.models.forward import forward_cost
+from specplan.cost_models.models.heads.dflash import spread_layers
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import MissingCapabilityError, UsageError
 

@@ -79,7 +79,12 @@ def eagle3(
 ) -> Stored:  # fmt: skip
     """EAGLE-3 by SpecForge (`midlayer`) or by `speculators` and NVIDIA (`layers`)."""
     make, known = Random(1), KNOWN if reduced else size
-    config = {**LAYERS, "vocab_size": size, "architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": layers}
+    config = {
+        **LAYERS,
+        "vocab_size": size,
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "num_hidden_layers": layers,
+    }
     config |= {"draft_vocab_size": known, **changes}
     first = "midlayer." if names == "midlayer" else "layers.0."
     tensors = {"fc.weight": make(WIDTH, reads * WIDTH), **make.layer(first, inputs=2 * WIDTH)}
@@ -125,20 +130,28 @@ def eagle1() -> Stored:
     return Stored(config, tensors | make.layer("layers.0."))
 
 
-def medusa(form: str = "original", heads: int = 3, blocks: int = 1, size: int = VOCABULARY) -> Stored:
+def medusa(
+    form: str = "original", heads: int = 3, blocks: int = 1, size: int = VOCABULARY
+) -> Stored:
     """Medusa by its authors, or by vLLM (without biases)."""
     make, tensors = Random(4), dict[str, Tensor]()
     for head in range(heads):
         for block in range(blocks):
-            name = f"{head}.{block}.linear" if form == "original" else f"blocks.{head}.layers.{block}"
+            name = (
+                f"{head}.{block}.linear" if form == "original" else f"blocks.{head}.layers.{block}"
+            )
             tensors[f"{name}.weight"] = make(WIDTH, WIDTH)
             if form == "original":
                 tensors[f"{name}.bias"] = make(WIDTH)
         last = f"{head}.{blocks}.weight" if form == "original" else f"lm_heads.{head}.weight"
         tensors[last] = make(size, WIDTH, scale=6.0)
     if form == "original":
-        return Stored({"medusa_num_heads": heads, "medusa_num_layers": blocks, "vocab_size": size}, tensors)
-    tensors = {n: x[some_tokens(size=size)] if n.startswith("lm_h") else x for n, x in tensors.items()}
+        return Stored(
+            {"medusa_num_heads": heads, "medusa_num_layers": blocks, "vocab_size": size}, tensors
+        )
+    tensors = {
+        n: x[some_tokens(size=size)] if n.startswith("lm_h") else x for n, x in tensors.items()
+    }
     config = {"model_type": "medusa", "architectures": ["MedusaModel"], "hidden_size": WIDTH,
               "num_heads": heads, "num_hidden_layers": blocks, "vocab_size": size,
               "truncated_vocab_size": KNOWN}  # fmt: skip
@@ -241,7 +254,9 @@ def modules(
         tensors |= {token: make.norm(WIDTH), state: make.norm(WIDTH), last: make.norm(WIDTH)}
         tensors[join] = make(WIDTH, 2 * WIDTH)
         layer = f"{start}layers.{index}." if form == "qwen" else start
-        tensors |= make.layer(layer, inner=inner) | {f"{layer}input_layernorm.weight": make.norm(WIDTH)}
+        tensors |= make.layer(layer, inner=inner) | {
+            f"{layer}input_layernorm.weight": make.norm(WIDTH)
+        }
         if form == "deepseek":
             tensors[f"{start}shared_head.head.weight"] = make(size, WIDTH, scale=6.0)
             tensors[f"{start}embed_tokens.weight"] = make(size, WIDTH, scale=2.0)

@@ -106,7 +106,9 @@ def eagle3(
             given = rms(a, more["input_layernorm.weight"], 1e-5)
             a = mlp(more, a + attention(more, given, given, place, place, seen))
         last = rms(a[-1], tensors["norm.weight"], 1e-5)
-        logits.append(whole(functional.linear(last, tensors["lm_head.weight"]), tensors, len(table)))
+        logits.append(
+            whole(functional.linear(last, tensors["lm_head.weight"]), tensors, len(table))
+        )
         if step < len(drafted):
             onward = last if config.get("norm_output") else a[-1]
             tokens, g = [*tokens, drafted[step]], torch.cat([g, onward[None]])
@@ -155,7 +157,10 @@ def concat(
         out = rms(x[-1], tensors[last], epsilon) if last else x[-1]
         logits.append(functional.linear(out, head))
         if step < len(drafted):
-            tokens, g = [*tokens, drafted[step]], torch.cat([g, (out if onward_normed else x[-1])[None]])
+            tokens, g = (
+                [*tokens, drafted[step]],
+                torch.cat([g, (out if onward_normed else x[-1])[None]]),
+            )
     return torch.stack(logits)
 
 
@@ -165,7 +170,9 @@ def medusa(tensors: Weights, form: str, heads: int, blocks: int, state: Tensor) 
     for head in range(heads):
         x = state
         for block in range(blocks):
-            name = f"{head}.{block}.linear" if form == "original" else f"blocks.{head}.layers.{block}"
+            name = (
+                f"{head}.{block}.linear" if form == "original" else f"blocks.{head}.layers.{block}"
+            )
             x = x + functional.silu(
                 functional.linear(x, tensors[f"{name}.weight"], tensors.get(f"{name}.bias"))
             )
