@@ -3,9 +3,9 @@
 DFlash (arXiv 2602.06036): the drafter attends to the text through hidden states of several of the
 target's layers and, in both directions, within the block; one pass gives logits for every mask. The
 most probable tokens are verified as a chain. The block keeps the length that the drafter was
-trained with; fewer of its tokens may be verified. P-EAGLE (arXiv 2602.01469) runs an EAGLE-3 head
-so, with masks that see the text and the masks before them. Of DFlash the last token of the text enters by its
-embedding, as the target has not read it yet; the next round reads it again with its states.
+trained with; fewer of its tokens may be verified. The last token of the text enters by its
+embedding, as the target has not read it yet; the next round reads it again with its states. P-EAGLE
+runs an EAGLE-3 head so, on masks that see the text and the masks before them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BlockDrafter(Method[BlockDrafterOptions]):
     """One pass drafts all tokens, so that longer drafts cost little more than short ones."""
 
     summary = "one pass over the target's hidden states fills a block of tokens"
-    paper = "DFlash, arXiv 2602.06036; P-EAGLE, arXiv 2602.01469"
+    paper = "DFlash, arXiv 2602.06036; P-EAGLE, amazon/gpt-oss-120b-p-eagle"
     acceptance = "rank of the accepted child at each depth, along the target's own texts"
     engine_drafter = "block"
 

@@ -3,7 +3,7 @@
 EAGLE (Li et al. 2024, arXiv 2401.15077): a matrix joins the embedding with the last state; the
 target's own head follows. EAGLE-3 (arXiv 2503.01840): a matrix joins states of several layers, the
 first attention reads that and the embedding side by side, and the head may know a part of the
-vocabulary. P-EAGLE (Hui et al. 2026, arXiv 2602.01469) runs EAGLE-3 with mask tokens and a trained
+vocabulary. P-EAGLE (AWS, amazon/gpt-oss-120b-p-eagle) runs EAGLE-3 with mask tokens and a trained
 state ahead of the text. Names of tensors: SafeAILab/EAGLE cnets.py, SpecForge llama3_eagle.py, vLLM
 llama_eagle3.py, `speculators` eagle3/core.py, NVIDIA Model-Optimizer.
 """

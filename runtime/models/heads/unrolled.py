@@ -22,11 +22,12 @@ class Unrolled:
     Attributes:
         positions: int64 `[B, U]`.
         used: U.
+        parts: keys and values by layer, `[B, H_kv, U, head_dim]`.
     """
 
     def __init__(self) -> None:
         self.positions = torch.zeros(0, 0, dtype=torch.int64)
-        self._parts: dict[int, tuple[Tensor, Tensor]] = {}
+        self.parts: dict[int, tuple[Tensor, Tensor]] = {}
 
     @property
     def used(self) -> int:
@@ -41,10 +42,10 @@ class Unrolled:
         self, keys: Tensor, values: Tensor, layer_idx: int, *_: object, **__: object
     ) -> tuple[Tensor, Tensor]:
         """Those of a layer `[B, H_kv, T, head_dim]`, behind those of earlier steps."""
-        if layer_idx in self._parts:
-            before = self._parts[layer_idx]
+        if layer_idx in self.parts:
+            before = self.parts[layer_idx]
             keys, values = torch.cat([before[0], keys], 2), torch.cat([before[1], values], 2)
-        self._parts[layer_idx] = keys, values
+        self.parts[layer_idx] = keys, values
         return keys, values
 
 

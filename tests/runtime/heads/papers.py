@@ -119,7 +119,7 @@ def peagle(
     config: dict[str, Any], tensors: Weights, embedding: Tensor, text: Sequence[int],
     states: Tensor, steps: int,
 ) -> Tensor:  # fmt: skip
-    """P-EAGLE, arXiv 2602.01469: EAGLE-3 on mask tokens with a trained state, all at once."""
+    """P-EAGLE (`speculators` peagle): EAGLE-3 on mask tokens with a trained state, all at once."""
     masks = [config["mask_token_id"]] * (steps - 1)
     trained = tensors["mask_hidden"][0].expand(steps - 1, -1)
     rows, found = torch.cat([states, trained]), []
