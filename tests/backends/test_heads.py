@@ -91,7 +91,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return models
 
 
-def teach(head: Drafter, rounds: int = 30) -> None:
+def teach(head: Drafter, rounds: int = 150) -> None:
     """Let a head learn a part of what its target says, so that some of its drafts are accepted."""
     requests = requests_of(0.0)
     outputs = in_batches(plain(), {"target": head.target}, requests, 4)
@@ -168,14 +168,17 @@ def fresh_keys(head: Drafter, text: Sequence[int], block: bool) -> Tensor:
     return keys
 
 
-@pytest.mark.parametrize("shape", [*SHAPES, "block"])
-def test_a_heads_cache_holds_true_states_after_every_round(
-    shape: str, models: dict[str, Any]
-) -> None:
+def test_a_heads_cache_holds_true_states_after_every_round(models: dict[str, Any]) -> None:
     """After rounds that accept nothing, some and everything, of requests in one batch.
 
     Slots that were never written are NaN: nothing attends to them.
     """
+    accepted = {count for shape in (*SHAPES, "block") for count in check_caches(shape, models)}
+    assert accepted >= {0, 1, 2, 3}
+
+
+def check_caches(shape: str, models: dict[str, Any]) -> set[int]:
+    """How many tokens rounds accepted; the cache is looked at after each."""
     block = shape == "block"
     plan = plan_of(BLOCK if block else SHAPES[shape], 0.0, block=block)
     given = {**models, "head": models["flash"]} if block else models
@@ -190,7 +193,7 @@ def test_a_heads_cache_holds_true_states_after_every_round(
     while not all(session.done):
         before, running = list(session.lengths), [not done for done in session.done]
         step = session.step("decode")
-        accepted |= {int(count) - 1 for count in step.counts}
+        accepted |= {int(count) - 1 for count, on in zip(step.counts, running, strict=True) if on}
         for row, size in enumerate(cache.lengths[0, given["head"].num_layers]):
             first = 0 if block else 1
             keys = fresh_keys(given["head"], session.text(row), block)
@@ -200,4 +203,4 @@ def test_a_heads_cache_holds_true_states_after_every_round(
             assert known == session.lengths[row] - 1 or session.done[row]
             assert first_round or not running[row] or size == before[row] - block
         first_round = False
-    assert {0, 1} <= accepted and max(accepted) >= 2
+    return accepted

@@ -37,7 +37,7 @@ def mtp(config: Config, target: Sizes, index: int, stored: Collection[str]) -> H
     """
     for form in (_deepseek(target.num_layers, index), _mimo(index), _qwen(index)):
         prefix, names, after_norm, own_head = form
-        if any(re.match(prefix, name) for name in stored):
+        if _holds(form, stored):
             break
     else:
         raise UsageError(
@@ -80,11 +80,16 @@ def stored_modules(folder: Path) -> int:
     held = 0
     while held < count:
         forms = (_deepseek(layers, held), _mimo(held), _qwen(held))
-        joins = (form[0] + name for form in forms for name, into in form[1] if "project" in into)
-        if not any(re.fullmatch(join, name) for join in joins for name in stored):
+        if not any(_holds(form, stored) for form in forms):
             break
         held += 1
     return held
+
+
+def _holds(form: _Form, stored: Collection[str]) -> bool:
+    """Whether files hold the layer of a module in this form."""
+    layer = [form[0] + name for name, into in form[1] if into.startswith("layers.")]
+    return any(re.fullmatch(pattern, name) for pattern in layer for name in stored)
 
 
 _Form = tuple[str, tuple[tuple[str, str], ...], bool, bool]

@@ -1,7 +1,7 @@
 """A head along whole texts, as decoding runs it: with gradients, in batches, step after step.
 
-At every step tokens are the text's own; from the second step on states are the head's own (EAGLE-3's
-training-time test, arXiv 2503.01840; DeepSeek-V3's modules, arXiv 2412.19437). What a head says at
+At every step tokens are the text's own; from the second step on states are the head's own (the
+training-time test of EAGLE-3, arXiv 2503.01840; DeepSeek-V3, arXiv 2412.19437). What a head says at
 a row and step is what it says in decoding when the row's token is the root and the text's next
 tokens were drafted: of training, and of measuring acceptance.
 """

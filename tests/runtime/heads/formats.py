@@ -214,9 +214,10 @@ def redrafter(blocks: int = 2) -> Stored:
 def dflash(block: int = 4, layers: int = 2, size: int = VOCABULARY, **changes: Any) -> Stored:
     """DFlash by its authors: Qwen3 layers, two states of the target."""
     make = Random(8)
-    config = {**LAYERS, "vocab_size": size, "model_type": "qwen3", "architectures": ["DFlashDraftModel"],
-              "num_hidden_layers": layers, "block_size": block,
-              "dflash_config": {"mask_token_id": size - 1, "target_layer_ids": [1, 3]}, **changes}  # fmt: skip
+    ids = {"mask_token_id": size - 1, "target_layer_ids": [1, 3]}
+    config = {**LAYERS, "vocab_size": size, "model_type": "qwen3", "num_hidden_layers": layers}
+    config |= {"architectures": ["DFlashDraftModel"], "block_size": block, "dflash_config": ids}
+    config |= changes
     tensors = {"fc.weight": make(WIDTH, 2 * WIDTH, scale=2.0)}
     tensors |= {"hidden_norm.weight": make.norm(WIDTH), "norm.weight": make.norm(WIDTH)}
     for number in range(layers):
@@ -248,8 +249,8 @@ def modules(
         "qwen": ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "fc", "norm"),
     }[form]
     for index in range(count):
-        start = {"deepseek": f"model.layers.{layers + index}.", "mimo": f"model.mtp_layers.{index}.",
-                 "qwen": "mtp."}[form]  # fmt: skip
+        start = {"mimo": f"model.mtp_layers.{index}.", "qwen": "mtp."}.get(form)
+        start = start or f"model.layers.{layers + index}."
         token, state, join, last = (f"{start}{name}.weight" for name in names)
         tensors |= {token: make.norm(WIDTH), state: make.norm(WIDTH), last: make.norm(WIDTH)}
         tensors[join] = make(WIDTH, 2 * WIDTH)

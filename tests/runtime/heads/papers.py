@@ -133,7 +133,7 @@ def peagle(
 def concat(
     tensors: Weights, table: Tensor, head: Tensor, text: Sequence[int], states: Tensor,
     drafted: Sequence[int], *, names: Sequence[str], epsilon: float, onward_normed: bool = False,
-    first_embedding: bool = True,
+    first_embedding: bool = True, layer_epsilon: float = 1e-5,
 ) -> Tensor:  # fmt: skip
     """EAGLE-1 (arXiv 2401.15077) and modules (arXiv 2412.19437): one layer behind a matrix.
 
@@ -151,9 +151,13 @@ def concat(
             h = g
         bias = tensors.get(join.replace("weight", "bias"))
         x = functional.linear(torch.cat([e, h], 1), tensors[join], bias)
-        given = rms(x, w["input_layernorm.weight"], 1e-5) if "input_layernorm.weight" in w else x
+        given = (
+            rms(x, w["input_layernorm.weight"], layer_epsilon)
+            if "input_layernorm.weight" in w
+            else x
+        )
         place = range(len(tokens))
-        x = mlp(w, x + attention(w, given, given, place, place, causal(len(tokens))))
+        x = mlp(w, x + attention(w, given, given, place, place, causal(len(tokens))), layer_epsilon)
         out = rms(x[-1], tensors[last], epsilon) if last else x[-1]
         logits.append(functional.linear(out, head))
         if step < len(drafted):
