@@ -24,7 +24,7 @@ FOLDERS = ("ir", "passes", "cost_models", "backends")
 METHODS = frozenset(discover_methods())
 FORMATS = {
     "cost_models/models/heads/eagle.py": {"eagle3"},
-    "cost_models/models/heads/mtp.py": {"early_exit", "mtp"},
+    "cost_models/models/heads/own_modules.py": {"mtp"},
     "cost_models/models/heads/reading.py": {"eagle3", "mtp"},
     "cost_models/acceptance/draft_sources.py": {"suffix"},
 }

@@ -62,8 +62,8 @@ def head_ranks(
             if stop <= 0:
                 break
             first = int(part[0]) + 1 + step
-            found = greedy_ranks(own[:stop], tokens[first : first + stop], most)
-            ranks[first - start : first - start + stop, step] = torch.tensor(found)
+            own_ranks = greedy_ranks(own[:stop], tokens[first : first + stop], most)
+            ranks[first - start : first - start + stop, step] = torch.tensor(own_ranks)
     return [tuple(row) for row in ranks.tolist()]
 
 

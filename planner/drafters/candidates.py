@@ -15,7 +15,7 @@ from specplan.cost_models.acceptance.drafters import (
 )
 from specplan.cost_models.models.drafter_shapes import is_drafter_folder
 from specplan.cost_models.models.files.safetensors_headers import weight_files
-from specplan.cost_models.models.heads.mtp import stored_modules
+from specplan.cost_models.models.heads.own_modules import stored_modules
 from specplan.cost_models.models.model_shape import ModelShape, is_gguf
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import MODULE_PREFIX, Plan
@@ -121,12 +121,12 @@ def measured_here(problem: Problem) -> Problem:
         for source in method.sources
         if not own_modules(problem)
     }
-    kept = tuple(
+    drafts = tuple(
         draft
         for draft in problem.models.drafts
         if not is_drafter_folder(draft.path) or has_weights(draft.path)
     )
-    models = problem.models.model_copy(update={"drafts": kept})
+    models = problem.models.model_copy(update={"drafts": drafts})
     sources = tuple(source for source in problem.sources if source not in unmeasured)
     left = problem.model_copy(update={"models": models, "sources": sources})
     gone = {str(one) for one in {*named_drafters(problem)} - {*named_drafters(left)}}

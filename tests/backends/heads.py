@@ -9,7 +9,7 @@ from torch import Tensor
 
 from specplan.cost_models.models.architectures.config import Config
 from specplan.cost_models.models.heads.description import HeadDescription
-from specplan.cost_models.models.heads.mtp import mtp
+from specplan.cost_models.models.heads.own_modules import mtp
 from specplan.cost_models.models.heads.reading import read_description
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter

@@ -10,7 +10,7 @@ from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.cost_models.models.heads.dflash import dflash
 from specplan.cost_models.models.heads.eagle import eagle1, eagle3
 from specplan.cost_models.models.heads.medusa import hydra, medusa, mlp_speculator, redrafter
-from specplan.cost_models.models.heads.mtp import kangaroo
+from specplan.cost_models.models.heads.own_modules import kangaroo
 from specplan.cost_models.models.heads.shared import Sizes, check_layers, refused
 from specplan.ir.errors import UsageError
 

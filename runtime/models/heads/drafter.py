@@ -6,7 +6,6 @@ runs what decoding runs (`specplan.runtime.models.heads.unrolled`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,7 +72,10 @@ class Drafter(nn.Module):
     def weights_by_name(self) -> dict[str, Tensor]:
         """Its own weights by the names that descriptions give them; tied ones several times."""
         named = self.named_parameters(remove_duplicate=False)
-        return {re.sub(r"^(entering|outputs)\.", "", name): weight for name, weight in named}
+        parts = ("entering.", "outputs.")
+        return {
+            name.removeprefix(parts[0]).removeprefix(parts[1]): weight for name, weight in named
+        }
 
     def new_cache(self, batch: int, capacity: int, queries: bool = False) -> KVCache:
         """See `CausalModel.new_cache`."""

@@ -18,7 +18,7 @@ from specplan.cost_models.models.files.safetensors_headers import (
     weight_files,
 )
 from specplan.cost_models.models.heads.description import HeadDescription
-from specplan.cost_models.models.heads.mtp import mtp
+from specplan.cost_models.models.heads.own_modules import mtp
 from specplan.cost_models.models.heads.reading import read_description
 from specplan.ir.errors import UsageError
 from specplan.ir.files import model_digest
@@ -127,11 +127,11 @@ def places_of(description: HeadDescription, stored: frozenset[str], folder: Path
     rules = [(re.compile(pattern), into) for pattern, into in description.names]
     for name in sorted(stored):
         matches = ((pattern.fullmatch(name), into) for pattern, into in rules)
-        found = next((match.expand(into) for match, into in matches if match), None)
-        if found is None:
+        place = next((match.expand(into) for match, into in matches if match), None)
+        if place is None:
             unknown.append(name)
-        elif found:
-            places[name] = found
+        elif place:
+            places[name] = place
     if unknown:
         raise UsageError(
             f"{len(unknown)} tensors are not of the format {description.family}: "

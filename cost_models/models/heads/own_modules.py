@@ -77,13 +77,13 @@ def stored_modules(folder: Path) -> int:
         return 0
     stored = stored_tensors(folder)
     layers = config.size("num_hidden_layers")
-    held = 0
-    while held < count:
-        forms = (_deepseek(layers, held), _mimo(held), _qwen(held))
+    modules = 0
+    while modules < count:
+        forms = (_deepseek(layers, modules), _mimo(modules), _qwen(modules))
         if not any(_holds(form, stored) for form in forms):
             break
-        held += 1
-    return held
+        modules += 1
+    return modules
 
 
 def _holds(form: _Form, stored: Collection[str]) -> bool:
@@ -134,7 +134,7 @@ def _qwen(index: int) -> _Form:
 def kangaroo(config: Config, target: Sizes) -> HeadDescription:
     """Kangaroo's adapter on the state of an early layer; the target's head follows."""
     width = config.size("hidden_size", default=target.hidden_size)
-    layer = config.size("exit_layer", "early_exit_layer", default=2)
+    layer = config.size("exit_layer", default=2)
     return HeadDescription(
         family="kangaroo",
         hidden_size=width,
