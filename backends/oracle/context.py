@@ -34,7 +34,7 @@ def context_of(run: Pass, number: int, states: States, own: Memory) -> Context:
     for path in paths:
         for size in range(1, len(path) + 1):
             part = path[:size]
-            fact = own.get(number, part)
+            fact = own.get(number, part, run.op.write)
             fact = run.memory.get(number, part, run.op.write) if fact is None else fact
             if fact is not None:
                 seen[part] = fact
