@@ -108,7 +108,7 @@ def run(
     shown = Stream() if stream and not json else None
     if shown is not None:
         shown.begin(texts[0])
-    result = decoder.generate(prompts, settings, on_tokens=shown and shown.step)
+    result = decoder.generate(prompts, settings, on_tokens=None if shown is None else shown.step)
     if json:
         print_json(_document(texts, result))
         return
