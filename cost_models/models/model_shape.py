@@ -16,7 +16,7 @@ from specplan.cost_models.models.files.stored_model import (
     read_gguf_file,
     read_stated,
 )
-from specplan.cost_models.models.layers import Decoder, LayerShape
+from specplan.cost_models.models.layers import Decoder
 from specplan.cost_models.models.number_formats import DTYPE_BYTES, NumberFormat, WeightFormats
 from specplan.cost_models.models.parameters import parameter_inventory
 from specplan.ir.errors import UsageError
@@ -242,11 +242,6 @@ class ModelShape(Decoder):
     def activation_width(self) -> float:
         """Bytes of one activation."""
         return DTYPE_BYTES[self.dtype]
-
-    @cached_property
-    def layer_kinds(self) -> frozenset[LayerShape]:
-        """The different layers there are."""
-        return frozenset(self.layers)
 
     @cached_property
     def layer_windows(self) -> tuple[int | None, ...]:

@@ -81,10 +81,10 @@ def read_round(plan: Plan, item: Round) -> RoundDemands | Unpriced:
         return Unpriced("", str(error))
 
 
-def round_seconds(
+def price_round(
     demands: RoundDemands, pricer: RoundPricer, lag: Mapping[str, Quantity]
-) -> Seconds | Unpriced:
-    """Wall-clock time of a round, the sum of what it asks for.
+) -> RoundPrice | Unpriced:
+    """Wall-clock time of a round, the sum of what it asks for, and where it goes.
 
     Args:
         demands: of the round.
@@ -92,19 +92,6 @@ def round_seconds(
         lag: per cache, the probability that some request of the batch needs all of a forward's
             `pending` tokens rather than the root alone; 1 where not given.
     """
-    weighted: list[tuple[Quantity, Seconds]] = []
-    for share, one in _ways(demands, pricer):
-        priced = _price_steps(one, pricer, lag)
-        if isinstance(priced, Unpriced):
-            return priced
-        weighted.append((share, _wall_clock(priced, pricer)))
-    return _weighed(weighted)
-
-
-def price_round(
-    demands: RoundDemands, pricer: RoundPricer, lag: Mapping[str, Quantity]
-) -> RoundPrice | Unpriced:
-    """Price a round and say where its time goes; see `round_seconds`."""
     parts: list[tuple[str | None, PricedOp]] = []
     weighted: list[tuple[Quantity, Seconds]] = []
     for share, one in _ways(demands, pricer):
@@ -164,7 +151,7 @@ def _weighed(weighted: list[tuple[Quantity, Seconds]]) -> Seconds:
 
 
 def round_cost(demands: RoundDemands, pricer: RoundPricer, lag: Mapping[str, Quantity]) -> Cost:
-    """Resources of all forwards of a round; see `round_seconds`."""
+    """Resources of all forwards of a round; see `price_round`."""
     cost = Cost()
     for step in demands.steps:
         if isinstance(step, ForwardDemand):

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 import sympy
 
 from specplan.cost_models.formulas.formula import load_formulas
 from tests.cost_models.chains import best_chain_length
-from tests.cost_models.formulas.test_break_even import GOODPUT
 from tests.cost_models.formulas.test_closed_forms import BEST, COSTS
+
+GOODPUT: dict[str, Any] = {
+    "target_context_seconds": 2e-8, "target_query_seconds": 0.12e-3,
+    "target_step_seconds": 11e-3, "draft_context_seconds": 3e-9,
+    "draft_query_seconds": 0.008e-3, "draft_step_seconds": 1.2e-3, "context": 512,
+    "acceptance": 0.7,
+}  # fmt: skip
 
 
 def value(name: str, formula: str, **known: object) -> float:
@@ -310,3 +317,41 @@ def test_early_exits_and_jacobi() -> None:
     assert value("jacobi", "speedup", block=1, iterations=1, verify_ratio=1.0) == 1.0
     worst = value("jacobi", "speedup", block=16, iterations=16, verify_ratio=1.25)
     assert worst == value("jacobi", "least_speedup", verify_ratio=1.25) == 0.8
+
+
+def test_draft_latency_of_decoding_speculative_decoding() -> None:
+    """1.5 times as fast with t_v = 42 ms and t_t = 40 ms needs draft steps of at most 7.6 ms."""
+    known = {"tokens": 3.0, "length": 5, "verify_seconds": 0.042, "target_seconds": 0.040}
+    law = "decoding_speculative_decoding"
+    needed = value(law, "required_draft_seconds", wanted_speedup=1.5, **known)
+    assert needed == pytest.approx(0.0076)
+    assert value(law, "speedup", draft_seconds=needed, **known) == pytest.approx(1.5)
+
+
+def test_batch_at_which_speculation_stops_paying() -> None:
+    """SmartSpec's example: three tokens are a slowdown at batch 128, one token is not."""
+    one, three = (value("goodput", "speedup", batch=128, length=k, **GOODPUT) for k in (1, 3))
+    assert one > 1.0 > three
+    assert value("goodput", "speedup", batch=1, length=3, **GOODPUT) > 1.0
+
+
+def test_context_above_which_speculation_pays() -> None:
+    """MagicDec: with a large batch it pays from some context on, and more with ever more."""
+    model = {
+        "tokens": 2.2, "length": 2, "parameters": 6.6e9, "weight_bytes": 13.2e9,
+        "kv_bytes": 524288, "draft_weight_bytes": 2.2e9, "draft_kv_bytes": 45056,
+        "draft_budget": 256, "bandwidth": 1.7e12, "flops": 2.2e14, "step_seconds": 1e-3,
+        "draft_step_seconds": 1e-3, "glue_seconds": 1e-3, "batch": 256,
+    }  # fmt: skip
+    balance = value("magicdec", "balance_context", **model)
+    assert value("magicdec", "speedup", context=100, **model) < 1.0
+    assert value("magicdec", "speedup", context=balance, **model) > 1.0
+    assert value("magicdec", "speedup", context=10**9, **model) == pytest.approx(2.2, rel=1e-3)
+
+
+def test_load_at_which_a_busier_plan_stops_paying() -> None:
+    """Shorter alone, but slower by every further request: they meet at load 2."""
+    known = {"idle_seconds": 2.0, "slope_seconds": 0.3, "plain_idle_seconds": 3.0,
+             "plain_slope_seconds": 0.2}  # fmt: skip
+    gains = [value("loaded_server", "speedup", load=load, **known) for load in (1.9, 2.0, 2.1)]
+    assert gains[0] > 1.0 == pytest.approx(gains[1]) and gains[2] < 1.0
