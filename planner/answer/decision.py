@@ -98,14 +98,14 @@ def _paying_points(explanation: Mapping[str, Any]) -> Iterator[Line]:
 
 def warnings(explanation: Mapping[str, Any]) -> Iterator[Line]:
     """The user's own drafters that could not be compared, and what was assumed."""
-    unmeasured = explanation.get("setting", {}).get("unmeasured")
+    unmeasured = explanation["setting"].get("unmeasured")
     if unmeasured:
         yield Line(
             f"Not compared, no acceptance is known: {', '.join(unmeasured)}. Measure it, or assume "
             f"it: acceptance: {{{unmeasured[0]}: 0.75}}, or prior (published figures)",
             "missing",
         )
-    for drafter, text in (explanation.get("assumed") or {}).items():
+    for drafter, text in explanation["assumed"].items():
         yield Line(f'Assumed, not measured: the acceptance of "{drafter}": {text}', "assumed")
 
 
@@ -138,9 +138,16 @@ def notes(
         yield Note("Not tried", f"{counted}   --show not-tried", "faint")
 
 
+def standing(explanation: Mapping[str, Any]) -> Iterator[Line]:
+    """In sentences what several draft lengths are worth, and how sure the choice is."""
+    sure = "" if explanation["verdict"] == "plain_only" else confidence(explanation)
+    for text in filter(None, (schedule_worth(explanation), sure)):
+        yield Line(f"{text[0].upper()}{text[1:]}.")
+
+
 def schedule_worth(explanation: Mapping[str, Any]) -> str:
     """What K by batch size gains over the best fixed K; empty where no such plan was chosen."""
-    single = explanation.get("best_single")
+    single = explanation["best_single"]
     if single is None or single["gain"]["mean"] <= 1.0:
         return ""
     worth = f"{single['gain']['mean'] - 1.0:.1%}".replace("%", " %")
@@ -149,7 +156,7 @@ def schedule_worth(explanation: Mapping[str, Any]) -> str:
 
 def capacity(explanation: Mapping[str, Any]) -> str:
     """Requests per second within the limits, under the objective goodput; else empty."""
-    if explanation.get("load") is None:
+    if explanation["load"] is None:
         return ""
     own, plain = explanation["chosen"]["at_load"], explanation["plain"]["at_load"]
     return (
@@ -161,7 +168,7 @@ def capacity(explanation: Mapping[str, Any]) -> str:
 def backends(explanation: Mapping[str, Any]) -> str:
     """The outcome on each of several backends; empty where there is one."""
     parts = []
-    for one in explanation.get("backends", ()):
+    for one in explanation["backends"]:
         if one["refusal"]:
             parts.append(f"{one['backend']}: no plan")
         elif one["chosen"]:
@@ -207,7 +214,7 @@ def confidence(explanation: Mapping[str, Any]) -> str:
         text += (
             f". Largest uncertainty: {what} (worth at most {_percent(worth[0]['regret_saved'])})"
         )
-    if sure.get("runs_would_tell"):
+    if sure["runs_would_tell"]:
         text += ". `specplan tune` settles it with runs"
     return text
 

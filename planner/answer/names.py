@@ -69,13 +69,13 @@ def plan_name(candidate: Mapping[str, Any]) -> str:
 
 
 def advice(explanation: Mapping[str, Any]) -> str:
-    """What to do, in a sentence without its gain; reports of older bundles have no points."""
+    """What to do, in a sentence without its gain."""
     chosen = explanation["chosen"]
     if chosen["method"] == PLAIN:
         return f"Use {NO_SPECULATION}."
-    rules = explanation.get("rules") or ()
+    rules = explanation["rules"]
     if not rules:
-        tokens = max((one["draft_tokens"] for one in explanation.get("points", ())), default=0)
+        tokens = max((one["draft_tokens"] for one in explanation["points"]), default=0)
         drafts = size_name(chosen)
         if drafts.startswith("K=") and tokens:
             drafts = f"{counted(tokens, 'draft token')} per step ({drafts})"

@@ -185,12 +185,9 @@ def remarks(explanation: Mapping[str, Any], *, whole: bool = False) -> Iterator[
 
 
 def memory_words(explanation: Mapping[str, Any]) -> Iterator[str]:
-    """Operating points that do not fit, alone or with the drafter, and what would make them fit.
-
-    Reports of older bundles say nothing of it.
-    """
+    """Operating points that do not fit, alone or with the drafter, and what would make them fit."""
     for drafting in (False, True):
-        points = [one for one in explanation.get("unfit", ()) if one["drafting"] is drafting]
+        points = [one for one in explanation["unfit"] if one["drafting"] is drafting]
         if not points:
             continue
         first = points[0]

@@ -8,22 +8,15 @@ from typing import Any
 from specplan.cost_models.cells import split
 from specplan.planner.answer.names import plan_name
 from specplan.planner.answer.points import memory_words
-from specplan.planner.explain.numbers import (
-    about,
-    interval_data,
-    ratio_words,
-    short,
-)
+from specplan.planner.explain.numbers import about, interval_data, short
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import best_by_score, gains
 from specplan.planner.search.search import SearchResult
 from specplan.planner.search.uncertainty import speed_over
 
 _RIVALS = 3
-_POINTS, _WAYS = 4, 2
-"""Points of a front, or without memory, that are named in words; ways to fit that are."""
-_WORTH_TELLING = 0.0005
-"""Measurements that save less than this fraction of the time are left out."""
+_POINTS = 4
+"""Points of a front that are named in words."""
 _WORTH_RUNS = 0.005
 """An expected loss above this fraction of the time is worth the minutes of a tuning."""
 
@@ -121,53 +114,6 @@ def pareto_data(result: SearchResult) -> list[dict[str, Any]]:
         }
         for point in result.pareto
     ]
-
-
-def confidence_words(explanation: Mapping[str, Any]) -> Iterator[str]:
-    """What the estimates leave open of the choice, and which measurement would settle most."""
-    sure = explanation["confidence"]
-    if sure["probability_best"] > 0.995:
-        yield "No other candidate is likely to be faster."
-        return
-    rivals = ", ".join(f"{plan_name(rival)} {rival['probability']:.0%}" for rival in sure["rivals"])
-    yield (
-        f"By these intervals it is the fastest candidate with probability "
-        f"{sure['probability_best']:.0%} (else: {rivals}); the expected loss against the fastest "
-        f"is {sure['expected_regret']:.1%}."
-    )
-    worth = [item for item in sure["measurements"] if item["regret_saved"] >= _WORTH_TELLING]
-    if worth:
-        first = worth[0]
-        what = "device" if first["kind"] == "device" else "acceptance"
-        of = "ops beside the models" if first["name"] == "ops" else f'"{first["name"]}"'
-        yield (
-            f"To be surer, measure the {what} of {of} better: knowing it exactly would save "
-            f"{first['regret_saved']:.1%} of the time."
-        )
-    if sure.get("runs_would_tell"):
-        yield "Runs can tell what prices leave open: `specplan tune` has likely plans take turns."
-
-
-def runner_up_words(explanation: Mapping[str, Any]) -> Iterator[str]:
-    """By how much the second best plan is behind, and the best single round behind a schedule.
-
-    Reports of older bundles say nothing of it.
-    """
-    second, single = explanation.get("runner_up"), explanation.get("best_single")
-    at = "" if explanation.get("load") is None else ", or serves so many times its requests"
-    if second is not None:
-        simpler = " and is simpler" if second["gain"]["mean"] < 1.0 and second["simpler"] else ""
-        yield (
-            f"Second best: {plan_name(second)}; the chosen plan is "
-            f"{about(second['gain'], ratio_words)} times as fast{at}{simpler}."
-        )
-    if single is not None and single != second:
-        yield (
-            f"Best with one round for all loads: {plan_name(single)}; the "
-            f"schedule is {about(single['gain'], ratio_words)} times as fast{at}."
-        )
-    elif single is not None:
-        yield "It is the best with one round for all loads: this is what the schedule is worth."
 
 
 def loads_words(explanation: Mapping[str, Any]) -> Iterator[str]:

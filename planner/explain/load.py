@@ -86,7 +86,7 @@ def break_even_load(load: Load, candidate: Candidate, plain: Candidate) -> Price
 
 def load_words(explanation: Mapping[str, Any]) -> Iterator[str]:
     """What the chosen plan serves, what it and plain decoding bear, and where it is better."""
-    load = explanation.get("load")
+    load = explanation["load"]
     if load is None:
         return
     chosen, plain = explanation["chosen"]["at_load"], explanation["plain"]["at_load"]

@@ -90,11 +90,6 @@ def percent(share: float) -> str:
     return f"{share:.0%}"
 
 
-def ratio_words(number: float) -> str:
-    """Three decimals: of ratios close to 1."""
-    return f"{number:.3f}"
-
-
 def short(number: float) -> str:
     """Three digits, no exponent."""
     if number >= 100:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from specplan.planner.answer.decision import backends, gain_lines, warnings
-from specplan.planner.answer.names import NO_SPECULATION, advice, plan_name
-from specplan.planner.explain.break_even_words import break_even_words, formula_words
-from specplan.planner.explain.choice import (
-    confidence_words,
-    load_name,
-    loads_words,
-    pareto_words,
-    runner_up_words,
+from specplan.planner.answer.decision import (
+    alternatives,
+    backends,
+    basis,
+    gain_lines,
+    standing,
+    warnings,
 )
+from specplan.planner.answer.names import NO_SPECULATION, advice
+from specplan.planner.answer.not_tried import not_tried_lines
+from specplan.planner.explain.break_even_words import break_even_words, formula_words
+from specplan.planner.explain.choice import load_name, loads_words, pareto_words
 from specplan.planner.explain.load import load_words
 from specplan.planner.explain.numbers import about, bytes_words, few, percent, seconds_words, short
 from specplan.planner.explain.what_if_words import undecided_lines
@@ -31,7 +33,7 @@ def summary_words(explanation: Mapping[str, Any]) -> list[str]:
     """
     if explanation["verdict"] == "undecided":
         return list(undecided_lines(explanation))
-    return [*_decision(explanation), *_choice(explanation), *_others(explanation)]
+    return [*_decision(explanation), *_points(explanation), *_others(explanation)]
 
 
 def explain_words(explanation: Mapping[str, Any]) -> list[str]:
@@ -46,13 +48,13 @@ def explain_words(explanation: Mapping[str, Any]) -> list[str]:
 
 
 def reason_words(explanation: Mapping[str, Any]) -> list[str]:
-    """What lies behind a decision: rivals, times, acceptance, break-even, what was not tried.
+    """What lies behind a decision: operating points, times, acceptance, break-even, the untried.
 
     Args:
         explanation: from `explain`, with another verdict than `undecided`.
     """
     return [
-        *_choice(explanation),
+        *_points(explanation),
         *_time(explanation),
         *_acceptance(explanation),
         *formula_words(explanation),
@@ -69,14 +71,17 @@ def _decision(explanation: Mapping[str, Any]) -> Iterator[str]:
     outcomes = backends(explanation)
     if outcomes:
         yield f"Backends: {outcomes}."
-    for one in explanation.get("backends", ()):
+    for one in explanation["backends"]:
         if one["refusal"]:
             yield f"No plan for {one['backend']}: {one['refusal'].removesuffix('.')}."
+    names = list(alternatives(explanation))
+    if names:
+        yield f"Instead, over {NO_SPECULATION}: {' | '.join(names)}."
+    yield from (line.text for line in standing(explanation))
+    yield f"Based on {'; '.join(line.text for line in basis(explanation))}."
 
 
-def _choice(explanation: Mapping[str, Any]) -> Iterator[str]:
-    yield from runner_up_words(explanation)
-    yield from confidence_words(explanation)
+def _points(explanation: Mapping[str, Any]) -> Iterator[str]:
     yield from load_words(explanation)
     yield from _figures(explanation)
     yield from loads_words(explanation)
@@ -84,8 +89,7 @@ def _choice(explanation: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _others(explanation: Mapping[str, Any]) -> Iterator[str]:
-    yield from _runners_up(explanation)
-    yield from _refused(explanation)
+    yield from not_tried_lines(explanation)
     yield f"Assumptions: {'; '.join(explanation['assumptions'])}."
 
 
@@ -135,19 +139,3 @@ def _acceptance(explanation: Mapping[str, Any]) -> Iterator[str]:
             f'Of what "{acceptance["drafter"]}" drafts ({acceptance["words"]}), at least so many '
             f"tokens are accepted in this share of the rounds: {', '.join(shares)}."
         )
-
-
-def _runners_up(explanation: Mapping[str, Any]) -> Iterator[str]:
-    texts = []
-    for candidate in explanation["runners_up"]:
-        reason = f" ({candidate['refusal']})" if candidate["refusal"] else ""
-        texts.append(f"{plan_name(candidate)} {about(candidate['speedup'], short)}{reason}")
-    if texts:
-        yield f"Instead, over {NO_SPECULATION}: {'; '.join(texts)}."
-
-
-def _refused(explanation: Mapping[str, Any]) -> Iterator[str]:
-    for entry in explanation["refused"]:
-        count = f", {entry['settings']} settings" if entry["settings"] > 1 else ""
-        example = f" (such as {entry['example']})" if entry["settings"] > 1 else ""
-        yield f"Not tried: {entry['method']}, {entry['family']}{count}{example}: {entry['reason']}."

@@ -173,16 +173,10 @@ def _loads(estimates: list[dict[str, Any]]) -> tuple[Load, ...]:
             prompt_tokens=int(estimate["prompt_tokens"]),
             output_tokens=int(estimate["output_tokens"]),
             tokens_per_round=Interval(**estimate["tokens_per_round"]),
-            tokens_per_second=Interval(**_tokens_per_second(estimate)),
+            tokens_per_second=Interval(**estimate["tokens_per_second"]),
         )
         for estimate in estimates
     )
-
-
-def _tokens_per_second(estimate: Mapping[str, Any]) -> Mapping[str, float]:
-    """Of the whole batch, prompts included; older bundles have a longer name for it."""
-    older = estimate.get("tokens_per_second_end_to_end")
-    return older if older is not None else estimate["tokens_per_second"]  # type: ignore[no-any-return]
 
 
 def _written(

@@ -13,9 +13,8 @@ from specplan.planner.answer.decision import (
     backends,
     basis,
     capacity,
-    confidence,
     gain_lines,
-    schedule_worth,
+    standing,
     warnings,
 )
 from specplan.planner.answer.names import (
@@ -205,10 +204,9 @@ def _intervals(explanation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _notes(explanation: Mapping[str, Any]) -> list[Line]:
-    """How sure the choice is, and what it is worth."""
-    sure = "" if explanation["verdict"] == "plain_only" else confidence(explanation)
-    texts = (capacity(explanation), backends(explanation), schedule_worth(explanation), sure)
-    return [Line(f"{text[0].upper()}{text[1:]}.") for text in texts if text]
+    """What the plan bears, on which backends, how sure the choice is, and what it is worth."""
+    texts = filter(None, (capacity(explanation), backends(explanation)))
+    return [*(Line(f"{text[0].upper()}{text[1:]}.") for text in texts), *standing(explanation)]
 
 
 def _branches(part: Mapping[str, Any]) -> bool:

@@ -78,14 +78,11 @@ def print_screen(
     from specplan.cli.screen.picture import picture_lines
     from specplan.ir.text.printer import print_plan
     from specplan.planner.answer.not_tried import not_tried_lines
-    from specplan.planner.explain.words import explain_words, reason_words
+    from specplan.planner.explain.words import reason_words
 
     undecided = explanation["verdict"] == "undecided"
     if show is Show.PLAN and plan is not None and not undecided:
         print(print_plan(plan))
-        return
-    if "points" not in explanation:  # of a bundle that an older version wrote
-        print("\n".join(explain_words(explanation)))
         return
     if show is Show.NOT_TRIED:
         print("\n".join(not_tried_lines(explanation)))
