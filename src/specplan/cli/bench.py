@@ -23,7 +23,7 @@ from specplan.ir.errors import RegressionError, UsageError
 
 if TYPE_CHECKING:
     from specplan.measure.bench.bench import Comparison, Line
-    from specplan.planner.problem.schema import Limits
+    from specplan.planner.problem.limits import Limits
 
 
 def bench(

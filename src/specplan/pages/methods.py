@@ -187,6 +187,7 @@ def method_as_dict(method: Method[Any], engines: Engines) -> dict[str, Any]:
         "acceptance": method.acceptance,
         "memory": method.memory,
         "lossless": method.lossless,
+        "law": method.law,
         "sources": list(method.sources),
         "needs_draft_model": method.needs_draft_model,
         "priced": True,
@@ -201,7 +202,7 @@ def method_as_dict(method: Method[Any], engines: Engines) -> dict[str, Any]:
 
 def output_words(method: Method[Any]) -> str:
     """Whose distribution the output follows."""
-    return "the target's own" if method.lossless else "changed"
+    return {"target": "the target's own", "stated": "a mixture's"}.get(method.law, "changed")
 
 
 def drafts_from(method: Method[Any]) -> str:
