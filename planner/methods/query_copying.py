@@ -2,8 +2,8 @@
 
 Query copying (Andronov et al. 2024, arXiv 2407.09685), for outputs that share long pieces with
 their input, such as molecules as SMILES strings: many short windows of the input are drafts at
-once, and the one that the target accepts furthest counts. Those that begin alike share their nodes. Drafts
-are certain proposals, judged at a temperature above 0 by the recursive rule.
+once, and the one that the target accepts furthest counts. Those that begin alike share their
+nodes. Drafts are certain proposals, judged at a temperature above 0 by the recursive rule.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from specplan.planner.drafters.candidates import possible_drafters
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, discover_methods
 from specplan.runtime.sources.datastore_build import build_datastore
+from specplan.runtime.sources.trees import build_trees
 from tests.planner.example_facts import (
     SEVEN_BILLION,
     example_facts,
@@ -58,6 +59,7 @@ def all_facts(
     """
     text = (np.array(corpus) % vocabulary).astype(np.uint8)
     build_datastore(folder / "corpus", [lambda: [text]], vocabulary, "a text", lambda *_: None)
+    build_trees(folder / "corpus", 1000)
     facts = example_facts(
         folder,
         temperature=temperature,

@@ -96,7 +96,8 @@ def rich_facts(
     write_drafter(folder / "head", HEAD)
     write_drafter(folder / "flash", BLOCK)
     write_drafter(folder / "corpus", {})
-    (folder / "corpus" / "datastore.json").write_text("{}")
+    for name in ("datastore.json", "trees.npz"):
+        (folder / "corpus" / name).write_text("{}")
     names = ("draft", "head", "flash")
     given = profiles(temperature == 0.0, temperature=temperature) | drafter_profiles(temperature)
     settings: dict[str, Any] = {

@@ -34,7 +34,8 @@ PLANS = [path for path in sorted(LEDGER.glob("*.plan")) if not refusals(small(pa
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where models and a datastore are saved."""
     made = tmp_path_factory.mktemp("ledger")
-    save_text(made / "groups")
+    for name in ("groups", "crest"):
+        save_text(made / name)
     return made
 
 

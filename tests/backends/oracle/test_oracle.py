@@ -18,6 +18,7 @@ from specplan.measure.device.probes import plain_plan
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.datastore_build import build_datastore
+from specplan.runtime.sources.trees import build_trees
 from tests.backends.oracle.roles import VOCABULARY, models_of
 from tests.ir.generated.plans import generated_plan
 from tests.ir.layered_plans import SOUND
@@ -173,8 +174,9 @@ def proves(plan: Plan) -> None:
 def datastore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What plans of a datastore read."""
     text = np.random.default_rng(0).integers(0, VOCABULARY, 4000).astype(np.uint8)
-    for name in ("datastore", "groups"):
+    for name in ("datastore", "groups", "crest"):
         build_datastore(tmp_path / name, [lambda: [text]], VOCABULARY, "a text", lambda *_: None)
+        build_trees(tmp_path / name, 100)
     monkeypatch.chdir(tmp_path)
 
 
