@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,8 +15,10 @@ from specplan.cost_models.acceptance.drafters import Drafter, Model, OwnRounds
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cost import Quantity
 from specplan.cost_models.devices.device import Device, load_device
+from specplan.cost_models.memory.plan_memory import Runtime, runtime_of
 from specplan.cost_models.models.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
 from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.serving.server import Server, server_of
 from specplan.ir.capabilities import Capabilities, CapabilityChecker
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import MODULE_PREFIX
@@ -24,15 +27,10 @@ from specplan.planner.measured.plans import MeasuredPlans
 from specplan.planner.problem.errors import Origin
 from specplan.planner.problem.schema import Problem
 from specplan.planner.problem.workload import RequestLengths, read_trace
+from specplan.planner.reasons import Cause, Reason
 from specplan.planner.search.objectives import Load, Objective
 
 EvidenceT = TypeVar("EvidenceT")
-
-
-class MissingAcceptance(str):
-    """A reason that a number would settle: nobody knows the acceptance of a drafter."""
-
-    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -113,6 +111,20 @@ class ProblemFacts:
         limit = self.problem.limits.memory
         return self.device.memory_bytes if limit is None else min(limit, self.device.memory_bytes)
 
+    @cached_property
+    def runtime(self) -> Runtime:
+        """How what runs the plans uses memory; engines read prompts in chunks of their own."""
+        runtime, server = runtime_of(self.device), self.server
+        return replace(
+            runtime, step_tokens=server.step_tokens if server.prefill != "first" else inf
+        )
+
+    @property
+    def server(self) -> Server:
+        """How requests are batched: as the problem states, else as its backend does."""
+        stated = self.problem.serving.model_dump(exclude={"burstiness"}, exclude_none=True)
+        return replace(server_of(self.problem.backend.partition("@")[0]), **stated)
+
     @property
     def objective(self) -> Objective:
         """What counts as better."""
@@ -120,16 +132,24 @@ class ProblemFacts:
         if self.problem.objective != "goodput":
             return self.problem.objective
         assert rate is not None, "checked when it was loaded"
-        return Load(rate, self.memory_bytes, limits.request_latency, limits.ttft, limits.tpot)
+        return Load(
+            rate,
+            self.memory_bytes,
+            limits.request_latency,
+            limits.ttft,
+            limits.tpot,
+            self.server,
+            self.problem.serving.burstiness,
+        )
 
     @property
     def greedy(self) -> bool:
         """Whether decoding is greedy (temperature 0)."""
         return self.problem.workload.greedy
 
-    def missing_profile(self, drafter: Drafter) -> MissingAcceptance:
+    def missing_profile(self, drafter: Drafter) -> Reason:
         """Why a method that needs the acceptance profile of `drafter` cannot be priced."""
-        return MissingAcceptance(self._missing_profile(drafter))
+        return Reason(self._missing_profile(drafter), Cause.ACCEPTANCE)
 
     def _missing_profile(self, drafter: Drafter) -> str:
         if isinstance(drafter, Model) and drafter.name not in self.drafts:
@@ -151,10 +171,11 @@ class ProblemFacts:
         """Why no tree by `drafter`, whose acceptance is known, is better than a chain."""
         if self.profiles[drafter].evidence.knows_second_choices:
             return f'no second choice of "{drafter}" is ever accepted'
-        return (
+        words = (
             f'the acceptance of "{drafter}" is known for first choices only, without the second '
             "choices that trees need: measure it with `specplan profile acceptance`"
         )
+        return Reason(words, Cause.FIRST_CHOICES)
 
     def evidence(self, drafter: Drafter, kind: type[EvidenceT], use: str) -> EvidenceT | str:
         """The evidence in a drafter's profile, or why there is none of the wanted kind.

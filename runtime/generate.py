@@ -14,15 +14,15 @@ from typing import Literal, TypeAlias
 
 from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.schedule import select_round
-from specplan.runtime.executable import Executable, Observer, Session, StepResult
+from specplan.runtime.executable import Executable, Observer, Session
 from specplan.runtime.requests import Request
 from specplan.runtime.tokenizer import StopStrings, StreamDecoder, Tokenizer
 
 FinishReason: TypeAlias = Literal["stop", "stop_string", "length"]
 
-OnTokens: TypeAlias = Callable[[int, tuple[int, ...], str], None]
-"""Called as (row, new tokens, new text); the text lags while it may still become a stop string or
-is half a character. A last call with no tokens may follow."""
+OnTokens: TypeAlias = Callable[[int, tuple[int, ...], tuple[str, ...]], None]
+"""Called after each round as (row, new tokens, the new text of each). Text lags while it may still
+become a stop string or is half a character. A last call with no tokens and one text may follow."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Generation:
         return self.emitted / rounds if rounds else 0.0
 
     @property
-    def tokens_per_second(self) -> float:
+    def decode_tokens_per_second(self) -> float:
         """Emitted tokens per second of decoding."""
         return self.emitted / self.decode_seconds if self.decode_seconds > 0 else 0.0
 
@@ -105,19 +105,20 @@ class _Row:
 
     def take(self, tokens: list[int], on_tokens: OnTokens | None) -> None:
         """Add a round's tokens, up to the one that completes a stop string."""
-        taken, shown = [], ""
+        taken, shown = [], []
         for token in tokens:
             taken.append(token)
+            shown.append("")
             if token in self.request.stop_tokens:
                 self.reason = "stop"
                 break
             if self.decoder is not None:
-                shown += self.watch.feed(self.decoder.feed(token))
+                shown[-1] = self.watch.feed(self.decoder.feed(token))
             if self.watch.stopped:
                 self.reason = "stop_string"
                 break
         self.tokens += taken
-        self._show(tuple(taken), shown, on_tokens)
+        self._show(tuple(taken), tuple(shown), on_tokens)
 
     def close(self, on_tokens: OnTokens | None) -> None:
         """Emit the text that was held back."""
@@ -128,12 +129,14 @@ class _Row:
                 self.reason = "stop_string"
             else:
                 shown += self.watch.flush()
-            self._show((), shown, on_tokens)
+            self._show((), (shown,), on_tokens)
 
-    def _show(self, tokens: tuple[int, ...], text: str, on_tokens: OnTokens | None) -> None:
-        self.pieces.append(text)
-        if on_tokens is not None and (tokens or text):
-            on_tokens(self.index, tokens, text)
+    def _show(
+        self, tokens: tuple[int, ...], texts: tuple[str, ...], on_tokens: OnTokens | None
+    ) -> None:
+        self.pieces += texts
+        if on_tokens is not None and (tokens or any(texts)):
+            on_tokens(self.index, tokens, texts)
 
     def completion(self) -> Completion:
         """The result."""
@@ -212,7 +215,16 @@ def _run(
             current=current,
         )
         names[current] = names.get(current, 0) + 1
-        idle = 0 if _step(session, current, active, on_tokens, observer) else idle + 1
+        result = session.step(current, observer)
+        counts, tokens = result.counts.tolist(), result.tokens.tolist()
+        for row in active:
+            row.rounds += 1
+            row.take(tokens[row.index][: counts[row.index]], on_tokens)
+            if row.reason == "stop_string":
+                session.finish(row.index)
+            elif session.done[row.index]:
+                row.close(on_tokens)
+        idle = 0 if any(counts[row.index] for row in active) else idle + 1
         if idle > patience:
             raise SpecplanError(
                 f"round '{current}' emitted nothing {idle} times in a row",
@@ -220,23 +232,3 @@ def _run(
                 remedy="Check that it accepts and emits, and that pending= lets it catch up.",
             )
     return names
-
-
-def _step(
-    session: Session,
-    name: str,
-    active: list[_Row],
-    on_tokens: OnTokens | None,
-    observer: Observer | None,
-) -> bool:
-    """Run one round and emit its tokens; False if it emitted none."""
-    result: StepResult = session.step(name, observer)
-    counts, tokens = result.counts.tolist(), result.tokens.tolist()
-    for row in active:
-        row.rounds += 1
-        row.take(tokens[row.index][: counts[row.index]], on_tokens)
-        if row.reason == "stop_string":
-            session.finish(row.index)
-        elif session.done[row.index]:
-            row.close(on_tokens)
-    return any(counts[row.index] for row in active)

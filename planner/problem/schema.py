@@ -121,6 +121,11 @@ class Workload(Strict):
         description="Several lengths of prompts, in tokens, each priced apart at every batch "
         "size; instead of prompt_tokens.",
     )
+    cached_prefix: NonNegative = Field(
+        default=0,
+        description="Tokens at the start of every prompt whose KV cache is there already (a "
+        "prefix-cache hit): they take memory and are attended to, but need no prefill.",
+    )
     output_tokens: Count | None = Field(
         default=None, description="Length of an output, in tokens; not together with trace."
     )
@@ -160,6 +165,27 @@ class Workload(Strict):
     def lengths(self) -> tuple[int, ...]:
         """Lengths of prompts, in tokens; empty with a trace."""
         return self.prompt_lengths or ((self.prompt_tokens,) if self.prompt_tokens else ())
+
+
+class Serving(Strict):
+    """How the server batches requests; what is left out is the backend's own way."""
+
+    prefill: Literal["chunked", "first", "elsewhere"] | None = Field(
+        default=None,
+        description="Where prompts are read: chunked, in chunks along with steps (as engines do); "
+        "first, whole, before the next step; elsewhere, by another device.",
+    )
+    running: Count | None = Field(
+        default=None, description="Requests that are decoded together, at most."
+    )
+    step_tokens: Count | None = Field(
+        default=None, description="Prompt tokens that one step or one prefill reads, at most."
+    )
+    burstiness: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = Field(
+        default=1.0,
+        description="Squared coefficient of variation of the times between arrivals: 1 for random "
+        "(Poisson) arrivals, 0 for arrivals at equal intervals.",
+    )
 
 
 class Problem(Strict):
@@ -206,13 +232,18 @@ class Problem(Strict):
     )
     workload: Workload = Field(description="What is served: batch sizes, lengths, sampling.")
     acceptance: dict[str, Acceptance] = Field(default_factory=dict, description=FORMS_OF_ACCEPTANCE)
-    objective: Literal["latency", "throughput", "goodput"] = Field(
+    objective: Literal["latency", "tpot", "throughput", "goodput"] = Field(
         default="latency",
         description="latency: least seconds per output token of a request, geometric mean over "
         "loads; throughput: most output tokens per second of the device, mean over loads; prefill "
-        "included. "
+        "included in both. tpot: least seconds per output token while decoding, geometric mean "
+        "over loads, without prefill. "
         "goodput: most requests per second served within the limits at workload.request_rate, "
-        "then least seconds of a request, modelled by the law of a loaded server.",
+        "then least seconds of a request, modelled as continuous batching (see serving).",
+    )
+    serving: Serving = Field(
+        default_factory=Serving,
+        description='How requests are batched as they arrive; read with the objective "goodput".',
     )
     limits: Limits = Field(default_factory=Limits, description="What a plan must not exceed.")
     profiles: Path = Field(

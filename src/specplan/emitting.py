@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specplan.backends.bundle import Bundle
+from specplan.backends.engines.checkpoints import can_share, read_config
 from specplan.backends.engines.job import Emission, Job, Load
 from specplan.backends.engines.registry import open_table, project
 from specplan.backends.engines.report import Choice, Projection, write_projection
@@ -16,15 +16,16 @@ from specplan.backends.engines.table import Table
 from specplan.backends.manifest import MANIFEST
 from specplan.bundles.report import reading_report
 from specplan.bundles.writing import open_bundle
+from specplan.cost_models.devices.device import device_count
 from specplan.cost_models.intervals import Interval
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import check_destination
-from specplan.ir.plan import MODULE_PREFIX
-from specplan.planner.answer.names import EDITED
+from specplan.ir.plan import MODULE_PREFIX, Plan
+from specplan.planner.answer.names import EDITED, plan_name
 from specplan.planner.search.candidates import estimate_as_dict
 from specplan.planner.search.comparing import speedup
 from specplan.planner.search.search import SearchResult, search
-from specplan.problems import as_problem
+from specplan.problems import as_problem, one_device, table_for
 from specplan.progress import Progress, silent
 from specplan.result import check_decided
 
@@ -62,22 +63,24 @@ def emit(
         UndecidedError: no acceptance is known for any drafter that the problem lists.
         MissingCapabilityError: the engine cannot even decode plainly.
     """
-    table = open_table(engine, any_version=any_version)
+    open_table(engine, any_version=any_version)  # before anything is read
     folder = Path(out).resolve()
     check_destination(folder, "projection.json", "projection")
     bundle = bundle_of(source)
     if bundle is None:
         assert not isinstance(source, Bundle)
         problem = as_problem(source)
+        table = table_for(problem, engine, any_version=any_version)
     else:
         from specplan.bundles.contest import problem_of
 
         problem = problem_of(bundle)
         choice = _choice_of_bundle(bundle)
-        if not table.refusals(bundle.plan):
+        table = table_for(problem, engine, any_version=any_version)
+        if not _reasons(table, problem, bundle.plan):
             return _written(table, problem, choice, choice, None, (), folder)
         if choice.method == EDITED:
-            _check_expressed(table, bundle.plan)
+            _check_expressed(table, problem, bundle.plan)
     return _searched(table, problem, bundle, folder, progress)
 
 
@@ -106,24 +109,34 @@ def emit_edited(
     """
     from specplan.bundles.edited import price_edited
 
-    table = open_table(engine, any_version=any_version)
+    checked = as_problem(problem)
+    table = table_for(checked, engine, any_version=any_version)
     folder = Path(out).resolve()
     check_destination(folder, "projection.json", "projection")
-    _check_expressed(table, plan)
-    result = price_edited(plan, problem, progress).search
+    _check_expressed(table, checked, plan)
+    result = price_edited(plan, checked, progress).search
     choice = _choice(result, result.chosen)
     return _written(table, result.facts.problem, choice, choice, None, (), folder)
 
 
-def _check_expressed(table: Table, plan: Plan) -> None:
+def _check_expressed(table: Table, problem: Problem, plan: Plan) -> None:
     """Refuse an edited plan that an engine does not serve: no other stands in for it."""
-    reasons = table.refusals(plan)
+    reasons = _reasons(table, problem, plan)
     if reasons:
         raise MissingCapabilityError(
-            f"{table.title} cannot serve the edited plan: {reasons[0].words}",
+            f"{table.title} cannot serve the edited plan: {reasons[0]}",
             where=f"plan {plan.name}",
             remedy="Edit the plan, or give the problem alone for the best plan that it can serve.",
         )
+
+
+def _reasons(table: Table, problem: Problem, plan: Plan) -> tuple[str, ...]:
+    """Why the engine cannot serve a plan of the problem on its devices; empty where it can."""
+    devices = device_count(problem.device)
+    alone: tuple[str, ...] = ()
+    if devices > 1 and not table.shares:
+        alone = (f"device: it runs a model on one device, and the plan shares it among {devices}",)
+    return (*alone, *(refusal.words for refusal in table.refusals(plan)))
 
 
 def bundle_of(source: Bundle | ProblemLike) -> Bundle | None:
@@ -150,10 +163,13 @@ def _searched(
     check_decided(whole.undecided, "an engine's files", "specplan emit")
     wanted = _of_bundle(whole, bundle)
     assert wanted.plan is not None, "what is chosen has a plan"
-    reasons = tuple(refusal.words for refusal in table.refusals(wanted.plan))
+    reasons = _reasons(table, problem, wanted.plan)
     if not reasons:
         choice = _choice(whole, wanted)
         return _written(table, problem, choice, choice, None, (), folder)
+    if device_count(problem.device) > 1 and not table.shares:
+        problem = problem.model_copy(update={"device": one_device(problem.device)})
+        facts = gather(problem, progress)
     own = search(replace(facts, capabilities=table), pricing)
     ratio = speedup(own.chosen, wanted, facts.objective)
     chosen, emitted = _choice(whole, wanted), _choice(own, own.chosen)
@@ -183,7 +199,8 @@ def _choice(result: SearchResult, candidate: Candidate) -> Choice:
     estimates = [estimate_as_dict(estimate) for estimate in candidate.estimates]
     gain = speedup(candidate, result.plain, result.facts.objective)
     loads, assumed = _loads(estimates), result.assumed
-    return Choice(candidate.plan, candidate.method, candidate.words, gain, loads, assumed)
+    name = plan_name(candidate.as_dict())
+    return Choice(candidate.plan, candidate.method, candidate.words, name, gain, loads, assumed)
 
 
 def _choice_of_bundle(bundle: Bundle) -> Choice:
@@ -193,7 +210,8 @@ def _choice_of_bundle(bundle: Bundle) -> Choice:
         entry = report["candidates"][report["chosen"]]
         gain, loads = Interval(**report["explanation"]["speedup"]), _loads(entry["estimates"])
         assumed = report["explanation"].get("assumed", {})
-        return Choice(bundle.plan, entry["method"], entry["words"], gain, loads, assumed)
+        name = plan_name(entry)
+        return Choice(bundle.plan, entry["method"], entry["words"], name, gain, loads, assumed)
 
 
 def _loads(estimates: list[dict[str, Any]]) -> tuple[Load, ...]:
@@ -203,10 +221,16 @@ def _loads(estimates: list[dict[str, Any]]) -> tuple[Load, ...]:
             prompt_tokens=int(estimate["prompt_tokens"]),
             output_tokens=int(estimate["output_tokens"]),
             tokens_per_round=Interval(**estimate["tokens_per_round"]),
-            tokens_per_second=Interval(**estimate["tokens_per_second_end_to_end"]),
+            tokens_per_second=Interval(**_tokens_per_second(estimate)),
         )
         for estimate in estimates
     )
+
+
+def _tokens_per_second(estimate: Mapping[str, Any]) -> Mapping[str, float]:
+    """Of the whole batch, prompts included; older bundles have a longer name for it."""
+    older = estimate.get("tokens_per_second_end_to_end")
+    return older if older is not None else estimate["tokens_per_second"]  # type: ignore[no-any-return]
 
 
 def _written(
@@ -221,7 +245,7 @@ def _written(
     job = job_of(table, problem, emitted.plan, emitted.loads)
     emission: Emission = project(table, job)
     projection = Projection(
-        table, problem.objective, chosen, emitted, ratio, refusals, emission, folder
+        table, problem.objective, chosen, emitted, ratio, refusals, emission, job.sampling, folder
     )
     write_projection(projection)
     return projection
@@ -240,15 +264,18 @@ def job_of(table: Table, problem: Problem, plan: Plan, loads: tuple[Load, ...]) 
             where="models.target.dtype",
             remedy=f"It takes {', '.join(table.dtypes)}.",
         )
-    return Job(
+    job = Job(
         table=table,
         plan=plan,
         paths=_paths(problem, plan.models_run),
         loads=loads,
-        devices=_sharing(problem.device),
+        devices=device_count(problem.device),
         dtype=dtype,
         sampling=_sampling(problem.workload),
     )
+    if job.drafting.own_weights and not can_share(read_config(job.draft), job.devices):
+        return replace(job, draft_devices=1)
+    return job
 
 
 def _paths(problem: Problem, roles: tuple[str, ...]) -> Mapping[str, str]:
@@ -269,9 +296,3 @@ def _sampling(workload: Workload) -> dict[str, float]:
         "top_k": workload.top_k,
         "top_p": workload.top_p,
     }
-
-
-def _sharing(device: str) -> int:
-    """Devices that share every layer: 8 of `8xh100-sxm`."""
-    match = re.match(r"(\d+)x", device)
-    return 1 if match is None else int(match[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from specplan.planner.problem.paths import device_is_path
 from specplan.planner.problem.schema import NO_BACKEND, Problem
 
 if TYPE_CHECKING:
+    from specplan.backends.engines.table import Table
     from specplan.ir.capabilities import CapabilityChecker
 
 ProblemLike: TypeAlias = "Problem | Path | str | Mapping[str, Any]"
@@ -67,12 +69,41 @@ def capabilities_of(problem: Problem) -> CapabilityChecker | None:
     """
     if problem.backend == NO_BACKEND:
         return None
-    from specplan.backends.engines.registry import is_engine, open_table
+    from specplan.backends.engines.registry import is_engine
     from specplan.backends.registry import backend_capabilities
 
     if is_engine(problem.backend):
-        return open_table(problem.backend)
+        return table_for(problem, problem.backend)
     return replace(backend_capabilities(problem.backend), from_checkpoints=True)
+
+
+def table_for(problem: Problem, engine: str, *, any_version: bool = False) -> Table:
+    """What an engine can express of a problem's models.
+
+    Raises:
+        UsageError: no engine has that name, nothing was verified for that version, or it does not
+            run on the problem's device.
+    """
+    from specplan.backends.engines.checkpoints import form_of, read_config
+    from specplan.backends.engines.registry import open_table
+
+    table = open_table(engine, any_version=any_version)
+    device = one_device(problem.device).partition("@")[0]
+    measured = problem.device == "measured" or device_is_path(problem.device)
+    if table.runs_on and not measured and not device.startswith(table.runs_on):
+        raise UsageError(
+            f"{table.title} does not run on {device}",
+            where="device",
+            remedy=f"Name a device that begins with {' or '.join(table.runs_on)}, or a profile "
+            "of yours.",
+        )
+    forms = {draft.name: form_of(read_config(draft.path)) for draft in problem.models.drafts}
+    return replace(table, forms={name: form for name, form in forms.items() if form})
+
+
+def one_device(device: str) -> str:
+    """The device without its number: `h100-sxm` of `8xh100-sxm`."""
+    return re.sub(r"^\d+x", "", device)
 
 
 def each_backend(problem: Problem) -> tuple[Problem, ...]:
@@ -94,8 +125,8 @@ def check_runs(problem: Problem) -> None:
     """Refuse to write a bundle of a plan that is not run here.
 
     Raises:
-        UsageError: the problem names no backend, an engine, or models that cannot be run as they
-            are described.
+        UsageError: the problem names no backend, an engine, models that cannot be run as they are
+            described, or a prefix cache.
     """
     from specplan.backends.engines.registry import is_engine
 
@@ -105,6 +136,13 @@ def check_runs(problem: Problem) -> None:
             where="backends" if problem.backends else "backend",
             remedy="Name a backend, or write no bundle and take the printed plan; `specplan emit` "
             "writes the files of an engine.",
+        )
+    if problem.workload.cached_prefix:
+        raise UsageError(
+            "a bundle holds a plan that runs, and the backends here have no prefix cache: they "
+            "compute every prompt from its first token",
+            where="workload.cached_prefix",
+            remedy="Leave it out, or plan for an engine and write its files by `specplan emit`.",
         )
     for role, model in problem.models.by_role.items():
         if model.plans_only:

@@ -71,7 +71,7 @@ def test_an_unedited_plan_costs_what_it_cost(edited: Path) -> None:
 def test_an_edited_plan_is_emitted_as_it_is_or_not_at_all(edited: Path) -> None:
     done = answer("emit", str(edited), *FLAGS, "--engine", "vllm", "--out", "files")
     assert done["emitted"]["method"] == "edited_plan" == done["chosen"]["method"]
-    assert "edited_plan" in Path("files/README.md").read_text()
+    assert 'edited plan "draft_model"' in Path("files/README.md").read_text()
     edited.write_text(LENGTHENED)
     refused = specplan_here("emit", str(edited), *FLAGS, "--engine", "vllm", "--out", "more")
     assert refused.returncode == NO_CAPABILITY and "cannot serve the edited plan" in refused.stderr

@@ -50,7 +50,7 @@ def test_length_limit_and_statistics(executable: PlainExecutable) -> None:
     assert all(item.text is None for item in result.completions)
     assert (result.rounds, result.emitted, result.tokens_per_round) == (12, 21, 1.0)
     assert result.rounds_by_name == {"one": 12}
-    assert result.prefill_seconds > 0 and result.tokens_per_second > 0
+    assert result.prefill_seconds > 0 and result.decode_tokens_per_second > 0
     assert generate(executable, []).completions == ()
 
 
@@ -89,8 +89,9 @@ def test_stop_token_inside_a_round(tiny: Folder, tokenizer: Tokenizer, burst: in
 def _collect() -> tuple[dict[int, list[Any]], Callable[..., None]]:
     heard: dict[int, list[Any]] = {}
 
-    def listen(row: int, tokens: tuple[int, ...], text: str) -> None:
-        heard.setdefault(row, []).append((tokens, text))
+    def listen(row: int, tokens: tuple[int, ...], texts: tuple[str, ...]) -> None:
+        assert len(texts) == (len(tokens) or 1)
+        heard.setdefault(row, []).append((tokens, "".join(texts)))
 
     return heard, listen
 

@@ -8,13 +8,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.passes.columns import Columns, Passed, PassRunner
+from specplan.backends.eager.op_runner import OpRunner
+from specplan.backends.eager.passes.columns import Columns, Passed
 from specplan.backends.eager.passes.pass_spec import PassSpec
 from specplan.backends.ops.tensors.values import Logits, Nodes, part
 
 
 def rows_of_pass(
-    session: PassRunner,
+    session: OpRunner,
     spec: PassSpec,
     call: Columns,
     passed: Passed,
@@ -38,17 +39,22 @@ def rows_of_pass(
 
 
 def _outputs(
-    session: PassRunner, spec: PassSpec, passed: Passed, name: str, first: int
+    session: OpRunner, spec: PassSpec, passed: Passed, name: str, first: int
 ) -> list[tuple[Tensor, Tensor]]:
     """One kind of rows of the columns from `first` on, and which there are, level by level."""
     model, steps = session.models[spec.model], passed.steps
     hidden, live = part(passed.hidden, first), part(passed.live, first)
     steps = None if steps is None else part(steps, first)
-    output = [(model.rows(hidden, name, steps), live)]
+    by_slots = [
+        (model.rows(states[:, first:], name, steps), there[:, first:])
+        for states, there in passed.ahead
+        if name == "logits"
+    ]
+    if model.slots_first and by_slots:
+        return by_slots
+    output = [(model.rows(hidden, name, steps), live), *by_slots]
     if spec.most_levels == 1 or name != "logits":
         return output
-    for states, there in passed.ahead:
-        output.append((model.rows(states[:, first:], name, steps), there[:, first:]))
     if not passed.ahead:
         heads = range(1, spec.most_levels)
         output += [(model.rows(hidden, name, steps, level), live) for level in heads]

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from specplan.backends.registry import INTERPRETER
 from specplan.bundles.writing import open_bundle
 from specplan.ir.errors import UsageError
+from specplan.ir.plan import MODULE_PREFIX
 from specplan.runtime import require_torch
 
 if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
     from specplan.ir.plan import Plan
     from specplan.runtime.executable import Executable
-    from specplan.runtime.generate import Generation
+    from specplan.runtime.generate import Generation, OnTokens
     from specplan.runtime.requests import Request
     from specplan.runtime.tokenizer import Tokenizer
 
@@ -73,6 +74,7 @@ class TextDecoder:
         prompts: Sequence[Prompt],
         settings: Settings = Settings(),
         on_text: OnText | None = None,
+        on_tokens: OnTokens | None = None,
     ) -> Generation:
         """Continue every prompt.
 
@@ -80,6 +82,7 @@ class TextDecoder:
             prompts: texts, or lists of chat messages.
             settings: how to sample and when to stop.
             on_text: called while text comes.
+            on_tokens: called after each step instead, with its tokens and the text of each.
 
         Raises:
             UsageError: a setting is out of range, or a prompt is empty or too long.
@@ -87,8 +90,12 @@ class TextDecoder:
         from specplan.runtime.generate import generate
 
         requests = [self._request(prompt, settings, index) for index, prompt in enumerate(prompts)]
-        hear = None if on_text is None else lambda row, _, text: on_text(row, text)
-        return generate(self.executable, requests, tokenizer=self.tokenizer, on_tokens=hear)
+        if on_tokens is None and on_text is not None:
+
+            def on_tokens(row: int, _: tuple[int, ...], texts: tuple[str, ...]) -> None:
+                on_text(row, "".join(texts))
+
+        return generate(self.executable, requests, tokenizer=self.tokenizer, on_tokens=on_tokens)
 
     def _request(self, prompt: Prompt, settings: Settings, index: int) -> Request:
         from specplan.runtime.chat import chat_tokens
@@ -177,7 +184,8 @@ def _check_roles(plan: Plan, folders: Mapping[str, Path]) -> None:
         UsageError: names the models.
     """
     needed = dict.fromkeys(("target", *plan.models_run))
-    missing = [name for name in needed if name not in folders]
+    own = [name for name in needed if name.startswith(MODULE_PREFIX)]  # in the target's folder
+    missing = [name for name in needed if name not in folders and name not in own]
     if missing:
         raise UsageError(
             f"no checkpoint is named for {', '.join(missing)}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated
 
 import typer
@@ -49,7 +50,7 @@ def explain(
     check_show(show, json=json)
     plan, report = planned(source, problem)
     words = f"{source} --problem {problem}" if problem is not None else str(source)
-    context = Context(words, [f"specplan explain {words} --show all   (or plan)"])
+    step = f"specplan explain {words} --show all   (or plan)"
     with reading_report(source.path):
         explanation = report["explanation"]
         undecided = bool(explanation.get("what_if"))
@@ -60,7 +61,7 @@ def explain(
         elif json:
             print_json(report if candidates and not undecided else explanation)
         else:
-            print_screen(explanation, context, plan, show)
+            print_screen(explanation, Context(words, (step,), date.today()), plan, show)
     if undecided:
         raise typer.Exit(UndecidedError.exit_code)
 

@@ -1,0 +1,223 @@
+"""Methods whose drafters only engines run: their plans, what they cost, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specplan.cost_models.acceptance.drafters import Drafter, Model, SkipBlocks, SmallCache, Source
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.plan import Plan
+from specplan.ir.text.printer import print_plan
+from specplan.planner.drafters.candidates import measured_here, named_drafters, possible_drafters
+from specplan.planner.drafters.profiles import acceptance_key
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.method import Family, Refusal, discover_methods, own_rounds
+from specplan.planner.methods.draft_model import BlockChainOptions
+from specplan.planner.problem.loading import problem_from_dict
+from tests.planner.example_facts import REHEARSED, SOURCES
+from tests.planner.rich_facts import HEAD, drafter_profiles, rich_facts
+
+CHAIN = """\
+%t0 = root
+%q0 = forward head %t0 cache=@head_kv pending=4 features=@states shift=1 keep=@head_states
+%t1 = grow %t0 at=%t0 logits=%q0
+%c = repeat 2 (%t = %t1) {
+  %f = pick %t of=newest
+  %q = forward head %f cache=@head_kv features=@head_states shift=1 keep=@head_states write=scratch
+  %n = grow %t at=%f logits=%q
+  yield %n
+}
+%l = forward target %c cache=@kv pending=1 keep=@states
+%a = accept %c target=%l
+%e = emit %a
+commit @kv %e
+commit @states %e
+commit @head_kv %e
+commit @head_states %e"""
+
+BLOCK = """\
+%t0 = root
+%x = forward flash %t0 cache=@flash_kv pending=4 features=@states levels=7 attend=block
+%c = repeat 2 (%t = %t0) {
+  %f = pick %t of=newest
+  %n = grow %t at=%f logits=%x
+  yield %n
+}
+%l = forward target %c cache=@kv pending=1 keep=@states
+%v = uniform 3 stream=accept
+%a = accept %c target=%l rule=recursive by=%v
+%e = emit %a
+commit @kv %e
+commit @states %e
+commit @flash_kv %e"""
+
+CONTINUATIONS = """\
+%t0 = root
+update @past %t0 last=1
+%c = lookup @past %t0 at=%t0 match=[1, 24] children=2 length=4
+%l = forward target %c cache=@kv pending=1
+%v = uniform 9 stream=accept
+%a = accept %c target=%l rule=recursive by=%v
+%e = emit %a
+commit @kv %e"""
+
+
+def plan_of(facts: ProblemFacts, method: str, words: str) -> Plan:
+    found = discover_methods()[method]
+    options = next(
+        options
+        for family in found.choices(facts)
+        if isinstance(family, Family)
+        for options in family.settings
+        if options.words == words
+    )
+    plan: Plan = found.plan(facts, options)
+    return plan
+
+
+def body(plan: Plan) -> str:
+    inside = print_plan(plan).split("round decode {\n")[1].rsplit("}", 1)[0]
+    return "\n".join(line.removeprefix("  ") for line in inside.rstrip().split("\n"))
+
+
+def price(facts: ProblemFacts, plan: Plan, drafter: Drafter) -> Estimate:
+    found = price_plan(
+        plan, facts.device, facts.shapes, facts.profiles[drafter],
+        batch=1, prompt_tokens=40, output_tokens=32,
+    )  # fmt: skip
+    assert isinstance(found, Estimate), found
+    return found
+
+
+def test_a_head_drafts_from_the_targets_states_and_then_from_its_own(tmp_path: Path) -> None:
+    plan = plan_of(rich_facts(tmp_path), "eagle3", "chain of 3 by head")
+    assert body(plan) == CHAIN
+    text = print_plan(plan)
+    assert "state @states = track target layer=[2, 6, 9]\n" in text
+    assert "state @head_states = track head layer=last\n" in text
+
+
+def test_a_block_is_drafted_whole_and_verified_in_part(tmp_path: Path) -> None:
+    facts = rich_facts(tmp_path, temperature=0.8)
+    assert body(plan_of(facts, "block_drafter", "2 of a block of 7 by flash")) == BLOCK
+    whole = body(plan_of(facts, "block_drafter", "7 of a block of 7 by flash"))
+    assert "pending=9 " in whole and "repeat 7 " in whole
+
+
+def test_past_outputs_make_draws_depend_on_other_requests(tmp_path: Path) -> None:
+    words = "2 continuations of 4 tokens of past outputs"
+    drawn = plan_of(rich_facts(tmp_path, temperature=0.8), "suffix", words)
+    assert body(drawn) == CONTINUATIONS
+    assert not drawn.assumptions.reproducible
+    assert plan_of(rich_facts(tmp_path), "suffix", words).assumptions.reproducible
+
+
+def test_several_modules_take_turns(tmp_path: Path) -> None:
+    facts = rich_facts(tmp_path)
+    layer = facts.target.drafter_layers[0]
+    two = replace(facts, target=replace(facts.target, drafter_layers=(layer, layer)))
+    plan = plan_of(two, "mtp", "chain of 2 by the target's modules")
+    lines = [line for line in body(plan).split("\n") if " = forward module" in line]
+    assert [line.split()[3] for line in lines] == ["module_0", "module_1"]
+    assert all("pending=3" in line for line in lines)
+    reads = [line.split("features=")[1].split()[0] for line in lines]
+    assert reads == ["@states", "@module_0_states"]
+    assert two.modules["module_0"].digest != two.modules["module_1"].digest
+
+
+def test_the_joining_matrix_is_paid_for_once_a_round(tmp_path: Path) -> None:
+    facts = rich_facts(tmp_path)
+    plan = plan_of(facts, "eagle3", "chain of 3 by head")
+    passes = {p.width: p for p in price(facts, plan, Model("head")).breakdown if p.model == "head"}
+    first, later = passes[4].seconds.median, passes[1].seconds.median / passes[1].times
+    head = facts.drafters["head"].shape
+    matrix = 2 * 3 * head.hidden_size**2
+    assert passes[1].times == 2
+    assert first - later >= matrix / 4.8e12  # an H200 reads no faster
+
+
+def test_what_was_accepted_is_computed_anew(tmp_path: Path) -> None:
+    """A cache that keeps text only catches up whenever anything was accepted."""
+    given = drafter_profiles()
+    none = AcceptanceProfile.from_hazards([[0.0]], key=given[Model("head")].key)
+    sure = AcceptanceProfile.from_hazards([[1.0]], key=given[Model("head")].key)
+    seconds = []
+    for profile in (none, sure):
+        facts = rich_facts(tmp_path, given=given | {Model("head"): profile})
+        found = price(facts, plan_of(facts, "eagle3", "chain of 8 by head"), Model("head"))
+        parts = [p for p in found.breakdown if p.model == "head" and p.width == 9]
+        seconds.append(parts[0].seconds.median)
+    assert seconds[1] > seconds[0]
+
+
+@pytest.mark.parametrize(
+    "method", ["eagle3", "mtp", "block_drafter", "parallel_heads", "stepwise_heads"]
+)
+def test_acceptance_must_be_given(method: str, tmp_path: Path) -> None:
+    facts = rich_facts(tmp_path, given={})
+    for family in discover_methods()[method].choices(facts):
+        assert isinstance(family, Refusal)
+        assert "cannot be measured here" in family.reason
+
+
+def test_trees_need_second_choices(tmp_path: Path) -> None:
+    given = drafter_profiles()
+    for name, method in ((Model("head"), "eagle3"), (Source("suffix"), "suffix")):
+        one = AcceptanceProfile.from_hazards([[0.6]], key=given[name].key)
+        facts = rich_facts(tmp_path, given={name: one})
+        chains, trees = discover_methods()[method].choices(facts)
+        assert isinstance(chains, Family) and isinstance(trees, Refusal)
+
+
+def test_profiles_of_heads_are_of_best_ranks_at_every_temperature(tmp_path: Path) -> None:
+    facts = rich_facts(tmp_path, temperature=0.8)
+    named = named_drafters(facts.problem)
+    hows = {str(one): acceptance_key(facts.problem, facts.shapes, one).how for one in named}
+    assert hows == {
+        "draft": "draw_distinct", "text": "given", "head": "best", "flash": "best", "mtp": "best",
+        "heads": "best", "steps": "best",
+        **dict.fromkeys(SOURCES, "given"),
+    }  # fmt: skip
+    offered = set(possible_drafters(facts))
+    block = BlockChainOptions("draft", (-1, 0, 1, 2), (0,) * 4)
+    later = own_rounds(facts, discover_methods()["draft_model"], block)  # which is told last
+
+    def whole(some: Iterable[Drafter]) -> set[Drafter]:
+        return {one for one in some if not isinstance(one, SkipBlocks | SmallCache)} - {later}
+
+    assert whole(offered) == whole(facts.profiles)
+
+
+def test_models_and_sources_are_measured_here(tmp_path: Path) -> None:
+    left = measured_here(rich_facts(tmp_path).problem)
+    assert {str(one) for one in named_drafters(left)} == {"draft", "text", *SOURCES}
+    assert [draft.name for draft in left.models.drafts] == ["draft"]
+    assert left.sources == ("prompt_lookup", *SOURCES, *REHEARSED)
+
+
+def test_heads_of_other_targets_are_refused_by_their_key(tmp_path: Path) -> None:
+    problem = rich_facts(tmp_path).problem.model_dump(mode="json")
+
+    def load(config: dict[str, Any]) -> None:
+        (tmp_path / "head" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        problem_from_dict(problem, tmp_path)
+
+    load(HEAD)
+    with pytest.raises(UsageError, match=r"models\.drafts\.1\.path.*vocabulary has 99"):
+        load(HEAD | {"vocab_size": 99})
+    with pytest.raises(MissingCapabilityError, match="HydraModel"):
+        load(HEAD | {"architectures": ["HydraModel"]})
+
+
+def test_a_target_without_modules_says_so(tmp_path: Path) -> None:
+    facts = rich_facts(tmp_path, target_changes={"num_nextn_predict_layers": 0})
+    (family,) = discover_methods()["mtp"].choices(facts)
+    assert isinstance(family, Refusal) and "no multi-token-prediction modules" in family.reason
