@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
@@ -50,7 +50,7 @@ class MixedChains(ProfiledByRunning[MixedOptions]):
 
 def mixed_plan(
     facts: ProblemFacts,
-    method: Method[MixedOptions],
+    method: Method[Any],
     draft: str,
     length: int,
     mixture: str,

@@ -1,8 +1,9 @@
 """Source `trees`: ready trees of what follows the commonest runs of tokens of a corpus.
 
 CREST (Ho et al. 2024, arXiv 2408.04678): instead of a corpus and its order, a dictionary from
-n-grams to draft trees, each merged once from all continuations of its n-gram; the commonest n-grams
-are kept, among equals the shorter ones. A lookup finds the longest end of the text that is there.
+n-grams to draft trees, each merged once from all continuations of its n-gram; it holds the
+commonest n-grams, among equals the shorter ones. A lookup finds the longest end of the text that is
+there.
 """
 
 from __future__ import annotations
@@ -141,27 +142,18 @@ def build_trees(
     counted = [_counted(tokens, packing, size) for size in range(1, order + 1)]
     sizes = np.repeat(np.arange(1, order + 1), [len(counts) for _, _, counts in counted])
     every = np.concatenate([counts for _, _, counts in counted])
-    kept = np.sort(np.lexsort((sizes, -every))[:entries])
-    parts, first = [], 0
+    commonest = np.sort(np.lexsort((sizes, -every))[:entries])
+    parts: list[tuple[NDArray[Any], ...]] = []
+    first = 0
     for size, (places, inverse, counts) in enumerate(counted, start=1):
-        own = kept[(kept >= first) & (kept < first + len(counts))] - first
+        own = commonest[(commonest >= first) & (commonest < first + len(counts))] - first
         parts += _trees(tokens, packing, (places, inverse, own), (size, order), (length, nodes))
         first += len(counts)
-    arrays = dict(
-        zip(
-            ("runs", "tokens", "parents", "sizes"),
-            map(_joined, zip(*parts, strict=True)),
-            strict=True,
-        )
-    )
+    stored, tokens_of, parents, filled = (np.concatenate(one) for one in zip(*parts, strict=True))
     data = BytesIO()
-    np.savez(data, **arrays)
+    np.savez(data, runs=stored, tokens=tokens_of, parents=parents, sizes=filled)
     write_atomic(folder / FILE, data.getvalue())
-    return len(arrays["sizes"])
-
-
-def _joined(arrays: tuple[NDArray[Any], ...]) -> NDArray[Any]:
-    return np.concatenate(arrays)
+    return len(filled)
 
 
 def _counted(tokens: Tokens, packing: Packing, size: int) -> tuple[Tokens, Tokens, Tokens]:
@@ -188,17 +180,17 @@ def _trees(
     sizes: tuple[int, int],
     limits: tuple[int, int],
 ) -> Iterator[tuple[NDArray[Any], ...]]:
-    """Runs, tokens, parents and sizes of the trees of the kept runs of one size, part by part."""
-    (places, inverse, kept), (size, order), (length, nodes) = runs, sizes, limits
+    """Runs, tokens, parents and sizes of the trees of one size of runs, part by part."""
+    (places, inverse, commonest), (size, order), (length, nodes) = runs, sizes, limits
     number = np.full(int(inverse.max(initial=-1)) + 1, ROOT)
-    number[kept] = np.arange(len(kept))
+    number[commonest] = np.arange(len(commonest))
     entry = number[inverse]
     places, entry = places[entry >= 0], entry[entry >= 0]
     by_entry = np.argsort(entry, kind="stable")
     places, entry = places[by_entry], entry[by_entry]
-    bounds = np.searchsorted(entry, np.arange(len(kept) + 1))
+    bounds = np.searchsorted(entry, np.arange(len(commonest) + 1))
     first = 0
-    while first < len(kept):
+    while first < len(commonest):
         last = max(first + 1, int(np.searchsorted(bounds, bounds[first] + _TOGETHER, "right")) - 1)
         here = places[bounds[first] : bounds[last]]
         following = tokens.take(here[:, None] + np.arange(length), mode="clip")
@@ -206,11 +198,11 @@ def _trees(
         wanted = Wanted(children=nodes, length=length, nodes=nodes)
         texts = entry[bounds[first] : bounds[last]] - first
         drafts = continuation_trees(following, texts, last - first, wanted)
-        found = np.full((last - first, order), NO_TOKEN, dtype=np.int32)
+        run_rows = np.full((last - first, order), NO_TOKEN, dtype=np.int32)
         begins = places[bounds[first:last]]
-        found[:, order - size :] = tokens[begins[:, None] + np.arange(-size, 0)]
+        run_rows[:, order - size :] = tokens[begins[:, None] + np.arange(-size, 0)]
         parents = drafts.parents.astype(np.int16)
-        yield found, drafts.tokens.astype(np.int32), parents, drafts.live.sum(1).astype(np.int16)
+        yield run_rows, drafts.tokens.astype(np.int32), parents, drafts.live.sum(1).astype(np.int16)
         first = last
 
 
