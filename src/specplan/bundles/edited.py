@@ -6,7 +6,6 @@ edited plan takes the place of the chosen one.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -198,34 +197,28 @@ def bench_edited(
     plan: Plan,
     problem: ProblemLike,
     *,
-    priced: bool = True,
     batch: int = 1,
     limit: int | None = None,
     repeats: int = 3,
     stock: bool = True,
     progress: Progress = silent,
 ) -> Comparison:
-    """Compare a person's plan with plain decoding; see `specplan.api.bench` for the arguments.
+    """Compare a person's plan with plain decoding, without a prediction.
 
     Args:
         plan: it is verified here.
         problem: names the models and the prompts.
-        priced: also predict its speed, as `price_edited` does.
         batch: requests decoded together.
         limit: use only so many prompts.
         repeats: runs of each group of prompts.
         stock: run `transformers.generate` too.
         progress: called after every run.
-    """
-    from specplan import api
 
+    Raises:
+        UsageError: the plan breaks a rule, or runs a model or a checkpoint that is not there.
+        NothingToCompareError: there are fewer prompts than `batch`.
+    """
     checked = as_problem(problem)
-    if priced:
-        with tempfile.TemporaryDirectory(prefix="specplan-") as work:
-            bundle = write_edited(plan, checked, Path(work) / "bundle", progress)
-            return api.bench(
-                bundle, batch=batch, limit=limit, repeats=repeats, stock=stock, progress=progress
-            )
     check_plan(plan)
     _check_roles(plan, {"target", *checked.models.by_role})
     from specplan.gathering import open_bench

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -101,7 +102,8 @@ def _bench_text(
     Raises:
         UsageError: it is no plan text, or there is not one of a problem and checkpoints.
     """
-    from specplan.bundles.edited import bench_edited, problem_of_models
+    from specplan import api
+    from specplan.bundles.edited import bench_edited, problem_of_models, write_edited
     from specplan.problems import as_problem
     from specplan.progress import terminal_progress
 
@@ -121,8 +123,11 @@ def _bench_text(
             workload = checked.workload.model_copy(update={"prompts": prompts.resolve()})
             checked = checked.model_copy(update={"workload": workload})
     with terminal_progress() as progress:
-        result = bench_edited(plan, checked, priced=problem is not None, progress=progress, **runs)
-    return result, checked.limits
+        if problem is None:
+            return bench_edited(plan, checked, progress=progress, **runs), checked.limits
+        with tempfile.TemporaryDirectory(prefix="specplan-") as work:
+            bundle = write_edited(plan, checked, Path(work) / "bundle", progress)
+            return api.bench(bundle, progress=progress, **runs), checked.limits
 
 
 def _print(result: Comparison) -> None:
