@@ -107,7 +107,7 @@ def emit_edited(
         UsageError: the engine or its version is not known, or the plan or the problem is broken.
         MissingCapabilityError: the engine cannot express the plan; says which op.
     """
-    from specplan.bundles.edited import price_edited
+    from specplan.edited import price_edited
 
     checked = as_problem(problem)
     table = table_for(checked, engine, any_version=any_version)

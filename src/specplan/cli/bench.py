@@ -103,7 +103,7 @@ def _bench_text(
         UsageError: it is no plan text, or there is not one of a problem and checkpoints.
     """
     from specplan import api
-    from specplan.bundles.edited import bench_edited, problem_of_models, write_edited
+    from specplan.edited import bench_edited, problem_of_models, write_edited
     from specplan.problems import as_problem
     from specplan.progress import terminal_progress
 

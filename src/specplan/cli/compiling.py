@@ -80,7 +80,7 @@ def _bundled(source: Path, problem: Path | None, out: Path | None) -> Path:
         )
     if written is None or out is None:
         return source
-    from specplan.bundles.edited import write_edited
+    from specplan.edited import write_edited
     from specplan.progress import terminal_progress
 
     with terminal_progress() as progress:

@@ -137,7 +137,7 @@ def planned(source: ProblemSource, problem: Path | None = None) -> tuple[Plan, d
     """
     written = edited(source, problem)
     if written is not None:
-        from specplan.bundles.edited import price_edited
+        from specplan.edited import price_edited
         from specplan.progress import terminal_progress
 
         with terminal_progress() as progress:
