@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specplan.planner.explain.numbers import Entry
+from specplan.planner.search.what_if import NO_MEMORY
 
 Rows = Sequence[Mapping[str, Any]]
 MOST_LINES = 13
@@ -176,4 +177,4 @@ def _aligned(cells: Sequence[Sequence[str]], left: Sequence[bool]) -> Iterator[s
 def _cell(row: Mapping[str, Any]) -> str:
     if row["draft_tokens"]:
         return f"{row['gain']:.2f}x K{row['draft_tokens']}"
-    return "no memory" if row["words"] == "does not fit" else "-"
+    return "no memory" if row["words"] == NO_MEMORY else "-"
