@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from specplan.ir.blocks import Skips
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -79,10 +79,9 @@ def check_models(plan: Plan, models: Mapping[str, Module]) -> None:
             where=f"plan {plan.name}",
             remedy="Draft with a model that shares the target's tokenizer.",
         )
-    _check_stacks(plan, models)
-    _check_skips(plan, models)
-    _check_tokens(plan, models["target"].vocab_size)
-    _check_children(plan, models["target"].vocab_size)
+    for what in _differences(plan, models):
+        remedy = "Give the checkpoint that the plan was made for."
+        raise UsageError(what, where=f"plan {plan.name}", remedy=remedy)
     _check_windows(plan, models)
 
 
@@ -98,8 +97,6 @@ def check_requests(plan: Plan, models: Mapping[str, Module], requests: Sequence[
     longest = min(models[name].max_positions for name in plan.models_run)
     for index, request in enumerate(requests):
         where, length = f"request {index}", len(request.prompt_tokens)
-        if length == 0:
-            raise UsageError("the prompt has no token", where=where)
         if not all(0 <= token < vocabulary for token in request.prompt_tokens):
             raise UsageError(
                 f"a prompt token lies outside the vocabulary of {vocabulary}", where=where
@@ -119,73 +116,38 @@ def check_requests(plan: Plan, models: Mapping[str, Module], requests: Sequence[
             )
 
 
-def _check_stacks(plan: Plan, models: Mapping[str, Module]) -> None:
-    """Where a plan names layers, its stack must end where the model's does.
-
-    Raises:
-        UsageError: names the model.
-    """
+def _differences(plan: Plan, models: Mapping[str, Module]) -> Iterator[str]:
+    """Layers, tokens and numbers of children that a plan names and its checkpoints do not have."""
+    vocabulary, most = models["target"].vocab_size, 0
     for item in plan.rounds:
         for name, end in stack_ends(plan, item).items():
             layers = models[name].num_layers
             if end not in (0, layers):
                 what = f"the plan ends the stack of {name} at layer {end}"
-                raise _of_another(plan, f"{what}, and it has {layers} layers")
-
-
-def _check_skips(plan: Plan, models: Mapping[str, Module]) -> None:
-    """Blocks that a plan leaves out must be there.
-
-    Raises:
-        UsageError: names the model.
-    """
-    for op in walk_plan(plan):
-        if isinstance(op, Forward) and op.skip:
-            height, layers = Skips.read(op.skip).height, models[op.model].num_layers
-            if height > layers:
-                what = f"the plan leaves out a block of layer {height - 1} of {op.model}"
-                raise _of_another(plan, f"{what}, and it has {layers} layers")
-
-
-def _check_tokens(plan: Plan, vocabulary: int) -> None:
-    """Tokens that a plan names must be there.
-
-    Raises:
-        UsageError: names the first that is not.
-    """
+                yield f"{what}, and it has {layers} layers"
     named = [
         state.kind.integer("init", -1)
         for state in plan.states
         if isinstance(state, ValueState) and state.kind.name == "tree"
     ]
     for op in walk_plan(plan):
-        if isinstance(op, Place):
-            named += op.tokens
-        elif isinstance(op, Relabel) and op.token is not None:
-            named.append(op.token)
+        match op:
+            case Forward() if op.skip:
+                height, layers = Skips.read(op.skip).height, models[op.model].num_layers
+                if height > layers:
+                    what = f"the plan leaves out a block of layer {height - 1} of {op.model}"
+                    yield f"{what}, and it has {layers} layers"
+            case Place(tokens=tokens):
+                named += tokens
+            case Relabel(token=int() as token):
+                named.append(token)
+            case Grow(how="best" | "shared", children=children):
+                most = max((most, *(children if isinstance(children, tuple) else (children,))))
     if max(named, default=-1) >= vocabulary:
-        what = f"the plan names token {max(named)}, and the vocabulary has {vocabulary}"
-        raise _of_another(plan, what)
-
-
-def _check_children(plan: Plan, vocabulary: int) -> None:
-    """No node has more children of different tokens than there are tokens.
-
-    Raises:
-        UsageError: says how many.
-    """
-    ranked = (op for op in walk_plan(plan) if isinstance(op, Grow) and op.how in ("best", "shared"))
-    counts = (op.children if isinstance(op.children, tuple) else (op.children,) for op in ranked)
-    most = max((max(each, default=0) for each in counts), default=0)
+        yield f"the plan names token {max(named)}, and the vocabulary has {vocabulary}"
     if most > vocabulary:
         what = f"the plan grows {most} different children"
-        raise _of_another(plan, f"{what}, and the vocabulary has {vocabulary} tokens")
-
-
-def _of_another(plan: Plan, what: str) -> UsageError:
-    """The error of a checkpoint that is not the one of the plan."""
-    remedy = "Give the checkpoint that the plan was made for."
-    return UsageError(what, where=f"plan {plan.name}", remedy=remedy)
+        yield f"{what}, and the vocabulary has {vocabulary} tokens"
 
 
 def _check_windows(plan: Plan, models: Mapping[str, Module]) -> None:

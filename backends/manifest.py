@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from specplan.backends.kernels.variants import INDEX
-from specplan.ir.capabilities import backend_name
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import known_sha256, read_document, sha256_file
 
@@ -103,11 +102,6 @@ class Shape:
     backend: str
     seconds: dict[str, float]
 
-    def __post_init__(self) -> None:
-        seconds = {backend_name(name): value for name, value in self.seconds.items()}
-        object.__setattr__(self, "backend", backend_name(self.backend))
-        object.__setattr__(self, "seconds", seconds)
-
 
 @dataclass(frozen=True, slots=True)
 class Executables:
@@ -170,9 +164,6 @@ class Manifest:
     files: dict[str, str]
     executables: Executables | None = None
     kernels: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "backend", backend_name(self.backend))
 
 
 @cache

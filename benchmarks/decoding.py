@@ -127,7 +127,7 @@ def predicted(found: Mapping[str, SearchResult], plans: Mapping[str, Plan]) -> d
         named += [(name_of(c), c) for c in result.candidates if c.plan in plans.values()]
         for name, candidate in named:
             if candidate.priced:
-                speed = candidate.estimates[0].tokens_per_second_end_to_end
+                speed = candidate.estimates[0].tokens_per_second
                 prices[f"{name}, {backend}"] = speed.mean
     return prices
 

@@ -67,7 +67,7 @@ def wanted(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
 
 def speed(candidate: Candidate) -> float:
     """Predicted tokens per second at the first batch size."""
-    return candidate.estimates[0].tokens_per_second_end_to_end.mean
+    return candidate.estimates[0].tokens_per_second.mean
 
 
 def predict(work: Path, tasks: Sequence[str], seed: int) -> None:
@@ -95,7 +95,7 @@ def predict(work: Path, tasks: Sequence[str], seed: int) -> None:
                         "words": f"{candidate.method} {candidate.words}",
                         "batch": estimate.batch,
                         "predicted": asdict(forecast),
-                        "predicted_gain": asdict(gains(run, plain)),
+                        "predicted_gain": asdict(gains(run, plain, "latency")),
                     }
                 )
     write_json_atomic(work / "predictions.json", {"cases": cases, "group": GROUP})

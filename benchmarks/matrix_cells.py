@@ -15,15 +15,20 @@ from reference_problem import ROOT
 from torch import Tensor
 
 from specplan.backends.eager.backend import EagerBackend
+from specplan.backends.eager.op_runner import Scope, typed
 from specplan.backends.machine import onnxruntime_version
+from specplan.backends.ops import lowerings
+from specplan.backends.ops.tensors.values import Logits
 from specplan.backends.registry import round_backend
 from specplan.backends.static.buckets import Bucket
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import RoundTensors
 from specplan.backends.static.session import Program
+from specplan.backends.static.traced.round_run import RoundRun
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.files import files_digest, name_of, read_json, staged, write_json_atomic
+from specplan.ir.ops import Accept
 from specplan.ir.plan import Plan
 from specplan.ir.text.printer import print_plan
 from specplan.measure.acceptance.teacher import text_logits
@@ -190,12 +195,24 @@ def shaken(model: CausalModel, seed: int) -> CausalModel:
     return moved
 
 
+class JudgedRun(RoundRun):
+    """Runs a round, and remembers the logits that the target judged by."""
+
+    def run_accept(self, op: Accept, scope: Scope) -> None:
+        """Judge a tree."""
+        if op.target is not None:
+            self.judged = typed(scope[op.target], Logits)
+        scope[op.results[0]] = lowerings()[op.keyword](op, scope, self)
+
+
 class JudgedLogits(RoundGraph):
-    """A round that tells the logits that the target judges by, in place of the tokens."""
+    """A round that gives the logits `[B, R, V]` that the target judges by, not its report."""
 
     def run(self, given: RoundTensors) -> Tensor:
-        """See `RoundGraph.judged`."""
-        return self.judged(given)
+        """The same with tensors by their names."""
+        run = JudgedRun(self, given)
+        run.report()
+        return run.judged.values
 
 
 def logits_apart(

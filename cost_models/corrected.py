@@ -66,13 +66,13 @@ def correct(estimate: Estimate, by: Correction) -> Estimate:
         seconds_per_round=time(estimate.seconds_per_round, of_round),
         tokens_per_round=count(estimate.tokens_per_round, by.tokens),
         seconds_per_token=per_token,
-        tokens_per_second=rate(estimate.batch, per_token),
+        decode_tokens_per_second=rate(estimate.batch, per_token),
         ttft=time(estimate.ttft, by.seconds),
         prefill=time(estimate.prefill, by.seconds),
         rounds=count(estimate.rounds, 1.0 / by.tokens),
         decode_seconds=time(estimate.decode_seconds, by.seconds),
         request_seconds=request,
-        tokens_per_second_end_to_end=rate(estimate.batch * estimate.output_tokens, request),
+        tokens_per_second=rate(estimate.batch * estimate.output_tokens, request),
         breakdown=tuple(
             replace(part, seconds=time(part.seconds, of_round)) for part in estimate.breakdown
         ),

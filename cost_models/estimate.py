@@ -14,12 +14,18 @@ from numpy.typing import NDArray
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cells import chosen, split
-from specplan.cost_models.cost import Quantity
+from specplan.cost_models.cost import Quantity, minimum
 from specplan.cost_models.devices.device import Device, UnpricedError
 from specplan.cost_models.forecast import rate
 from specplan.cost_models.intervals import Interval, Seconds, total
-from specplan.cost_models.memory.plan_memory import PlanMemory, plan_memory, runtime_of
+from specplan.cost_models.memory.by_cell import memory_by_cell
+from specplan.cost_models.memory.plan_memory import (
+    PlanMemory,
+    plan_memory,
+    runtime_of,
+)
 from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.prefill import prefill_seconds
 from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import PricedOp, Unpriced, own_error
 from specplan.cost_models.rounds.segments import (
@@ -45,13 +51,13 @@ class Estimate:
         seconds_per_round: at the mean context of a request; of the mean round.
         tokens_per_round: emitted by one request, the bonus included.
         seconds_per_token: of one request while decoding.
-        tokens_per_second: of the whole batch while decoding.
+        decode_tokens_per_second: of the whole batch while decoding.
         ttft: time to first token: the prefill and the first round.
         prefill: time of the prompts, in all models.
         rounds: until the slowest request of the batch is done.
         decode_seconds: all rounds.
         request_seconds: prefill and all rounds.
-        tokens_per_second_end_to_end: output tokens of the batch over `request_seconds`.
+        tokens_per_second: output tokens of the batch over `request_seconds`, prompts included.
         prompts: how many prompts the acceptance was measured on; 0 if unknown.
         memory: bytes, part by part.
         breakdown: where a round's time goes.
@@ -70,13 +76,13 @@ class Estimate:
     seconds_per_round: Seconds
     tokens_per_round: Interval
     seconds_per_token: Seconds
-    tokens_per_second: Interval
+    decode_tokens_per_second: Interval
     ttft: Seconds
     prefill: Seconds
     rounds: Interval
     decode_seconds: Seconds
     request_seconds: Seconds
-    tokens_per_second_end_to_end: Interval
+    tokens_per_second: Interval
     prompts: int
     memory: PlanMemory
     breakdown: tuple[PricedOp, ...]
@@ -107,6 +113,9 @@ class Pricer:
         output_tokens: of each request.
         longest: prompt and text of the longest request, in tokens, for the memory; default that
             of the requests that are priced.
+        cached_prefix: tokens at the start of every prompt whose keys and values are in all caches
+            already, at most all of a prompt but its last token: they take memory and are attended
+            to, but are not computed.
     """
 
     device: Device
@@ -115,6 +124,7 @@ class Pricer:
     prompt_tokens: Quantity
     output_tokens: int
     longest: tuple[int, int] | None = None
+    cached_prefix: int = 0
 
     @cached_property
     def round_pricer(self) -> RoundPricer:
@@ -178,13 +188,13 @@ class Pricer:
             seconds_per_round=per_round,
             tokens_per_round=tokens,
             seconds_per_token=per_token,
-            tokens_per_second=rate(self.batch, per_token),
+            decode_tokens_per_second=rate(self.batch, per_token),
             ttft=prefill + per_round * priced.first_round,
             prefill=prefill,
             rounds=priced.rounds,
             decode_seconds=decode,
             request_seconds=request,
-            tokens_per_second_end_to_end=rate(self.batch * self.output_tokens, request),
+            tokens_per_second=rate(self.batch * self.output_tokens, request),
             prompts=max(one.evidence.prompts if one.evidence else 0 for _, one in drafted),
             memory=self.memory(plan),
             breakdown=priced.round.breakdown,
@@ -196,23 +206,33 @@ class Pricer:
             segments=priced.segments,
         )
 
-    def composed(self, plan: Plan, parts: Sequence[Estimate], which: NDArray[np.int64]) -> Estimate:
+    def composed(
+        self,
+        plan: Plan,
+        parts: Sequence[Estimate],
+        which: NDArray[np.int64],
+        alone: NDArray[np.bool_],
+    ) -> Estimate:
         """The price of a schedule: in each cell that of the round which runs there.
 
         Args:
             plan: the schedule; all its models read the prompts, and all its caches take memory.
             parts: of the plans whose rounds it is made of, priced by this pricer.
             which: index into `parts` of each cell, [cells].
+            alone: in which cells only the models of the round that runs there are loaded, [cells].
         """
-        picked, prefill = chosen(parts, which), self.prefill(plan)
+        picked = chosen(parts, which)
+        prefill = chosen([self.prefill(plan), picked.prefill], alone.astype(np.int64))
+        memories = [self.memory(plan), *(part.memory for part in parts)]
+        memory = memory_by_cell(memories, np.where(alone, which + 1, 0))
         request = prefill + picked.decode_seconds
         return replace(
             picked,
             ttft=prefill + picked.seconds_per_round * picked.first_round,
             prefill=prefill,
             request_seconds=request,
-            tokens_per_second_end_to_end=rate(self.batch * self.output_tokens, request),
-            memory=self.memory(plan),
+            tokens_per_second=rate(self.batch * self.output_tokens, request),
+            memory=memory,
             breakdown=(),
             extrapolated=request.extrapolated,
             segments=(),
@@ -229,11 +249,12 @@ class Pricer:
         """
         states = [state for state in plan.states if isinstance(state, CacheState)]
         models = [state.model for state in states if not state.view]
-        for model in models:
-            if model not in self._prefills:
-                self._prefills[model] = prefill_seconds(
-                    self.device, self.round_pricer.shape(model), self.batch, self.prompt_tokens
-                )
+        cached = minimum(self.cached_prefix, self.prompt_tokens - 1)
+        for model in set(models) - set(self._prefills):
+            shape = self.round_pricer.shape(model)
+            self._prefills[model] = prefill_seconds(
+                self.device, shape, self.batch, self.prompt_tokens, cached
+            )
         return total(self._prefills[model] for model in models)
 
     @cached_property
@@ -242,12 +263,9 @@ class Pricer:
 
     def memory(self, plan: Plan) -> PlanMemory:
         """What the plan needs, for all cells at once."""
-        prompt, text = self.longest or (
-            self.prompt_tokens,
-            self.prompt_tokens + self.output_tokens,
-        )
-        runtime = runtime_of(self.device)
-        return plan_memory(plan, self.shapes, self.batch, text, prompt, runtime)
+        own = self.prompt_tokens, self.prompt_tokens + self.output_tokens
+        prompt, text = self.longest or own
+        return plan_memory(plan, self.shapes, self.batch, text, prompt, runtime_of(self.device))
 
 
 def price_plan(
@@ -262,19 +280,6 @@ def price_plan(
 ) -> Estimate | Unpriced:
     """Price one plan for one load; see `Pricer`, which prices many sooner."""
     return Pricer(device, shapes, batch, prompt_tokens, output_tokens).estimate(plan, acceptance)
-
-
-def prefill_seconds(
-    device: Device, shape: ModelShape, batch: Quantity, prompt_tokens: Quantity
-) -> Seconds:
-    """The prompts of a batch through one model.
-
-    Raises:
-        UnpricedError: the device cannot say.
-    """
-    if not isinstance(prompt_tokens, np.ndarray) and prompt_tokens <= 1:
-        return Seconds.exact(0.0)
-    return device.prefill_seconds(shape, batch, prompt_tokens)
 
 
 def _assumptions(plan: Plan, drafted: Drafted, batch: Quantity) -> tuple[str, ...]:

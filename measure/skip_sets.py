@@ -9,6 +9,7 @@ Only sets that come near plain decoding are then measured on as many prompts as 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import date
 from math import log
 from pathlib import Path
 
@@ -155,6 +156,7 @@ class _Search:
             "seed": self.bench.problem.seed,
             "backend": self.bench.runs_by,
             "versions": versions(),
+            "date": date.today().isoformat(),
         }
         return AcceptanceProfile(
             self._key(skips), Lengths(tuple(map(tuple, rows))), provenance=provenance

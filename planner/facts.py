@@ -24,15 +24,10 @@ from specplan.planner.measured.plans import MeasuredPlans
 from specplan.planner.problem.errors import Origin
 from specplan.planner.problem.schema import Problem
 from specplan.planner.problem.workload import RequestLengths, read_trace
+from specplan.planner.reasons import Cause, Reason
 from specplan.planner.search.objectives import Load, Objective
 
 EvidenceT = TypeVar("EvidenceT")
-
-
-class MissingAcceptance(str):
-    """A reason that a number would settle: nobody knows the acceptance of a drafter."""
-
-    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -127,9 +122,9 @@ class ProblemFacts:
         """Whether decoding is greedy (temperature 0)."""
         return self.problem.workload.greedy
 
-    def missing_profile(self, drafter: Drafter) -> MissingAcceptance:
+    def missing_profile(self, drafter: Drafter) -> Reason:
         """Why a method that needs the acceptance profile of `drafter` cannot be priced."""
-        return MissingAcceptance(self._missing_profile(drafter))
+        return Reason(self._missing_profile(drafter), Cause.ACCEPTANCE)
 
     def _missing_profile(self, drafter: Drafter) -> str:
         if isinstance(drafter, Model) and drafter.name not in self.drafts:
@@ -151,10 +146,11 @@ class ProblemFacts:
         """Why no tree by `drafter`, whose acceptance is known, is better than a chain."""
         if self.profiles[drafter].evidence.knows_second_choices:
             return f'no second choice of "{drafter}" is ever accepted'
-        return (
+        words = (
             f'the acceptance of "{drafter}" is known for first choices only, without the second '
             "choices that trees need: measure it with `specplan profile acceptance`"
         )
+        return Reason(words, Cause.FIRST_CHOICES)
 
     def evidence(self, drafter: Drafter, kind: type[EvidenceT], use: str) -> EvidenceT | str:
         """The evidence in a drafter's profile, or why there is none of the wanted kind.

@@ -21,6 +21,7 @@ from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.options import DraftName, Family, Option, Options, OptionsT, Refusal
+from specplan.planner.reasons import Cause, Reason
 
 __all__ = [
     "DraftName",
@@ -106,7 +107,8 @@ class Method(ABC, Generic[OptionsT]):
     def missing_source(self, facts: ProblemFacts) -> str | None:
         """Why it cannot draft from its sources; None where they and their profile are there."""
         if not set(self.sources) <= set(facts.problem.sources):
-            return f'the problem\'s sources leave out "{self.sources[0]}"'
+            words = f'the problem\'s sources leave out "{self.sources[0]}"'
+            return Reason(words, Cause.SOURCE)
         if self.source_drafter is None or self.source_drafter in facts.profiles:
             return None
         return facts.missing_profile(self.source_drafter)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from specplan.ir.plan import Plan
@@ -78,6 +79,13 @@ class StepResult:
     tokens: Tensor
     counts: Tensor
     trips: Tensor | None = None
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]], trips: Tensor | None = None) -> StepResult:
+        """The tokens of each request, padded."""
+        width = max(1, *map(len, rows))
+        tokens = torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows])
+        return cls(tokens, torch.tensor([*map(len, rows)]), trips)
 
 
 class Session(Protocol):

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.schedule import select_round
-from specplan.runtime.executable import Executable, Observer, Session, StepResult
+from specplan.runtime.executable import Executable, Observer, Session
 from specplan.runtime.requests import Request
 from specplan.runtime.tokenizer import StopStrings, StreamDecoder, Tokenizer
 
@@ -85,7 +85,7 @@ class Generation:
         return self.emitted / rounds if rounds else 0.0
 
     @property
-    def tokens_per_second(self) -> float:
+    def decode_tokens_per_second(self) -> float:
         """Emitted tokens per second of decoding."""
         return self.emitted / self.decode_seconds if self.decode_seconds > 0 else 0.0
 
@@ -212,7 +212,16 @@ def _run(
             current=current,
         )
         names[current] = names.get(current, 0) + 1
-        idle = 0 if _step(session, current, active, on_tokens, observer) else idle + 1
+        result = session.step(current, observer)
+        counts, tokens = result.counts.tolist(), result.tokens.tolist()
+        for row in active:
+            row.rounds += 1
+            row.take(tokens[row.index][: counts[row.index]], on_tokens)
+            if row.reason == "stop_string":
+                session.finish(row.index)
+            elif session.done[row.index]:
+                row.close(on_tokens)
+        idle = 0 if any(counts[row.index] for row in active) else idle + 1
         if idle > patience:
             raise SpecplanError(
                 f"round '{current}' emitted nothing {idle} times in a row",
@@ -220,23 +229,3 @@ def _run(
                 remedy="Check that it accepts and emits, and that pending= lets it catch up.",
             )
     return names
-
-
-def _step(
-    session: Session,
-    name: str,
-    active: list[_Row],
-    on_tokens: OnTokens | None,
-    observer: Observer | None,
-) -> bool:
-    """Run one round and emit its tokens; False if it emitted none."""
-    result: StepResult = session.step(name, observer)
-    counts, tokens = result.counts.tolist(), result.tokens.tolist()
-    for row in active:
-        row.rounds += 1
-        row.take(tokens[row.index][: counts[row.index]], on_tokens)
-        if row.reason == "stop_string":
-            session.finish(row.index)
-        elif session.done[row.index]:
-            row.close(on_tokens)
-    return any(counts[row.index] for row in active)

@@ -4,29 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-
-class HasSampling(Protocol):
-    """The sampling settings of a request."""
-
-    @property
-    def temperature(self) -> float:
-        """0 is greedy."""
-        ...
-
-    @property
-    def top_k(self) -> int:
-        """0 is off."""
-        ...
-
-    @property
-    def top_p(self) -> float:
-        """1 is off."""
-        ...
+from specplan.runtime.requests import Request
 
 
 @dataclass(frozen=True)
@@ -49,7 +31,7 @@ class SamplingSettings:
 
     @classmethod
     def of(
-        cls, requests: Sequence[HasSampling], device: str | torch.device = "cpu"
+        cls, requests: Sequence[Request], device: str | torch.device = "cpu"
     ) -> SamplingSettings:
         """Stack the settings of requests."""
         return cls(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from specplan.backends.binding import BoundPlan, check_requests
 from specplan.backends.eager.capabilities import CAPABILITIES
-from specplan.backends.eager.plan_analysis import analyse
+from specplan.backends.eager.plan_analysis import PlanAnalysis
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.registry import missing_packages
 from specplan.ir.capabilities import require_support
@@ -51,7 +51,7 @@ class EagerExecutable(BoundPlan):
 
     def __init__(self, plan: Plan, models: Mapping[str, Module]) -> None:
         super().__init__(plan, models)
-        self.analysis = analyse(plan, models)
+        self.analysis = PlanAnalysis(plan, models)
         self.side_by_side: bool | None = None
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> EagerSession:

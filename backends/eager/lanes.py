@@ -23,7 +23,7 @@ from specplan.ir.types.lifetimes import read_by
 from specplan.runtime.models.modules import Module
 
 if TYPE_CHECKING:
-    from specplan.backends.eager.session import EagerSession
+    from specplan.backends.eager.interpreter import Interpreter
 
 _WITHOUT_STATE = (Forward, Graft, Grow, Pick, Prune, Repeat, Uniform)
 """Ops that touch nothing of a session but the caches of their models."""
@@ -52,7 +52,7 @@ def room_for(lanes: int, device: torch.device) -> bool:
     return lanes * torch.get_num_threads() <= cores
 
 
-def segment(session: EagerSession, op: Segment, scope: Scope) -> None:
+def segment(session: Interpreter, op: Segment, scope: Scope) -> None:
     """Run a segment, and the lanes beside it where they run at once."""
     if id(op) in session.ahead:
         session.ahead.remove(id(op))
@@ -67,13 +67,13 @@ def segment(session: EagerSession, op: Segment, scope: Scope) -> None:
     session.ahead.remove(id(op))
 
 
-def _at_once(session: EagerSession, lanes: int) -> bool:
+def _at_once(session: Interpreter, lanes: int) -> bool:
     if session.side_by_side is not None:
         return session.side_by_side
     return room_for(lanes, session.batch.device)
 
 
-def _together(session: EagerSession, group: Sequence[Segment], scope: Scope) -> list[Scope]:
+def _together(session: Interpreter, group: Sequence[Segment], scope: Scope) -> list[Scope]:
     """What lanes give: all but the first run in threads, the first in this one."""
     own, *others = [(copy(session), op, dict(scope)) for op in group]
     running = [_pool(len(others)).submit(_run, *lane) for lane in others]
@@ -85,7 +85,7 @@ def _together(session: EagerSession, group: Sequence[Segment], scope: Scope) -> 
 
 
 @torch.inference_mode()
-def _run(session: EagerSession, op: Segment, inner: Scope) -> Scope:
+def _run(session: Interpreter, op: Segment, inner: Scope) -> Scope:
     return session.region(op, inner)
 
 

@@ -1,13 +1,16 @@
-"""What every runner of ops shares: the interpreter, rounds that are traced, ops of the host."""
+"""What the interpreter and traced rounds share: how ops run, and what lowerings ask."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, TypeAlias, TypeVar
 
+import torch
 from torch import Tensor
 
 from specplan.backends.eager.plan_analysis import PlanAnalysis
+from specplan.backends.eager.state.texts import Texts
 from specplan.backends.ops import lowerings, measure
 from specplan.backends.ops.accept import Form, fastest
 from specplan.backends.ops.lookup import Continuations
@@ -18,6 +21,7 @@ from specplan.backends.ops.when import when as either
 from specplan.ir import ops as ir
 from specplan.ir.types.value_types import TreeType, Type
 from specplan.ir.values import State, Value
+from specplan.runtime.models.modules import Module
 from specplan.runtime.sampling import SamplingSettings
 
 Scope: TypeAlias = dict[Value, Operand]
@@ -35,48 +39,73 @@ def nodes_as(operand: Operand) -> Nodes:
     return operand.everything if isinstance(operand, Tree) else typed(operand, Nodes)
 
 
-class Stops(Protocol):
-    """The requests of a batch in a loop that may end early."""
+class OpRunner(ABC):
+    """Runs ops, and answers what their lowerings ask, by the names of their parameters.
 
-    @property
-    def running(self) -> Tensor:
-        """Requests for which the next trip counts, bool `[B]`."""
-
-    def any_stopped(self) -> bool:
-        """Whether some request takes no further trip."""
-
-    def over(self) -> bool:
-        """Whether none does; False where that is not known."""
-
-    def passed(self, flag: Tensor) -> None:
-        """Note a trip; requests whose flag holds, bool `[B]`, take no further one."""
-
-    def end(self) -> None:
-        """Leave the loop."""
-
-
-class OpRunner:
-    """Runs ops, and answers what their lowerings ask (`specplan.backends.ops.Runner`).
+    An op that touches more than its operands (texts, caches, sources, states, other ops) is a
+    method `run_<keyword>`, which adds its results to the values so far; any other is its lowering.
 
     Attributes:
-        stateful: ops that touch more than their operands: texts, caches, sources, states, other
-            ops. They are called with the runner, the op and the values so far, to which they add
-            results; every other op is its lowering.
         analysis: what is known of the plan before it runs.
+        batch: the texts.
+        models: by their roles.
+        scores: of which type scores of nodes are; None where none are asked for.
         trip: of all loops around the op that runs, counted together.
+        running: requests for which the trip of a loop that runs now counts, bool `[B]`.
+        trips: of each loop that ended, trips that each request took, int64 `[B]`.
+        constants: tensors of placements and widths that were made already.
     """
 
-    stateful: ClassVar[Mapping[type[ir.Op], Callable[[Any, Any, Scope], None]]] = {}
     analysis: PlanAnalysis
-    trip: int
+    batch: Texts
+    models: Mapping[str, Module]
+    scores: torch.dtype | None
+    running: Tensor
+
+    def __init__(self) -> None:
+        self.trip = 0
+        self.trips: list[Tensor] = []
+        self.constants: dict[tuple[int, int], tuple[Tensor, Tensor | None]] = {}
 
     def run_op(self, op: ir.Op, scope: Scope) -> None:
         """Run one op; `scope` gains its results."""
-        stateful = self.stateful.get(type(op))
-        if stateful is not None:
-            stateful(self, op, scope)
+        own = getattr(self, f"run_{op.keyword}", None)
+        if own is not None:
+            own(op, scope)
         else:
             scope[op.results[0]] = lowerings()[op.keyword](op, scope, self)
+
+    @abstractmethod
+    def run(self, ops: tuple[ir.Op, ...], scope: Scope) -> None:
+        """Run ops in order; `scope` gains their results, and loses what nothing reads any more."""
+
+    @abstractmethod
+    def taking_part(self) -> Tensor | None:
+        """Which requests take part in the region that runs, bool `[B]`; None for all."""
+
+    @abstractmethod
+    def counting(self) -> Tensor:
+        """Requests that are not done and take part in the region that runs, bool `[B]`."""
+
+    @abstractmethod
+    def continuations(self, op: ir.Lookup, at: Nodes) -> Continuations:
+        """What the source of a lookup has below some nodes."""
+
+    @abstractmethod
+    def lag(self, state: State, layers: Any) -> Tensor:
+        """Text tokens that some of a cache's layers lack, float64 `[B]`."""
+
+    @abstractmethod
+    def state(self, op: ir.Load | ir.Store) -> Tree | Tensor:
+        """What the value state of `load` or `store` holds."""
+
+    def number(self, numbers: Tensor) -> Tensor:
+        """Numbers or flags of requests, `[B]`, where formulas and loops read them."""
+        return numbers
+
+    def is_sure(self, flag: Tensor) -> bool:
+        """Whether a flag is known to hold; a trace knows of none."""
+        return False
 
     def kind(self, op: ir.Op) -> Type:
         """The type of the op's result."""
@@ -88,15 +117,11 @@ class OpRunner:
 
     def root(self, op: ir.Op) -> Tree:
         """The tree without drafted nodes, of the texts as they are now."""
-        raise NotImplementedError
-
-    def state(self, op: ir.Load | ir.Store) -> Tree | Tensor:
-        """What the value state of `load` or `store` holds."""
-        raise NotImplementedError
+        return self.batch.root(self.scores)
 
     def settings(self, op: ir.Op) -> SamplingSettings:
         """How requests sample."""
-        raise NotImplementedError
+        return self.batch.settings
 
     def keeps_probs(self, op: ir.Store) -> bool:
         """Whether that state keeps the probabilities that nodes were drawn from."""
@@ -114,35 +139,7 @@ class OpRunner:
         """Which form of an acceptance rule runs."""
         return fastest
 
-    def run(self, ops: tuple[ir.Op, ...], scope: Scope) -> None:
-        """Run ops in order; `scope` gains their results, and loses what nothing reads any more."""
-        raise NotImplementedError
-
-    def continuations(self, op: ir.Lookup, at: Nodes) -> Continuations:
-        """What the source of a lookup has below some nodes."""
-        raise NotImplementedError
-
-    def lag(self, state: State, layers: Any) -> Tensor:
-        """Text tokens that some of a cache's layers lack, float64 `[B]`."""
-        raise NotImplementedError
-
-    def counting(self) -> Tensor:
-        """Requests that are not done and take part in the region that runs, bool `[B]`."""
-        raise NotImplementedError
-
-    def emitted_keys(self) -> tuple[Tensor, Tensor]:
-        """Keys of the tokens that this round emitted, int64 `[B, E]`, and which there are."""
-        raise NotImplementedError
-
-    def number(self, numbers: Tensor) -> Tensor:
-        """Numbers of requests, `[B]`, where formulas read them."""
-        return numbers
-
-    def stops(self, only: Tensor | None) -> Stops:
-        """Begin a loop that may end early, for the requests whose flag holds; None for all."""
-        raise NotImplementedError
-
-    def lookup(self, op: ir.Lookup, scope: Scope) -> None:
+    def run_lookup(self, op: ir.Lookup, scope: Scope) -> None:
         """Look continuations up, and graft them."""
         self.graft(op, scope, self.continuations(op, nodes_as(scope[op.at])))
 
@@ -153,7 +150,7 @@ class OpRunner:
             op, tree, at, continuations=continuations, kind=typed(kind, TreeType)
         )
 
-    def measure(self, op: ir.Measure, scope: Scope) -> None:
+    def run_measure(self, op: ir.Measure, scope: Scope) -> None:
         """One number per request."""
         if isinstance(op.operand, State):
             scope[op.results[0]] = self.lag(op.operand, op.kind.get("layers"))
@@ -162,40 +159,49 @@ class OpRunner:
         if op.kind.name.startswith("batch_"):
             numbers = measure.over_batch(operand, self.counting(), op.kind.name)
         elif op.kind.name == "said":
-            numbers = measure.continued_nodes(operand, *self.emitted_keys())
+            numbers = measure.continued_nodes(operand, *self.batch.written[1:])
         else:
             numbers = measure.measure(operand, op.kind)
         scope[op.results[0]] = self.number(numbers)
 
-    def repeat(self, op: ir.Repeat, scope: Scope) -> None:
+    def run_repeat(self, op: ir.Repeat, scope: Scope) -> None:
         """A number of trips; fewer where every request has asked for no more of them.
 
         What a request carried when it stopped stays as it was, whoever goes on.
         """
         carried: list[Operand] = [scope[initial] for _, initial in op.carried]
-        outer, until, stops = self.trip, op.body.until, None
+        outer, before, until = self.trip, self.running, op.body.until
         if until is not None:
-            stops = self.stops(None if op.only is None else typed(scope[op.only], Tensor))
+            self.running = self.running & self.counting()
+            if op.only is not None:
+                self.running = self.running & self.number(typed(scope[op.only], Tensor))
+        trips = torch.zeros_like(self.running, dtype=torch.int64)
         for index in range(op.count):
-            if stops is not None and stops.over():
+            if until is not None and self.is_sure(~self.running.any()):
                 break
             self.trip = outer * op.count + index
             inner = dict(scope)
             inner.update({p: value for (p, _), value in zip(op.carried, carried, strict=True)})
             self.run(op.body.ops, inner)
             following = [inner[name] for name in op.body.yields]
-            if stops is not None and until is not None:
-                if stops.any_stopped():
+            if until is not None:
+                some_stopped = index > 0 or op.only is not None
+                if some_stopped and not self.is_sure(self.running.all()):
                     pairs = zip(following, carried, strict=True)
-                    following = [either(stops.running, new, old) for new, old in pairs]
-                stops.passed(typed(inner[until], Tensor))
+                    following = [either(self.running, new, old) for new, old in pairs]
+                trips = trips + self.running
+                self.running = self.running & ~self.number(typed(inner[until], Tensor))
             carried = following
-        if stops is not None:
-            stops.end()
-        self.trip = outer
+        if until is not None:
+            self.trips.append(trips)
+        self.trip, self.running = outer, before
         scope.update(zip(op.results, carried, strict=True))
 
     def region(self, op: ir.Segment, inner: Scope) -> Scope:
         """Run a region in a scope of its own; what it yields, by the names of the results."""
         self.run(op.body.ops, inner)
         return dict(zip(op.results, (inner[name] for name in op.body.yields), strict=True))
+
+    def run_segment(self, op: ir.Segment, scope: Scope) -> None:
+        """Ops in a scope of their own."""
+        scope.update(self.region(op, dict(scope)))

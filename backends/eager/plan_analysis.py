@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from specplan.backends.eager.passes.pass_spec import (
-    PassSpec,
     plain_caches,
     segments_of,
     spec_of,
     turning_caches,
     whole_stack,
 )
-from specplan.backends.eager.state.slots import Layers
-from specplan.backends.eager.state.static_slots import Places, places
+from specplan.backends.eager.state.static_slots import places
 from specplan.cost_models.memory.plan_memory import speculative_slots
 from specplan.ir.ops import Accept, Forward, Grow, Measure, Mix, Op, Pick, Score
 from specplan.ir.plan import CacheState, Plan, TrackState, ValueState, walk_plan
@@ -22,11 +19,10 @@ from specplan.ir.tables.builtin import BUILTIN
 from specplan.ir.types.infer import Step, infer_round
 from specplan.ir.types.lifetimes import last_reads
 from specplan.ir.types.value_types import LogitsType, NodesType, TreeType
-from specplan.ir.values import State, Value
+from specplan.ir.values import State
 from specplan.runtime.models.modules import Module
 
 
-@dataclass(frozen=True)
 class PlanAnalysis:
     """A plan, and what its ops need to know.
 
@@ -48,59 +44,39 @@ class PlanAnalysis:
         speculative: cache slots for a round's nodes.
     """
 
-    plan: Plan
-    steps: Mapping[tuple[int, int], Step]
-    places: Places
-    plain: Mapping[str, bool]
-    turning: frozenset[str]
-    pass_specs: Mapping[int, PassSpec]
-    segments: Mapping[str, tuple[Layers, ...]]
-    whole: Mapping[str, PassSpec]
-    prefilled: frozenset[str]
-    spent: Mapping[int, tuple[Value, ...]]
-    judged: Mapping[int, int]
-    scored: bool
-    mixes: bool
-    drawn: frozenset[str]
-    speculative: int
-
-
-def analyse(plan: Plan, models: Mapping[str, Module]) -> PlanAnalysis:
-    """Gather what a plan's ops need to know."""
-    steps = [step for item in plan.rounds for step in infer_round(plan, item).steps]
-    segments = segments_of(plan, models)
-    forwards = [op for op in walk_plan(plan) if isinstance(op, Forward)]
-    caches = [state for state in plan.states if isinstance(state, CacheState)]
-    pass_specs = {
-        id(op): spec_of(plan, op, models[op.model].num_layers, segments) for op in forwards
-    }
-    return PlanAnalysis(
-        plan=plan,
-        steps={(id(step.op), step.trip): step for step in steps},
-        places=places(plan, pass_specs, segments),
-        plain=plain_caches(plan),
-        pass_specs=pass_specs,
-        turning=frozenset(turning_caches(plan)),
-        segments=segments,
-        whole={
-            str(state.name): whole_stack(plan, state, models[state.model].num_layers, segments)
-            for state in caches
-        },
-        prefilled=frozenset(prefilled_caches(plan, forwards)),
-        spent=last_reads(plan),
-        judged=judged_nodes(steps),
-        scored=any(map(_reads_scores, walk_plan(plan))),
-        mixes=any(isinstance(op, Mix) for op in walk_plan(plan)),
-        drawn=frozenset(
+    def __init__(self, plan: Plan, models: Mapping[str, Module]) -> None:
+        steps = [step for item in plan.rounds for step in infer_round(plan, item).steps]
+        ops = [*walk_plan(plan)]
+        layers = {name: model.num_layers for name, model in models.items()}
+        self.plan = plan
+        self.steps = {(id(step.op), step.trip): step for step in steps}
+        self.segments = segments_of(plan, models)
+        self.pass_specs = {
+            id(op): spec_of(plan, op, layers[op.model], self.segments)
+            for op in ops
+            if isinstance(op, Forward)
+        }
+        self.places = places(plan, self.pass_specs, self.segments)
+        self.plain, self.turning = plain_caches(plan), frozenset(turning_caches(plan))
+        self.whole = {
+            str(state.name): whole_stack(plan, state, layers[state.model], self.segments)
+            for state in plan.states
+            if isinstance(state, CacheState)
+        }
+        self.prefilled = frozenset(prefilled_caches(plan))
+        self.spent = last_reads(plan)
+        self.judged = judged_nodes(steps)
+        self.scored = any(map(_reads_scores, ops))
+        self.mixes = any(isinstance(op, Mix) for op in ops)
+        self.drawn = frozenset(
             str(state.name)
             for state in plan.states
             if isinstance(state, ValueState) and state.keeps_probs
-        ),
-        speculative=speculative_slots(plan) + _slots_ahead(steps),
-    )
+        )
+        self.speculative = speculative_slots(plan) + _slots_ahead(steps)
 
 
-def prefilled_caches(plan: Plan, forwards: Sequence[Forward]) -> set[State]:
+def prefilled_caches(plan: Plan) -> set[State]:
     """Caches whose prompts may run through the whole stack before the first round.
 
     A prompt is read by the passes of the first round, in a wider form: where these do otherwise
@@ -111,7 +87,7 @@ def prefilled_caches(plan: Plan, forwards: Sequence[Forward]) -> set[State]:
     asked = (op.operand for op in walk_plan(plan) if isinstance(op, Measure))
     lagging = (plan.state(state) for state in asked if isinstance(state, State))
     late = {cache.model for cache in lagging if isinstance(cache, CacheState)}
-    for op in forwards:
+    for op in (op for op in walk_plan(plan) if isinstance(op, Forward)):
         track = None if op.features is None else plan.state(op.features)
         if isinstance(track, TrackState) and (track.model != op.model or op.shift):
             late |= {op.model, track.model}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
-from typing import Protocol
+from collections.abc import MutableMapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,40 +17,10 @@ from specplan.ir.values import TEXT_STATE
 from specplan.runtime.sampling import best
 from specplan.runtime.sources.registry import BatchSource
 from specplan.runtime.sources.source import SourceDrafts, Tokens, Wanted
-from specplan.runtime.sources.text import continuations, lookup_batch, match_of
+from specplan.runtime.sources.text import continuations, match_of
 
-
-class Texts(Protocol):
-    """Texts that sources are asked about: those of a batch, or of the requests that fill it."""
-
-    @property
-    def text(self) -> Tensor:
-        """Int64 `[B, S]`."""
-        ...
-
-    @property
-    def lengths(self) -> Sequence[int]:
-        """Tokens of each text."""
-        ...
-
-    @property
-    def starts(self) -> Sequence[int]:
-        """The same when the round began."""
-        ...
-
-    @property
-    def done(self) -> Sequence[bool]:
-        """Requests that want no more tokens."""
-        ...
-
-    @property
-    def sources(self) -> Mapping[str, BatchSource]:
-        """By name."""
-        ...
-
-    def emitted(self, row: int) -> bool:
-        """Whether a request's text grew in this round."""
-        ...
+if TYPE_CHECKING:
+    from specplan.backends.eager.state.batch import Batch
 
 
 def wanted_of(op: Lookup, width: int) -> Wanted:
@@ -61,7 +31,7 @@ def wanted_of(op: Lookup, width: int) -> Wanted:
     return Wanted(match[0], match[-1], children, op.length, nodes)
 
 
-def continuations_below(batch: Texts, op: Lookup, at: Nodes) -> Continuations:
+def continuations_below(batch: Batch, op: Lookup, at: Nodes) -> Continuations:
     """What a source, or the text itself, has below W nodes."""
     wanted = wanted_of(op, at.width)
     longest = None if op.source == TEXT_STATE else wanted.longest
@@ -75,7 +45,7 @@ def continuations_below(batch: Texts, op: Lookup, at: Nodes) -> Continuations:
     return tokens, parents, live
 
 
-def _texts(batch: Texts, at: Nodes, longest: int | None) -> tuple[Tokens, Tokens]:
+def _texts(batch: Batch, at: Nodes, longest: int | None) -> tuple[Tokens, Tokens]:
     """What is looked up at each of W nodes: texts `[B * W, S]`, and their lengths.
 
     Where only the last tokens matter, the others are left out but for those of whole texts.
@@ -104,17 +74,11 @@ def _texts(batch: Texts, at: Nodes, longest: int | None) -> tuple[Tokens, Tokens
 
 def _in_texts(texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
     """Continuations of each text in itself."""
-    if wanted.children == 1 and wanted.nodes is None:
-        tokens, counts = lookup_batch(
-            texts, lengths, shortest=wanted.shortest, longest=wanted.longest, length=wanted.length
-        )
-        live = np.arange(wanted.length) < counts[:, None]
-        return SourceDrafts(tokens, SourceDrafts.nothing(len(texts), wanted).parents, live)
     rows = zip(texts, lengths, strict=True)
     return SourceDrafts.stacked([continuations(text[:length], wanted) for text, length in rows])
 
 
-def update(batch: Texts, op: Update, tree: Tree, rows: Logits | None) -> None:
+def update(batch: Batch, op: Update, tree: Tree, rows: Logits | None) -> None:
     """Teach a source logits of judged nodes, the text up to the root, or drafted paths."""
     use = batch.sources[op.source]
     if rows is not None:
@@ -128,7 +92,7 @@ def update(batch: Texts, op: Update, tree: Tree, rows: Logits | None) -> None:
         teach_text(batch, op)
 
 
-def teach_text(batch: Texts, op: Update) -> None:
+def teach_text(batch: Batch, op: Update) -> None:
     """Teach a source the texts up to the root."""
     text = batch.text.cpu().numpy()
     for row in _active(batch):
@@ -136,7 +100,7 @@ def teach_text(batch: Texts, op: Update) -> None:
         batch.sources[op.source].learn_text(row, known, op.last or 1)
 
 
-def _active(batch: Texts) -> list[int]:
+def _active(batch: Batch) -> list[int]:
     return [row for row, done in enumerate(batch.done) if not done or batch.emitted(row)]
 
 
@@ -155,14 +119,14 @@ def judged_tokens(tree: Tree, rows: Logits, width: int) -> tuple[Tensor, Tensor,
     return tree.tokens, tree.live & known, best(logits, min(width, logits.shape[2]))
 
 
-def teach_logits(batch: Texts, op: Update, tokens: Tokens, live: Tokens, likeliest: Tokens) -> None:
+def teach_logits(batch: Batch, op: Update, tokens: Tokens, live: Tokens, likeliest: Tokens) -> None:
     """Teach a source what `judged_tokens` gives."""
     use = batch.sources[op.source]
     for row in _active(batch):
-        use.learn_rows(row, tokens[row][live[row]], likeliest[row][live[row]])
+        use.each[row].learn_rows(tokens[row][live[row]], likeliest[row][live[row]])
 
 
-def teach_paths(batch: Texts, op: Update, tokens: Tokens, parents: Tokens, live: Tokens) -> None:
+def teach_paths(batch: Batch, op: Update, tokens: Tokens, parents: Tokens, live: Tokens) -> None:
     """Teach a source the last tokens on the path from the root, which is one of them, to each leaf.
 
     Args:
@@ -186,7 +150,7 @@ def teach_paths(batch: Texts, op: Update, tokens: Tokens, parents: Tokens, live:
             start = batch.starts[row]
             run = [int(text[row, start - 1]), *path[::-1]]
             runs.append(np.array(run[-last:], dtype=np.int64))
-        batch.sources[op.source].learn_runs(row, runs)
+        batch.sources[op.source].each[row].learn_runs(runs)
 
 
 def close(text: Tensor, lengths: Sequence[int], sources: MutableMapping[str, BatchSource]) -> None:

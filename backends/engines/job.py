@@ -22,7 +22,7 @@ class Load:
         prompt_tokens: of each request.
         output_tokens: of each request.
         tokens_per_round: of one request, the bonus included.
-        tokens_per_second: of the whole batch while decoding.
+        tokens_per_second: of the whole batch, prompts included.
     """
 
     batch: int

@@ -180,7 +180,8 @@ def _figures(choice: Choice) -> Iterator[str]:
     for drafter, text in choice.assumed.items():
         yield f'**Assumed, not measured**: the acceptance of "{drafter}": {text}.'
         yield ""
-    yield "| batch | prompt tokens | output tokens | tokens per round | tokens per second |"
+    speed = "tokens per second in all, prompts included"
+    yield f"| batch | prompt tokens | output tokens | tokens per round | {speed} |"
     yield "|---|---|---|---|---|"
     for load in choice.loads:
         yield (

@@ -169,15 +169,7 @@ def move_slots(
     _forms(caches[0]).move_slots(caches, source, destination, live, pages)
 
 
-@move_slots.register_fake
-def _(
-    caches: list[Tensor],
-    source: Tensor,
-    destination: Tensor,
-    live: Tensor,
-    pages: Tensor | None = None,
-) -> None:
-    return None
+move_slots.register_fake(lambda *_, **__: None)
 
 
 def accept(rule: str, tree: DraftedTree, target: Tensor, uniforms: Tensor | None = None) -> Judged:

@@ -6,7 +6,8 @@ its operands and from static types.
 
 Its parameters declare what it needs, so that whoever runs ops need not know the single op. `op` is
 the op. The other positional parameters are fields of the op and receive what these operands hold
-(`specplan.backends.ops.tensors.values`). Parameters after the `*` are asked of the `Runner`.
+(`specplan.backends.ops.tensors.values`). Parameters after the `*` are asked of
+whoever runs ops (`specplan.backends.eager.op_runner`).
 Caches, texts and sources stay with the backend: `forward` and `commit` compute slots and masks,
 and `lookup` starts from what a source returned.
 """
@@ -19,59 +20,14 @@ from functools import cache
 from importlib import import_module
 from inspect import Parameter, signature
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from specplan.ir.op import Op
 from specplan.ir.ops import OPS
-from specplan.ir.types.value_types import Type
 from specplan.ir.values import Value
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from specplan.backends.ops.accept import Form
-    from specplan.backends.ops.tensors.values import Tree
-    from specplan.runtime.sampling import SamplingSettings
-
-
-class Runner(Protocol):
-    """What lowerings ask of whoever runs ops, besides operands, by the name of the parameter."""
-
-    def kind(self, op: Op) -> Type:
-        """The static type of the op's result."""
-        ...
-
-    def reads(self, op: Op) -> Mapping[Value, Type]:
-        """The static types of the op's operands."""
-        ...
-
-    def root(self, op: Op) -> Tree:
-        """The tree without drafted nodes, of the texts as they are now."""
-        ...
-
-    def state(self, op: Any) -> Tree | Tensor:
-        """The content of the value state of `load` or `store`."""
-        ...
-
-    def keeps_probs(self, op: Any) -> bool:
-        """Whether that state keeps the probabilities that nodes were drawn from."""
-        ...
-
-    def settings(self, op: Op) -> SamplingSettings:
-        """Sampling settings of the requests."""
-        ...
-
-    def remembers(self, op: Op) -> bool:
-        """Whether a later op reads the logits that trees are grown from, see `Tree.logits`."""
-        ...
-
-    def most(self, op: Op) -> int | None:
-        """Most nodes that the round judges; None: as many as there are."""
-        ...
-
-    def form(self, op: Op) -> Form:
-        """Which form of a rule runs."""
-        ...
+    from specplan.backends.eager.op_runner import OpRunner
 
 
 @dataclass(frozen=True)
@@ -81,7 +37,7 @@ class Lowering:
     Attributes:
         function: of the op's file.
         operands: fields of the op whose values it takes, in order.
-        asked: what it asks of a `Runner`.
+        asked: what it asks of whoever runs it.
     """
 
     function: Callable[..., Any]
@@ -95,7 +51,7 @@ class Lowering:
         names = [name for name in signature(function).parameters if name not in behind]
         return cls(function, tuple(name for name in names if name != "op"), tuple(behind))
 
-    def __call__(self, op: Op, scope: Mapping[Value, Any], runner: Runner) -> Any:
+    def __call__(self, op: Op, scope: Mapping[Value, Any], runner: OpRunner) -> Any:
         """What the op gives.
 
         Args:

@@ -7,7 +7,13 @@ from dataclasses import replace
 import torch
 
 from specplan.backends.ops.tensors.keys import child_keys, places_of
-from specplan.backends.ops.tensors.trees import first_columns, padded_to, selected, summed
+from specplan.backends.ops.tensors.trees import (
+    at_or_below,
+    first_columns,
+    padded_to,
+    selected,
+    summed,
+)
 from specplan.backends.ops.tensors.values import Logits, Path, Tree
 from specplan.ir.ops import Adopt
 from specplan.ir.types.value_types import TreeType
@@ -40,7 +46,8 @@ def adopt(
     accepted = steps < path.accepted[:, None]
     nodes = path.nodes.where(accepted, 0)
     on_path = marked(nodes, accepted, tree.columns)
-    judged = _below(tree, path.start)
+    top = torch.zeros_like(tree.live).scatter(1, path.start, True)
+    judged = at_or_below(tree, top) & ~top
     places = torch.arange(tree.columns, device=nodes.device).expand_as(tree.parents)
     rank = torch.where(judged, places + tree.columns, places)
     stays = (tree.live & ~judged | on_path)[:, 1:]
@@ -67,15 +74,6 @@ def adopt(
     taken = torch.nn.functional.pad(on_path.gather(1, order + 1), (1, width - order.shape[1]))
     taken = taken.scatter(1, count, True) & adopted.live
     return _judged_by(adopted, taken, logits, settings)
-
-
-def _below(tree: Tree, top: torch.Tensor) -> torch.Tensor:
-    """Which columns are below the column `top` `[B, 1]`, bool `[B, 1 + N]`."""
-    start = torch.zeros_like(tree.live).scatter(1, top, True)
-    below = start
-    for _ in range(tree.levels):
-        below = below | below.gather(1, tree.parents)
-    return below & ~start
 
 
 def _with_bonus(tree: Tree, path: Path, column: torch.Tensor, parent: torch.Tensor) -> Tree:

@@ -8,8 +8,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.tensors.keys import keys_along
-from specplan.backends.ops.tensors.trees import counts_of, lengthened, rehung
+from specplan.backends.ops.tensors.trees import chains_below, counts_of, lengthened, rehung
 from specplan.backends.ops.tensors.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Lookup
 from specplan.ir.types.value_types import TreeType
@@ -34,9 +33,9 @@ def lookup(
     at, length, chain = nodes_of(at), op.length, kind.is_chain
     counts = counts_of(op.children, at.width)
     if not merges(op) and (op.nodes is None or sum(counts) * length <= op.nodes):
-        if counts == (1,) and chain and tree.in_order and at.is_last_of(tree):
-            return _chain_below(tree, at, continuations, length)
-        return _side_by_side(tree, at, continuations, counts, length, chain)
+        shape = (len(tree.tokens), at.width * max(counts), length)
+        tokens, _, live = (part.view(shape) for part in continuations)
+        return chains_below(tree, at, tokens, live, at.live, counts, chain)
     requests, width, old = len(tree.tokens), at.width, tree.columns
     tokens, parents, live = (part.view(requests, width, -1) for part in continuations)
     slots, device = tokens.shape[2], tokens.device
@@ -85,76 +84,6 @@ def merges(op: Lookup) -> bool:
     """Whether continuations that begin alike are one node, in trees of the requests' own."""
     most = max(op.children) if isinstance(op.children, tuple) else op.children
     return op.nodes is not None and op.nodes < most * op.length
-
-
-def _side_by_side(
-    tree: Tree,
-    at: Nodes,
-    continuations: Continuations,
-    counts: tuple[int, ...],
-    length: int,
-    chain: bool,
-) -> Tree:
-    """The tree with chains of so many tokens below nodes; see `lookup`."""
-    requests, width, most = len(tree.tokens), at.width, max(counts)
-    above = [place for place, count in enumerate(counts) for _ in range(count)]
-    if not above:
-        return tree
-    tokens, live = (
-        part.view(requests, width * most, length) for part in (continuations[0], continuations[2])
-    )
-    device, chains, old = tokens.device, len(above), tree.columns
-    parents, keys, depths, alive = at.columns, at.keys, at.take(tree.depths), at.live
-    if set(counts) != {1}:
-        place = torch.tensor(above, device=device)
-        parents, keys, depths, alive = (
-            part.index_select(1, place) for part in (parents, keys, depths, alive)
-        )
-    if chains != width * most:
-        listed = [
-            place * most + child for place, count in enumerate(counts) for child in range(count)
-        ]
-        chosen = torch.tensor(listed, device=device)
-        tokens, live = tokens.index_select(1, chosen), live.index_select(1, chosen)
-    first = torch.arange(old - 1, old - 1 + chains * length, device=device).expand(requests, -1)
-    below = first.view(requests, chains, length)
-    below = torch.cat([parents[:, :, None], below[:, :, 1:]], 2)
-    steps = torch.arange(1, length + 1, device=device)
-    new = {
-        "tokens": tokens,
-        "parents": below,
-        "depths": depths[:, :, None] + steps,
-        "live": live & alive[:, :, None],
-        "keys": keys_along(keys[:, :, None], tokens),
-    }
-    if tree.scores is not None:
-        new["scores"] = tree.scores.gather(1, parents)[:, :, None].expand(-1, -1, length)
-    return lengthened(
-        tree,
-        {name: field.flatten(1) for name, field in new.items()},
-        levels=tree.levels + length,
-        widest=tree.widest_below(at, max(counts)),
-        tips=range(0),
-        chain=chain,
-        in_order=False,
-    )
-
-
-def _chain_below(tree: Tree, at: Nodes, continuations: Continuations, length: int) -> Tree:
-    """The same of a chain that goes on below its last column: a column is a depth."""
-    requests, old = len(tree.tokens), tree.columns
-    tokens, live = (part.view(requests, length) for part in (continuations[0], continuations[2]))
-    columns = torch.arange(old, old + length, device=tokens.device).expand(requests, -1)
-    new = {
-        "tokens": tokens,
-        "parents": columns - 1,
-        "depths": columns,
-        "live": live & at.live,
-        "keys": keys_along(at.keys, tokens),
-    }
-    if tree.scores is not None:
-        new["scores"] = at.take(tree.scores).expand(-1, length)
-    return lengthened(tree, new, levels=tree.levels + length, widest=1, tips=range(0))
 
 
 def _scored(tree: Tree, old: int, length: int) -> Tree:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.tensors.trees import first_columns
+from specplan.backends.ops.tensors.trees import at_or_below, first_columns
 from specplan.backends.ops.tensors.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Pick
 from specplan.ir.types.value_types import NodesType
@@ -101,9 +101,7 @@ def at_and_below(tree: Tree, at: Nodes) -> Nodes:
         below = grown.expand(len(tree.tokens), -1)
         return Nodes(tree, torch.cat([at.columns, below], 1), root=at.root)
     over = torch.zeros_like(tree.live).scatter(1, at.columns, at.live)
-    for _ in range(tree.levels):
-        over = over | over.gather(1, tree.parents)
-    return Nodes(tree, range(tree.columns), over)
+    return Nodes(tree, range(tree.columns), at_or_below(tree, over))
 
 
 def _at_then_below(tree: Tree, at: Nodes) -> Nodes:

@@ -7,7 +7,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.ops.tensors.trees import extended, first_columns, padded_to, rehung, summed
+from specplan.backends.ops.tensors.trees import (
+    chains_below,
+    first_columns,
+    padded_to,
+    rehung,
+    summed,
+)
 from specplan.backends.ops.tensors.values import Nodes, Tree, nodes_of
 from specplan.ir.ops import Place
 from specplan.ir.types.value_types import TreeType
@@ -25,34 +31,10 @@ def place(op: Place, tree: Tree, at: Tree | Nodes, *, kind: TreeType) -> Tree:
     at, chain = nodes_of(at), kind.is_chain
     if op.upto is not None:
         return _filled(op.tokens, tree, at, op.upto)
-    start, width, widest = tree.columns, at.width, tree.widest_below(at, 1)
-    parents, live = at.columns, at.live_in(tree)
-    in_order = tree.in_order and chain and at.is_last_of(tree)
-    for token in op.tokens:
-        tokens = torch.full_like(parents, token)
-        tree = extended(tree, parents, tokens, live)
-        parents = torch.arange(tree.columns - width, tree.columns, device=tokens.device)
-        parents = parents.expand(len(tokens), -1)
-    return _ordered(
-        replace(
-            tree, newest=range(start, tree.columns), widest=widest, chain=chain, in_order=in_order
-        ),
-        start, width, len(op.tokens),
-    )  # fmt: skip
-
-
-def _ordered(tree: Tree, start: int, width: int, length: int) -> Tree:
-    """The new nodes chain by chain, where they were added level by level."""
-    if width == 1 or length == 1:
-        return tree
-    device = tree.tokens.device
-    new = torch.arange(width * length, device=device).view(length, width).t().flatten() + start
-    order = torch.cat([torch.arange(start, device=device), new])
-    place_of = torch.empty_like(order).scatter(0, order, torch.arange(len(order), device=device))
-
-    fields = tree.changed(lambda field: field.index_select(1, order))
-    fields["parents"] = place_of[fields["parents"]]
-    return replace(tree, **fields, tips=range(0))  # type: ignore[arg-type]
+    alive = at.live_in(tree)
+    tokens = torch.tensor(op.tokens, device=alive.device).expand(*alive.shape, -1)
+    live = alive[:, :, None].expand_as(tokens)
+    return chains_below(tree, at, tokens, live, alive, (1,) * at.width, chain)
 
 
 def _filled(tokens: tuple[int, ...], tree: Tree, at: Nodes, upto: int) -> Tree:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from specplan.backends.ops.tensors.trees import first_columns, selected
+from specplan.backends.ops.tensors.trees import at_or_below, first_columns, selected
 from specplan.backends.ops.tensors.values import Tree
 from specplan.ir.ops import Reroot
 from specplan.ir.types.value_types import TreeType
@@ -27,10 +27,8 @@ def reroot(op: Reroot, tree: Tree, *, kind: TreeType, root: Tree) -> Tree:
     if tree.chain and tree.in_order:
         below = there & (torch.arange(tree.columns, device=here.device) > here)
     else:
-        top = below = torch.zeros_like(same).scatter(1, here, there)
-        for _ in range(tree.levels):
-            below = below | below.gather(1, tree.parents)
-        below = below & ~top
+        top = torch.zeros_like(same).scatter(1, here, there)
+        below = at_or_below(tree, top) & ~top
     width = min(kind.nodes, tree.size)
     order = tree.depths if tree.chain else None
     columns, live = first_columns(below & tree.live, width, order)

@@ -83,14 +83,8 @@ class OracleSession:
             world.text[len(world.begin) :] if row in active else ()
             for row, world in enumerate(self.worlds)
         ]
-        width = max(1, *map(len, emitted))
-        tokens = torch.tensor([[*row, *[-1] * (width - len(row))] for row in emitted])
         trips = [[loop.get(row, 0) for loop in self.trips] for row in range(len(self.worlds))]
-        return StepResult(
-            tokens=tokens,
-            counts=torch.tensor([len(row) for row in emitted]),
-            trips=torch.tensor(trips) if self.trips else None,
-        )
+        return StepResult.of(emitted, torch.tensor(trips) if self.trips else None)
 
     def run(self, ops: Sequence[Any], scopes: Mapping[int, Scope]) -> None:
         """See `specplan.ir.world.Batch.run`."""

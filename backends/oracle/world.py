@@ -187,7 +187,7 @@ class OneRequest(Arithmetic):
             given = continuations(text, wanted)
         else:
             lengths = np.array([len(text)])
-            given = self.sources[op.source].lookup_row(self.row, text[None], lengths, wanted)
+            given = self.sources[op.source].each[self.row].lookup(text[None], lengths, wanted)
         parts = zip(given.tokens[0], given.parents[0], given.live[0], strict=True)
         return [(int(token), int(parent), bool(live)) for token, parent, live in parts]
 
@@ -201,13 +201,13 @@ class OneRequest(Arithmetic):
             if taught and use.width:
                 stacked = torch.stack([vector for _, vector in taught])
                 best = sampling.best(stacked[None], min(use.width, stacked.shape[1]))[0].numpy()
-                use.learn_rows(self.row, np.array([token for token, _ in taught]), best)
+                use.each[self.row].learn_rows(np.array([token for token, _ in taught]), best)
         elif tree.nodes:
             drafted = len(tree.base) - 1
             runs = [
                 np.array(tree.path(i)[drafted:][-(last or 1) :]) for i in tree.leaves if i != ROOT
             ]
-            use.learn_runs(self.row, runs)
+            use.each[self.row].learn_runs(runs)
         else:
             use.learn_text(self.row, np.array(self.begin), last or 1)
 

@@ -8,8 +8,7 @@ from typing import TypeAlias
 from torch import Tensor
 
 from specplan.backends.binding import BoundPlan, check_requests
-from specplan.backends.eager.plan_analysis import analyse
-from specplan.backends.eager.session import EagerSession
+from specplan.backends.eager.plan_analysis import PlanAnalysis
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
 from specplan.backends.static.fusing import fused_for
 from specplan.backends.static.graph import RoundGraph
@@ -18,7 +17,6 @@ from specplan.ir.plan import Plan
 from specplan.passes.pipeline import run_passes
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
-from specplan.runtime.sources.registry import sources_of_batch
 
 Compile: TypeAlias = Callable[[RoundGraph, Bucket, Sequence[Tensor]], Program]
 """Makes a program of a graph, for tensors of the shapes of those given."""
@@ -48,7 +46,7 @@ class StaticExecutable(BoundPlan):
     ) -> None:
         super().__init__(plan, models)
         self.lowered = run_passes(plan)
-        self.analysis = analyse(self.lowered, models)
+        self.analysis = PlanAnalysis(self.lowered, models)
         self.buckets = list(buckets)
         self.fused = fused_for(models, fused_on)
         self.captured_on = frozenset(captured_on)
@@ -68,12 +66,7 @@ class StaticExecutable(BoundPlan):
         """
         check_requests(self.plan, self.models, requests)
         bucket = bucket_for(requests, capacity, self.buckets)
-        spare = Request(prompt_tokens=(0,), max_new_tokens=0)
-        filled = [*requests, *[spare] * (bucket.batch - len(requests))]
-        host = EagerSession(self.analysis, self.models, filled, self.shared, bucket.text)
-        vocabulary = self.models["target"].vocab_size
-        host.batch.sources = sources_of_batch(self.lowered, vocabulary, self.shared, requests)
-        return StaticSession(host, len(requests), self, bucket)
+        return StaticSession(self, requests, bucket)
 
     def graph(self, name: str, sampling: Sampling) -> RoundGraph:
         """A round as a graph."""

@@ -79,13 +79,6 @@ class RoundGraph(nn.Module):
         """The same with tensors by their names."""
         return RoundRun(self, given).report()
 
-    def judged(self, given: RoundTensors) -> Tensor:
-        """Run the round, and give the logits `[B, R, V]` that the target judged by."""
-        run = RoundRun(self, given)
-        run.report()
-        assert run.judged is not None, "the round accepts something"
-        return run.judged.values
-
 
 def _first(item: Round, analysis: PlanAnalysis) -> tuple[PassSpec, ...]:
     """Passes that may find text missing when they begin: no earlier one has taken it all in."""

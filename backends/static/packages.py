@@ -6,6 +6,7 @@ import tempfile
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor
@@ -115,40 +116,35 @@ class RoundBackend(ABC):
         run = {"target", *plan.models_run}
         models = {name: model for name, model in models.items() if name in run}
         self.check(models, frozen=frozen)
-        packages = Packages(self, models, folder, frozen=frozen, failed=failed)
+        packages = Packages(self, models, folder, frozen, set() if failed is None else failed)
         return StaticExecutable(plan, models, packages, buckets, self.fused_on, self.captured_on)
 
 
+@dataclass
 class Packages:
     """Compiled rounds in a folder.
 
-    Args:
+    Attributes:
         backend: makes and loads them.
         models: whose weights they share.
-        folder: made when it is needed; a temporary one when None.
+        folder: where they are; a temporary one, which lasts as long as this, when None.
         frozen: nothing is compiled.
-        failed: gets the shapes of rounds that did not load or run, where nothing is compiled.
+        failed: shapes of rounds that did not load or run, where nothing is compiled.
     """
 
-    def __init__(
-        self,
-        backend: RoundBackend,
-        models: Mapping[str, Module],
-        folder: Path | None = None,
-        *,
-        frozen: bool = False,
-        failed: set[Bucket] | None = None,
-    ) -> None:
-        self.backend = backend
-        self.models = models
-        self.frozen = frozen
-        self.failed: set[Bucket] = set() if failed is None else failed
-        self._weights = named_weights(models)
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        if folder is None:
+    backend: RoundBackend
+    models: Mapping[str, Module]
+    folder: Path | None
+    frozen: bool
+    failed: set[Bucket]
+
+    def __post_init__(self) -> None:
+        self._weights = named_weights(self.models)
+        home = self.folder
+        if home is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="specplan-")
-            folder = Path(self._temporary.name)
-        self.folder = folder
+            home = Path(self._temporary.name)
+        self._home = home
 
     def __call__(self, graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:
         """The compiled round, from the folder where it is there.
@@ -157,7 +153,7 @@ class Packages:
             MissingCapabilityError: nothing is compiled, and the one in the folder is of another
                 version.
         """
-        home, wanted = self.folder / package_name(graph, bucket), identity(graph, self._weights)
+        home, wanted = self._home / package_name(graph, bucket), identity(graph, self._weights)
         if self.frozen:
             return self._frozen(graph, bucket, home, wanted) if home.is_dir() else graph
         if not is_made_for(home, wanted):

@@ -4,74 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
 
-from specplan.backends.eager import sources
 from specplan.backends.eager.passes.forward import reads_more, settle
-from specplan.backends.eager.plan_analysis import PlanAnalysis
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.captured import CapturedRound, slots_attended
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import HostInputs, RoundTensors
-from specplan.backends.static.traced.lookups import HostRun, Texts, joined, teach
+from specplan.backends.static.traced.lookups import look_up, teach
 from specplan.backends.static.traced.states import first_values, value_of
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import ValueState
 from specplan.runtime.executable import Observer, StepResult
+from specplan.runtime.requests import Request
 from specplan.runtime.uniforms import numbers_of
+
+if TYPE_CHECKING:
+    from specplan.backends.static.executable import StaticExecutable
 
 Program: TypeAlias = Callable[..., Tensor]
 """A round, compiled or not: from the tensors of its interface to its report."""
 
 
-class Programs(Protocol):
-    """Where a session has its rounds from.
-
-    Attributes:
-        captured_on: kinds of device on which rounds are captured in graphs of the device's own.
-        analysis: what is known of the plan.
-    """
-
-    captured_on: frozenset[str]
-    analysis: PlanAnalysis
-
-    def graph(self, name: str, sampling: Sampling) -> RoundGraph:
-        """A round as a graph."""
-        ...
-
-    def program(self, graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:
-        """What runs a graph on a bucket's tensors."""
-        ...
-
-
-class StaticSession:
-    """One batch.
+class StaticSession(EagerSession):
+    """One batch, whose texts are run by the interpreter where no round takes them in.
 
     Args:
-        host: runs text that no round takes in, of the requests and perhaps of others, already done,
-            that fill the batch up; sources are those of the requests alone.
-        size: how many are real.
         programs: the plan's rounds.
+        requests: real ones; others, already done, fill the batch up.
         bucket: the shape of the batch.
 
     Attributes:
+        size: how many requests are real.
         values: what goes from round to round, as `RoundTensors` has it.
     """
 
     def __init__(
-        self,
-        host: EagerSession,
-        size: int,
-        programs: Programs,
-        bucket: Bucket,
+        self, programs: StaticExecutable, requests: Sequence[Request], bucket: Bucket
     ) -> None:
-        self.host, self.batch = host, host.batch
-        batch = host.batch
-        self.size = size
+        spare = Request(prompt_tokens=(0,), max_new_tokens=0)
+        filled = [*requests, *[spare] * (bucket.batch - len(requests))]
+        super().__init__(programs.analysis, programs.models, filled, programs.shared, bucket.text)
+        batch, self.size = self.batch, len(requests)
         self.programs = programs
         self.bucket = bucket
         self.sampling = Sampling.of(batch.settings)
@@ -79,16 +57,11 @@ class StaticSession:
         self._limits = _numbers(batch.limits).to(batch.device)
         self._prompts = torch.tensor([len(one.prompt_tokens) for one in batch.requests])
         self._captured: dict[str, tuple[int, CapturedRound]] = {}
-        self._late = self._reads_prompts()
+        # Passes of the first round may read prompts: in which order, the interpreter knows.
+        self._late = not self.analysis.prefilled.issuperset(batch.caches)
         if not self._late:
             batch.forget_keys()
-        self.values = first_values(batch, programs.analysis, host.models["target"])
-
-    def _reads_prompts(self) -> bool:
-        """Whether passes of the first round read prompts: in which order, the interpreter knows."""
-        batch, prefilled = self.batch, self.programs.analysis.prefilled
-        filled_up = self.size < batch.size and bool(batch.sources)
-        return not filled_up and not prefilled.issuperset(batch.caches)
+        self.values = first_values(batch, self.analysis, self.models["target"])
 
     @property
     def lengths(self) -> list[int]:
@@ -100,22 +73,10 @@ class StaticSession:
         """Requests that want no more tokens."""
         return self.batch.done[: self.size]
 
-    def finish(self, row: int) -> None:
-        """Want no more tokens for a row."""
-        self.batch.done[row] = True
-
     def release(self) -> None:
-        """Free the caches, and end the texts that sources learn."""
-        real = slice(self.size)
-        sources.close(self.batch.text[real], self.batch.lengths[real], self.batch.sources)
+        """See `EagerSession.release`; what fills the batch up teaches sources nothing."""
         self._captured.clear()
-        self.batch.caches.clear()
-        self.batch.tracks.clear()
-
-    @torch.inference_mode()
-    def prefill(self, observer: Observer | None = None) -> None:
-        """Run the prompts, all but the last token, through every model that keeps a cache."""
-        self.host.prefill(observer)
+        super().release()
 
     @torch.inference_mode()
     def step(self, round_name: str, observer: Observer | None = None) -> StepResult:
@@ -123,13 +84,13 @@ class StaticSession:
         graph = self.programs.graph(round_name, self.sampling)
         caches = self.batch.caches
         passes = [(caches[spec.cache or ""], spec) for spec in graph.first]
-        if self._late or any(reads_more(self.host, *one) for one in passes):
+        if self._late or any(reads_more(self, *one) for one in passes):
             return self._interpreted(graph)
-        used = max(self.batch.lengths) + self.programs.analysis.speculative
+        used = max(self.batch.lengths) + self.analysis.speculative
         start = perf_counter()
         self.batch.begin_round()
         for cache, spec in passes:  # text that a schedule has left behind
-            settle(self.host, cache, spec)
+            settle(self, cache, spec)
         result = self._take(self._report(graph, used).tolist(), graph.inputs)
         if observer is not None:
             seconds = perf_counter() - start
@@ -138,15 +99,15 @@ class StaticSession:
 
     def _interpreted(self, graph: RoundGraph) -> StepResult:
         """Let the interpreter run a round whose passes read more text than a graph has room for."""
-        batch, analysis = self.batch, self.programs.analysis
+        batch, analysis = self.batch, self.analysis
         if not self._late:
             states = {str(s.name): s for s in analysis.plan.states if isinstance(s, ValueState)}
             batch.values = {
                 name: value_of(states[name], graph.interface.parts(states[name].name), parts)
                 for name, parts in self.values.items()
             }
-        step, self._late = self.host.step(graph.item.name), False
-        self.values = first_values(batch, analysis, self.host.models["target"])
+        step, self._late = super().step(graph.item.name), False
+        self.values = first_values(batch, analysis, self.models["target"])
         batch.forget_keys()
         return StepResult(step.tokens[: self.size], step.counts[: self.size])
 
@@ -172,11 +133,7 @@ class StaticSession:
     def _tensors(self, graph: RoundGraph, used: int) -> RoundTensors:
         """What the host makes anew for each round is on the CPU, all else on the device."""
         batch = self.batch
-        ops, lookups = graph.inputs.first, []
-        if ops:
-            host = HostRun(self._texts(), graph.analysis, graph.scores)
-            lookups = host.look_up(ops, graph.inputs.read)
-        tokens, parents, live = joined(lookups, batch.size)
+        tokens, parents, live = look_up(self, graph.inputs.first, graph.inputs.read)
         return RoundTensors(
             text=batch.text,
             prompts=self._prompts,
@@ -211,12 +168,6 @@ class StaticSession:
         ] or [torch.zeros(batch.size, 1, dtype=torch.float64)]
         return torch.cat(drawn, 1)
 
-    def _texts(self) -> Texts:
-        """What sources are asked about: texts that are real."""
-        batch, size = self.batch, self.size
-        text = batch.text[:size].cpu()
-        return Texts(text, batch.lengths[:size], batch.done[:size], batch.sources)
-
     def _take(self, lines: list[list[int]], inputs: HostInputs) -> StepResult:
         """Update the batch by a round's report, one line per request.
 
@@ -233,18 +184,12 @@ class StaticSession:
                 raise UsageError(f"the formula has no value for request {row}", where=where)
         if inputs.lessons:
             learned = torch.tensor([line[ends:] for line in lines])
-            teach(self._texts(), inputs.lessons, learned)
+            teach(self.batch, inputs.lessons, learned)
         grown, done, *resident = zip(*(line[width:ends] for line in lines), strict=True)
         batch.grown(grown, [bool(one) for one in done])
         for (cache, span), lengths in zip(segments, resident, strict=True):
             cache.lengths[span] = [*lengths]
-        counts = [line[width] for line in lines[: self.size]]
-        widest = max(1, *counts)
-        tokens = [
-            [*line[:count], *[-1] * (widest - count)]
-            for line, count in zip(lines[: self.size], counts, strict=True)
-        ]
-        return StepResult(tokens=torch.tensor(tokens), counts=torch.tensor(counts))
+        return StepResult.of([line[: line[width]] for line in lines[: self.size]])
 
 
 def _numbers(values: Sequence[int]) -> Tensor:

@@ -83,8 +83,13 @@ class Device(Protocol):
         """
         ...
 
-    def prefill_seconds(self, shape: ModelShape, batch: int, tokens: int) -> Seconds:
+    def prefill_seconds(
+        self, shape: ModelShape, batch: int, tokens: int, cached: int = 0
+    ) -> Seconds:
         """A prompt of `tokens` per sequence, with logits of the last one only.
+
+        The first `cached` tokens, fewer than all, are in the cache already: they are attended to
+        and not computed.
 
         Raises:
             UnpricedError: this device cannot say.
@@ -161,6 +166,11 @@ def load_device(name_or_path: Path | str) -> Device:
     device = AnalyticDevice.from_yaml(data, where=name, stack=load_stack(stack or DEFAULT))
     device = device.times(count)
     return replace(device, name=f"{device.name}@{stack}") if stack else device
+
+
+def device_count(text: str) -> int:
+    """How many devices a name stands for: 8 of `8xh100-sxm@vllm`, 1 without a number."""
+    return _parts(device_name(text))[0]
 
 
 def is_device_name(text: str) -> bool:

@@ -177,9 +177,11 @@ class AnalyticDevice:
             seconds = seconds + self.stack.seconds_per_sequence * batch
         return Seconds.relative(_number_or_array(seconds), self._error)
 
-    def prefill_seconds(self, shape: ModelShape, batch: Quantity, tokens: Quantity) -> Seconds:
+    def prefill_seconds(
+        self, shape: ModelShape, batch: Quantity, tokens: Quantity, cached: Quantity = 0
+    ) -> Seconds:
         """A prompt; see `Device`."""
-        return self.forward_seconds(shape, batch, tokens, 0, logit_rows=1)
+        return self.forward_seconds(shape, batch, tokens - cached, cached, logit_rows=1)
 
     def op_seconds(
         self, op_name: str, batch: Quantity, width: Quantity, moved: Quantity = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
@@ -32,6 +33,7 @@ class ProfileRecorder:
         digests: a digest of each prompt's tokens, by its name.
         rows: what is traced so far, by the prompt's name.
         tracer: traces the drafter.
+        date: day on which the latest rows were traced, ISO 8601; "" for rows without one.
     """
 
     bench: Workbench
@@ -40,6 +42,7 @@ class ProfileRecorder:
     digests: Mapping[str, str]
     rows: dict[str, Row]
     tracer: Tracer
+    date: str = ""
 
     @classmethod
     def open(
@@ -62,7 +65,8 @@ class ProfileRecorder:
         key = acceptance_key(bench.problem, facts.shapes, drafter)
         path = path_of(bench, key)
         tracer = text_tracer(bench, key) if plan is None else rounds_tracer(bench.compile(plan))
-        return cls(bench, key, path, digests, _stored_rows(path, key, tracer, digests), tracer)
+        rows, day = _stored_rows(path, key, tracer, digests)
+        return cls(bench, key, path, digests, rows, tracer, day)
 
     def record(
         self, prompts: Sequence[TokenPrompt], texts: Sequence[TracedText], progress: Progress
@@ -92,6 +96,7 @@ class ProfileRecorder:
         progress(self._title, batch[0].index, len(prompts))
         names = [text.name for text in batch]
         self.rows |= dict(zip(names, self.tracer.trace(batch), strict=True))
+        self.date = date.today().isoformat()
         self.profile(prompts).save(self.path)
 
     @property
@@ -111,6 +116,7 @@ class ProfileRecorder:
             "seed": self.bench.problem.seed,
             "backend": self.bench.runs_by,
             "versions": versions(),
+            "date": self.date,
             **more,
         }
         evidence = self.tracer.evidence(tuple(self.rows[name] for name in names))
@@ -143,8 +149,8 @@ def path_of(bench: Workbench, key: AcceptanceKey) -> Path:
 
 def _stored_rows(
     path: Path, key: AcceptanceKey, tracer: Tracer, digests: Mapping[str, str]
-) -> dict[str, Row]:
-    """Rows of an earlier run by prompt: of prompts that have the same tokens now.
+) -> tuple[dict[str, Row], str]:
+    """Rows of an earlier run by prompt, of prompts that have the same tokens now; and their day.
 
     A source has learned from the prompts before: then all have to be the same.
 
@@ -152,7 +158,7 @@ def _stored_rows(
         UsageError: the file is about another drafter, or pools of another depth.
     """
     if not path.is_file():
-        return {}
+        return {}, ""
     stored = AcceptanceProfile.load(path)
     rows = tracer.rows_of(stored.evidence)
     if stored.key != key or rows is None:
@@ -165,5 +171,6 @@ def _stored_rows(
     then = dict(zip(names, stored.provenance.get("texts", ()), strict=False))
     same = {name for name in names if name in then and then[name] == digests.get(name)}
     if len(same) < len(names) and tracer.learns:
-        return {}
-    return {name: tuple(row) for name, row in zip(names, rows, strict=True) if name in same}
+        return {}, ""
+    again = {name: tuple(row) for name, row in zip(names, rows, strict=True) if name in same}
+    return again, str(stored.provenance.get("date", ""))

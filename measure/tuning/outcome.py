@@ -87,7 +87,7 @@ def lines(race: Race, trials: Sequence[Trial]) -> list[Line]:
             tokens_per_round=_tokens_per_round(runs),
             ratio=standing.seconds_of(index) / standing.seconds,
             error=standing.error(index),
-            predicted=candidate.estimates[loads.index(load)].tokens_per_second_end_to_end.mean,
+            predicted=candidate.estimates[loads.index(load)].tokens_per_second.mean,
             leads=index == standing.leader,
             alive=bool(standing.alive[index]),
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from typing import Any, Literal, NamedTuple
 
 from specplan.planner.answer.names import (
@@ -18,7 +19,7 @@ from specplan.planner.answer.names import (
     times,
 )
 from specplan.planner.answer.not_tried import not_tried_line
-from specplan.planner.explain.numbers import bytes_words
+from specplan.planner.explain.numbers import age_words, bytes_words
 
 MOST_ALTERNATIVES = 4
 _LIKELY = 0.1
@@ -29,6 +30,7 @@ _WORTH_NAMING = 0.0005
 _MOST_BASIS = 4
 _GAINS = {
     "latency": "{} faster than without speculation",
+    "tpot": "{} faster decoding than without speculation, prefill aside",
     "throughput": "{} the throughput without speculation",
     "goodput": "{} the requests, or the speed where both serve all, without speculation",
 }
@@ -100,19 +102,22 @@ def warnings(explanation: Mapping[str, Any]) -> Iterator[Line]:
     if unmeasured:
         yield Line(
             f"Not compared, no acceptance is known: {', '.join(unmeasured)}. Measure it, or assume "
-            f"it: acceptance: {{{unmeasured[0]}: 0.75}}",
+            f"it: acceptance: {{{unmeasured[0]}: 0.75}}, or prior (published figures)",
             "missing",
         )
     for drafter, text in (explanation.get("assumed") or {}).items():
         yield Line(f'Assumed, not measured: the acceptance of "{drafter}": {text}', "assumed")
 
 
-def notes(explanation: Mapping[str, Any], *, whole: bool = False) -> Iterator[Note]:
+def notes(
+    explanation: Mapping[str, Any], *, whole: bool = False, today: date | None = None
+) -> Iterator[Note]:
     """What stands below the numbers: alternatives, how sure the choice is, what it rests on.
 
     Args:
         explanation: from `explain`, with another verdict than `undecided`.
         whole: every alternative; else the best few.
+        today: by the reader's clock, for the age of measurements.
     """
     for label, text in (("Capacity", capacity(explanation)), ("Backends", backends(explanation))):
         if text:
@@ -126,7 +131,7 @@ def notes(explanation: Mapping[str, Any], *, whole: bool = False) -> Iterator[No
         yield Note("", worth, "faint")
     if explanation["verdict"] != "plain_only":
         yield Note("Sure?", confidence(explanation))
-    for place, line in enumerate(basis(explanation)):
+    for place, line in enumerate(basis(explanation, today)):
         yield Note("" if place else "Based on", *line)
     counted = not_tried_line(explanation)
     if counted:
@@ -176,7 +181,7 @@ def alternatives(explanation: Mapping[str, Any]) -> Iterator[str]:
             continue
         reason = ""
         if one["refusal"]:
-            able = not str(one["refusal"]).startswith("backend")
+            able = one.get("cause") != "backend"
             reason = " (misses a limit)" if able else " (the backend cannot run it)"
         everywhere = " at every batch size" if several and one["method"] != "schedule" else ""
         yield f"{plan_name(one)}{everywhere} {times(one['speedup']['mean'])}{reason}"
@@ -226,10 +231,11 @@ def _percent(share: float) -> str:
     return "under 0.01 %" if percent < 0.01 else f"{percent:.{1 if percent < 1 else 2}g} %"
 
 
-def basis(explanation: Mapping[str, Any]) -> Iterator[Line]:
-    """What the numbers of the chosen plan rest on."""
+def basis(explanation: Mapping[str, Any], today: date | None = None) -> Iterator[Line]:
+    """What the numbers of the chosen plan rest on, with the age of what was measured."""
     used = [one for one in explanation["basis"] if one["used"]]
     for one in used[:_MOST_BASIS]:
         what = "times" if one["of"] == "times" else f'acceptance of "{one["of"]}"'
         tone: Tone = "assumed" if one["kind"] == "assumed" else ""
-        yield Line(f"{what}: {one['kind']}, {one['words']}", tone)
+        age = f" {age_words(one['date'], today)}" if one.get("date") else ""
+        yield Line(f"{what}: {one['kind']}{age}, {one['words']}", tone)

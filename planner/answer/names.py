@@ -138,6 +138,8 @@ def problem_name(explanation: Mapping[str, Any]) -> str:
     shown = map(str, prompts) if len(prompts) < 4 else (f"{prompts[0]}..{prompts[-1]}",)
     output = setting["output_tokens"]
     lengths = f"prompt {', '.join(shown)}" + (f" + {output}" if output else "")
+    if setting.get("cached_prefix"):
+        lengths += f", {setting['cached_prefix']} of the prompt cached"
     heat = setting["temperature"]
     parts = [
         f"{setting['target']} {setting['dtype']}",

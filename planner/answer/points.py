@@ -10,6 +10,8 @@ from specplan.planner.answer.names import milliseconds, times
 from specplan.planner.explain.numbers import bytes_words, seconds_words, short
 
 Point = Mapping[str, Any]
+_WAYS = 2
+"""Ways to fit that are named in words."""
 QUANTITY_HEADS = ("", "without", "with", "gain", "")
 
 
@@ -173,11 +175,37 @@ def remarks(explanation: Mapping[str, Any], *, whole: bool = False) -> Iterator[
         whole: all that is known of a grid is shown, where else two matrices are.
     """
     grid = len(prompts_of(explanation)) > 1
-    if explanation["left_out"] and not grid:
-        named = ", ".join(f"{batch} x {prompt}" for batch, prompt in explanation["left_out"])
-        yield Line(f"Out of memory for every plan (requests x prompt): {named}", "assumed")
+    for words in memory_words(explanation):
+        yield Line(words, "assumed")
     if (whole or not grid) and any(point["batch"] > 1 for point in explanation["points"]):
         yield Line(
             "Tokens/s count decoding alone; TTFT is that of requests that all arrive at once.",
             "faint",
         )
+
+
+def memory_words(explanation: Mapping[str, Any]) -> Iterator[str]:
+    """Operating points that do not fit, alone or with the drafter, and what would make them fit.
+
+    Reports of older bundles say nothing of it.
+    """
+    for drafting in (False, True):
+        points = [one for one in explanation.get("unfit", ()) if one["drafting"] is drafting]
+        if not points:
+            continue
+        first = points[0]
+        point = f"{first['batch']} x {first['prompt_tokens']}"
+        named = f"{point} (requests x prompt)"
+        if len(points) > 1:
+            named = f"{len(points)} points (requests x prompt), such as {point}: it"
+        needs = f"{bytes_words(first['needed_bytes'])} of {bytes_words(first['allowed_bytes'])}"
+        ways = f"{' or '.join(first['ways'][:_WAYS])}"
+        if not first["enough"]:
+            ways = f"more than one of: {'; '.join(first['ways'])}"
+        text = f"Out of memory, left out: {named} needs {needs}."
+        if drafting:
+            text = (
+                f"No memory for the drafter: {named} needs {needs} with it loaded. There the plan "
+                "runs without the drafter, which must not be loaded."
+            )
+        yield f"{text} To fit: {ways}."

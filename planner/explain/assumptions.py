@@ -29,6 +29,11 @@ def assumptions(result: SearchResult) -> list[str]:
     for drafter, profile in facts.profiles.items():
         texts.append(f'the acceptance of "{drafter}" {profile.source}')
     texts += _untried(result)
+    for place in result.chosen.alone:
+        point = result.chosen.estimates[place]
+        texts.append(
+            f"at batch {point.batch}, prompts of {point.prompt_tokens}, no drafting model is loaded"
+        )
     for estimate in result.chosen.estimates:
         texts += [words for words in estimate.assumptions if words not in texts]
         if estimate.extrapolated:

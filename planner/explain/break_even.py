@@ -28,6 +28,7 @@ from specplan.planner.explain.priced_break_even import (
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import gains
+from specplan.planner.search.objectives import Objective
 
 POINTS, CURVE_STEP = 33, 4
 """Values looked at of each quantity; the curve over acceptance has every fourth."""
@@ -86,7 +87,11 @@ class _Repricing:
         prices = [pricer.worth(plan, _scaled(drafted, float(scale))) for scale in scales]
         if any(isinstance(price, Unpriced) for price in prices):
             return
-        curves = [gains(p, self.plain.estimate) for p in prices if isinstance(p, Estimate)]
+        curves = [
+            gains(p, self.plain.estimate, self._objective)
+            for p in prices
+            if isinstance(p, Estimate)
+        ]
         counts = [p.tokens_per_round for p in prices if isinstance(p, Estimate)]
         for place in self.cells:
             cell = self.candidate.estimates[place]
@@ -114,7 +119,9 @@ class _Repricing:
             steps, seconds = draft_steps(cell)
             if not steps:
                 return
-            curves = [gains(_slowed(cell, seconds, float(x)), plain) for x in scales]
+            curves = [
+                gains(_slowed(cell, seconds, float(x)), plain, self._objective) for x in scales
+            ]
             step = seconds.median / steps
             break_even = priced_break_even((scales * step).tolist(), _stacked(curves, 0))
             now = seconds_data(seconds * (1.0 / steps))
@@ -176,10 +183,18 @@ class _Repricing:
         if isinstance(price, Unpriced) or isinstance(base, Unpriced):
             return None
         fits = np.broadcast_to(price.memory.total <= self.facts.memory_bytes, batch.shape)
-        return gains(price, base), bool(np.any(price.extrapolated)), fits
+        return gains(price, base, self._objective), bool(np.any(price.extrapolated)), fits
 
     def _pricer(self, batch: Any, prompt: Any) -> Pricer:
-        return Pricer(self.facts.device, self.facts.shapes, batch, prompt, self._output_tokens)
+        facts = self.facts
+        cached = facts.problem.workload.cached_prefix
+        return Pricer(
+            facts.device, facts.shapes, batch, prompt, self._output_tokens, cached_prefix=cached
+        )
+
+    @property
+    def _objective(self) -> Objective:
+        return self.facts.objective
 
     def _loads(self) -> tuple[Any, Any]:
         cells = self.candidate.estimates
@@ -231,7 +246,12 @@ def _slowed(estimate: Estimate, draft: Seconds, factor: float) -> Estimate:
         before.extrapolated,
     )
     decode = seconds.times(estimate.rounds)
-    return replace(estimate, seconds_per_round=seconds, request_seconds=estimate.prefill + decode)
+    return replace(
+        estimate,
+        seconds_per_round=seconds,
+        seconds_per_token=seconds.times(estimate.tokens_per_round.inverse),
+        request_seconds=estimate.prefill + decode,
+    )
 
 
 def _entry(

@@ -7,15 +7,21 @@ from typing import Any
 
 from specplan.cost_models.cells import split
 from specplan.planner.answer.names import plan_name
-from specplan.planner.explain.numbers import about, interval_data, ratio_words, short
+from specplan.planner.answer.points import memory_words
+from specplan.planner.explain.numbers import (
+    about,
+    interval_data,
+    ratio_words,
+    short,
+)
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import best_by_score, gains
 from specplan.planner.search.search import SearchResult
 from specplan.planner.search.uncertainty import speed_over
 
 _RIVALS = 3
-_POINTS = 4
-"""Points of a front that are named in words."""
+_POINTS, _WAYS = 4, 2
+"""Points of a front, or without memory, that are named in words; ways to fit that are."""
 _WORTH_TELLING = 0.0005
 """Measurements that save less than this fraction of the time are left out."""
 _WORTH_RUNS = 0.005
@@ -85,7 +91,7 @@ def loads_data(result: SearchResult) -> list[dict[str, Any]]:
         return []
     assert plain is not None, "plain decoding has a price"
     by_candidate = {
-        id(best): split(gains(best.estimate, plain), count)
+        id(best): split(gains(best.estimate, plain, result.facts.objective), count)
         for best in result.best_of_each
         if best is not None and best.estimate is not None
     }
@@ -175,8 +181,7 @@ def loads_words(explanation: Mapping[str, Any]) -> Iterator[str]:
                 f"Best for {name} alone: {plan_name(load)}; "
                 f"{about(load['speedup'], short)} times the speed of no speculation."
             )
-    for batch, prompt in explanation["left_out"]:
-        yield f"Left out, it fits with no plan: batch {batch}, prompts of {prompt} tokens."
+    yield from memory_words(explanation)
 
 
 def pareto_words(explanation: Mapping[str, Any]) -> Iterator[str]:
@@ -190,7 +195,7 @@ def pareto_words(explanation: Mapping[str, Any]) -> Iterator[str]:
         points = [_point_words(front[place]) for place in _spread(len(front))]
         yield (
             f"No plan is faster both for a user and for the device{prompts}, in tokens/s of one "
-            f"request and of all: {'; '.join(points)}."
+            f"request and of all, prompts included: {'; '.join(points)}."
         )
 
 

@@ -29,10 +29,10 @@ from specplan.planner.explain.load import load_data
 from specplan.planner.explain.numbers import interval_data, seconds_data
 from specplan.planner.explain.operating_points import (
     basis_data,
-    cause,
     points_data,
     rules_data,
     setting_data,
+    unfit_data,
 )
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.backends import backends_data
@@ -58,7 +58,8 @@ def summarise(result: SearchResult) -> dict[str, Any]:
         `backends`, where there were several to choose among, the best plan on each;
         `load`, under the objective goodput, with the loads at which the plan that drafts is better;
         `loads`, the best plan of each load alone where there are several, those `left_out` because
-        they fit with no plan, and the `pareto` front of speed per user against speed per device;
+        they fit with no plan, `unfit`, where nothing or not the drafter fits (`unfit_data`), and
+        the `pareto` front of speed per user against speed per device;
         `runners_up`, the best of every other method and family; `refused`, reasons with their
         counts; `assumptions`. Estimates are mappings of `mean`, `low` and `high`, the ends of their
         90 % interval.
@@ -82,6 +83,7 @@ def summarise(result: SearchResult) -> dict[str, Any]:
         "rules": rules_data(result.chosen),
         "basis": basis_data(result, _drafting(result, rival)),
         "left_out": [list(load) for load in result.left_out],
+        "unfit": unfit_data(result),
         "chosen": _by_batch(result, result.chosen),
         "plain": _by_batch(result, result.plain),
         "best_drafting": None if rival is None else _by_batch(result, rival),
@@ -177,6 +179,7 @@ def _summary(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
         "assumed": _assumed(result, candidate),
         "options": dict(candidate.options),
         "refusal": candidate.refusal,
+        "cause": candidate.cause,
         "speedup": interval_data(speedup(candidate, result.plain, objective)),
         "at_load": None if served is None else served.as_dict(),
     }
@@ -198,7 +201,7 @@ def _figures(estimate: Estimate) -> dict[str, Any]:
     return {
         "batch": estimate.batch,
         "prompt_tokens": estimate.prompt_tokens,
-        "tokens_per_second": interval_data(estimate.tokens_per_second_end_to_end),
+        "tokens_per_second": interval_data(estimate.tokens_per_second),
         "seconds_per_token": seconds_data(estimate.seconds_per_token),
         "tokens_per_round": interval_data(estimate.tokens_per_round),
         "seconds_per_round": seconds_data(estimate.seconds_per_round),
@@ -269,7 +272,7 @@ def _refused(result: SearchResult) -> list[dict[str, Any]]:
             "settings": sum(candidate.plan is not None for candidate in members),
             "example": members[0].words,
             "reason": members[0].refusal,
-            "cause": cause(members[0]),
+            "cause": members[0].cause,
         }
         for (method, family, _), members in groups.items()
     ]

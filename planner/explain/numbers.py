@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from typing import TypeVar
 
 from specplan.cost_models.intervals import Interval, Seconds
@@ -20,6 +21,9 @@ def seconds_data(seconds: Seconds) -> dict[str, float]:
 
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+_AGES = ((365, "years"), (30, "months"), (1, "days"))
 
 
 MOST_LOADS = 4
@@ -55,6 +59,25 @@ def bytes_words(count: float) -> str:
         if count >= scale:
             return f"{short(count / scale)} {unit}"
     return f"{count:.0f} B"
+
+
+def age_words(day: str, today: date | None) -> str:
+    """How long ago a day was, and the day; the day alone where nobody says which day it is.
+
+    Args:
+        day: ISO 8601; anything else comes back unchanged.
+        today: by the reader's clock.
+    """
+    try:
+        age = None if today is None else (today - date.fromisoformat(day)).days
+    except ValueError:
+        return day
+    if age is None or age < 0:
+        return f"on {day}"
+    if age < 2:
+        return f"{'yesterday' if age else 'today'}, {day}"
+    count, unit = next((age // days, unit) for days, unit in _AGES if age >= 2 * days)
+    return f"{count} {unit} ago, {day}"
 
 
 def counted(count: int, noun: str) -> str:

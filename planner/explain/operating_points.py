@@ -5,22 +5,21 @@ All of it is JSON data of the explanation, so that a bundle's report can be show
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cells import split
+from specplan.cost_models.devices.device import Device, device_count
+from specplan.cost_models.devices.measured.compiled import CompiledDevice
+from specplan.cost_models.devices.measured.device import MeasuredDevice
 from specplan.planner.explain.governing import decode_gain
 from specplan.planner.explain.numbers import interval_data, seconds_data
-from specplan.planner.facts import MissingAcceptance
 from specplan.planner.search.candidates import Candidate, judged
 from specplan.planner.search.comparing import gains
+from specplan.planner.search.limits import unfit
 from specplan.planner.search.search import SearchResult
 from specplan.planner.search.what_if import listed_drafters
-
-OPT_IN = re.compile(r"name (the method|\"\w+\") in methods")
-"""In the reason of a candidate that is tried only where `methods` names it."""
 
 
 def setting_data(result: SearchResult) -> dict[str, Any]:
@@ -28,8 +27,9 @@ def setting_data(result: SearchResult) -> dict[str, Any]:
 
     Returns:
         `target`, the name of its folder; `dtype`; `device` as the problem names it, and the number
-        of `devices`; `backends`; `output_tokens`, None for a trace; `temperature`; and
-        `unmeasured`, the listed drafters whose acceptance is not known.
+        of `devices`; `backends`; `output_tokens`, None for a trace; `cached_prefix`, tokens of
+        every prompt that need no prefill; `temperature`; and `unmeasured`, the listed drafters
+        whose acceptance is not known.
     """
     facts = result.facts
     problem = facts.problem
@@ -38,18 +38,13 @@ def setting_data(result: SearchResult) -> dict[str, Any]:
         "target": problem.models.target.path.name,
         "dtype": facts.target.dtype,
         "device": facts.device.name if here else problem.device,
-        "devices": devices(problem.device),
+        "devices": device_count(problem.device),
         "backends": list(problem.all_backends),
         "output_tokens": problem.workload.output_tokens,
+        "cached_prefix": problem.workload.cached_prefix,
         "temperature": problem.workload.temperature,
         "unmeasured": [str(one) for one in listed_drafters(facts) if one not in facts.profiles],
     }
-
-
-def devices(device: str) -> int:
-    """How many devices a name such as `8xh200` stands for."""
-    count = re.match(r"(\d+)x", device)
-    return int(count[1]) if count else 1
 
 
 def points_data(result: SearchResult, drafting: Candidate | None) -> list[dict[str, Any]]:
@@ -70,7 +65,9 @@ def points_data(result: SearchResult, drafting: Candidate | None) -> list[dict[s
     plain = result.plain
     with_drafts = plain if drafting is None else drafting
     assert with_drafts.estimate is not None and plain.estimate is not None, "both have a price"
-    request_gains = split(gains(with_drafts.estimate, plain.estimate), len(plain.estimates))
+    request_gains = split(
+        gains(with_drafts.estimate, plain.estimate, "latency"), len(plain.estimates)
+    )
     parts = {place: part for part, places in with_drafts.parts for place in places}
     points = []
     for place, (own, base) in enumerate(zip(with_drafts.estimates, plain.estimates, strict=True)):
@@ -95,6 +92,41 @@ def points_data(result: SearchResult, drafting: Candidate | None) -> list[dict[s
             }
         )
     return points
+
+
+def unfit_data(result: SearchResult) -> list[dict[str, Any]]:
+    """Operating points at which a plan does not fit in memory, and what would make it fit.
+
+    Returns:
+        Those that are left out, as nothing fits there, and those at which the drafting models of
+        the chosen plan do not fit and are not loaded (`drafting`): `batch`, `prompt_tokens`,
+        `needed_bytes` and `allowed_bytes` of all devices, and `ways` to fit in words, each of which
+        suffices alone; where none does, those that save most (`enough`).
+    """
+    chosen, plain = result.chosen, result.plain
+    assert chosen.plan is not None and plain.plan is not None, "both have a price"
+    cells = [chosen.estimates[place] for place in chosen.alone]
+    without = [(int(one.batch), int(one.prompt_tokens)) for one in cells]
+    entries = []
+    for plan, points, drafting in (
+        (plain.plan, result.left_out, False),
+        (chosen.plan, without, True),
+    ):
+        for batch, prompt in points:
+            one = unfit(result.facts, plan, batch, prompt)
+            enough = [way for way in one.ways if way.enough]
+            entries.append(
+                {
+                    "batch": batch,
+                    "prompt_tokens": prompt,
+                    "drafting": drafting,
+                    "needed_bytes": one.needed,
+                    "allowed_bytes": one.allowed,
+                    "enough": bool(enough),
+                    "ways": [way.words for way in enough or one.ways],
+                }
+            )
+    return entries
 
 
 def rules_data(candidate: Candidate) -> list[dict[str, Any]]:
@@ -152,7 +184,8 @@ def basis_data(result: SearchResult, drafting: Candidate | None) -> list[dict[st
         drafting: the plan with speculation, chosen or not; None where none has a price.
 
     Each has `of` (`times` or a drafter), `kind` (`measured`, `imported`, `assumed`, `data sheet`,
-    `given`), `words`, and `used`: whether the plan with speculation drafts with it.
+    `given`), `words`, the `date` of the measurement (ISO 8601, None where unknown or none was
+    made), and `used`: whether the plan with speculation drafts with it.
     """
     facts = result.facts
     basis, name = facts.device.basis(facts.shapes.values()), facts.device.name
@@ -164,7 +197,7 @@ def basis_data(result: SearchResult, drafting: Candidate | None) -> list[dict[st
     parts = () if drafting is None else drafting.parts
     used = {str(part.drafter) for part, _ in parts if part.drafter is not None}
     return [
-        {"of": "times", **times, "used": True},
+        {"of": "times", **times, "date": _measured_on(facts.device), "used": True},
         *(
             {"of": str(drafter), **_acceptance(profile), "used": str(drafter) in used}
             for drafter, profile in facts.profiles.items()
@@ -172,7 +205,17 @@ def basis_data(result: SearchResult, drafting: Candidate | None) -> list[dict[st
     ]
 
 
-def _acceptance(profile: AcceptanceProfile) -> dict[str, str]:
+def _measured_on(device: Device) -> str | None:
+    """The day on which a device was measured; None for one that is computed."""
+    return device.provenance.date if isinstance(device, MeasuredDevice | CompiledDevice) else None
+
+
+def _acceptance(profile: AcceptanceProfile) -> dict[str, str | None]:
+    day = profile.provenance.get("date") or None
+    return {**_acceptance_words(profile), "date": None if day is None else str(day)}
+
+
+def _acceptance_words(profile: AcceptanceProfile) -> dict[str, str]:
     if profile.assumption is not None:
         return {"kind": "assumed", "words": profile.assumption}
     if profile.positions:
@@ -181,28 +224,3 @@ def _acceptance(profile: AcceptanceProfile) -> dict[str, str]:
     if words.startswith("was imported "):
         return {"kind": "imported", "words": words.removeprefix("was imported ")}
     return {"kind": "given", "words": words.removeprefix("is ")}
-
-
-def cause(candidate: Candidate) -> str:
-    """Why a candidate was not tried or may not be chosen, as one of a few kinds.
-
-    Returns:
-        `acceptance`: a drafter's acceptance is not known; `first choices`: it is, but for first
-        choices only; `limit`; `backend`: the backend cannot run it; `opt-in`: `methods` must name
-        it; `excluded`: `methods` leaves it out; `source`: the problem's sources leave its source
-        out; else `other`.
-    """
-    reason = candidate.refusal or ""
-    if candidate.unsupported is not None:
-        return "backend"
-    if candidate.priced:
-        return "limit"
-    if "for first choices only" in reason:
-        return "first choices"
-    if isinstance(candidate.refusal, MissingAcceptance) or "acceptance of" in reason:
-        return "acceptance"
-    if "methods leave it out" in reason:
-        return "excluded"
-    if OPT_IN.search(reason):
-        return "opt-in"
-    return "source" if "sources leave out" in reason else "other"

@@ -12,7 +12,7 @@ Rows = Sequence[Mapping[str, Any]]
 MOST_LINES = 13
 """Of the table on a screen that is to stay short."""
 MOST_PROMPTS = 4
-EXPLORE_COMMAND = "specplan whatif PROBLEM --acceptance 0.3..0.9 --batch 1,16,64"
+EXPLORE_COMMAND = "specplan whatif PROBLEM --acceptance 0.3..0.9"
 WHOLE_TABLE = (
     "Columns: how often a draft token is accepted, given that those before it were.",
     "Cells: speed of a request over no speculation, prompt included, and draft tokens per",
@@ -44,10 +44,8 @@ def undecided_lines(explanation: Mapping[str, Any], *, whole: bool = True) -> It
     yield "  Measure: run your engine with a drafter, then"
     yield f"           {import_command(first)}"
     yield f"           and state it in the problem: acceptance: {{{first}: {first}.json}}"
-    yield (
-        f"  Assume:  acceptance: {{{first}: 0.75}} in the problem; every number that follows is "
-        "marked as assumed"
-    )
+    yield f"  Assume:  acceptance: {{{first}: 0.75}} in the problem, or acceptance: prior"
+    yield "           (published figures); every number that follows is marked as assumed"
     yield f"  Explore: {EXPLORE_COMMAND}"
 
 

@@ -95,7 +95,8 @@ def _figures(explanation: Mapping[str, Any]) -> Iterator[str]:
         outside = " (extrapolated)" if figures["extrapolated"] else ""
         name = load_name(explanation, figures).capitalize()
         yield (
-            f"{name}: {about(figures['tokens_per_second'], short)} tokens/s{outside}, "
+            f"{name}: {about(figures['tokens_per_second'], short)} tokens/s in all, prompts "
+            f"included{outside}, "
             f"{about(figures['tokens_per_round'], short)} tokens per round of "
             f"{about(figures['seconds_per_round'], seconds_words)}, first token after "
             f"{about(figures['ttft'], seconds_words)}, "

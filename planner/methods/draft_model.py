@@ -23,6 +23,7 @@ from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Refusal, own_rounds
+from specplan.planner.reasons import Cause, Reason
 from specplan.planner.templates.chains import chain_plan
 from specplan.planner.templates.per_drafter import PerDraftModel, family_by
 from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
@@ -119,9 +120,10 @@ def _blocks(facts: ProblemFacts, draft: str) -> Family[DraftModelOptions] | Refu
     return Family[DraftModelOptions].of(name, own) if own else Refusal(name, _NOT_RUN)
 
 
-_NOT_RUN = (
+_NOT_RUN = Reason(
     "their own rounds price them, and were not run: name draft_model in methods, with prompts and "
-    "device: measured, or give ready profiles of them"
+    "device: measured, or give ready profiles of them",
+    Cause.OPT_IN,
 )
 
 

@@ -20,6 +20,7 @@ from specplan.ir.plan import Plan
 from specplan.planner.drafters.candidates import MOST_SKIPPED_DRAFT, leaves_blocks_out
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Option, Options, Refusal
+from specplan.planner.reasons import Cause, Reason
 from specplan.planner.templates.chains import chain_plan
 
 LENGTHS = tuple(range(1, MOST_SKIPPED_DRAFT + 1))
@@ -81,10 +82,11 @@ def _reason(facts: ProblemFacts) -> str:
         "the attention and the MLP of layer 1)"
     )
     if not leaves_blocks_out(facts.problem):
-        return (
+        words = (
             "which blocks the target can spare is not searched for beside draft models, since it "
             f"takes minutes: name the method in methods, or give {ready}"
         )
+        return Reason(words, Cause.OPT_IN)
     return (
         f"no set of blocks is known that the target can spare: give {ready}, or let sets be "
         "searched for where models run: device: measured, and workload.prompts"

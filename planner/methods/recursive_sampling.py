@@ -21,6 +21,7 @@ from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Family, Option, Options, Refusal
+from specplan.planner.reasons import Cause, Reason
 from specplan.planner.templates.per_drafter import PerDraftModel, family_by
 from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
 from specplan.planner.templates.static_trees import tree_text, undominated
@@ -64,8 +65,8 @@ class RecursiveSampling(PerDraftModel[RecursiveSamplingOptions]):
     def choices(self, facts: ProblemFacts) -> Sequence[Family[RecursiveSamplingOptions] | Refusal]:
         """Those of every draft model, where the problem names the method."""
         if facts.drafts and self.is_unasked(facts):
-            reason = f'its trees are among all static trees: name "{self.name}" in methods for them'
-            return [Refusal("constant branching", reason)]
+            words = f'its trees are among all static trees: name "{self.name}" in methods for them'
+            return [Refusal("constant branching", Reason(words, Cause.OPT_IN))]
         return super().choices(facts)
 
     def families(

@@ -25,6 +25,7 @@ from specplan.ir.plan import Plan
 from specplan.planner.drafters.parts import models_alone, retrieves
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Option, Options, Refusal
+from specplan.planner.reasons import Cause, Reason
 from specplan.planner.templates.chains import chain_plan
 
 LENGTHS = tuple(range(1, 9))
@@ -99,10 +100,11 @@ class SparseCache(Method[SparseCacheOptions]):
         return options.small_cache
 
 
-_UNKNOWN = (
+_UNKNOWN = Reason(
     "no drafter with few cached tokens is known: give a ready profile as "
     "acceptance.small_cache(target, 512) (the target that reads 512 tokens of its cache; "
     "small_cache(target, 512, retrieved) for retrieved ones) or of a draft model; "
-    "where methods name sparse_cache, they are measured"
+    "where methods name sparse_cache, they are measured",
+    Cause.OPT_IN,
 )
 METHOD = SparseCache()

@@ -19,6 +19,7 @@ from specplan.cost_models.acceptance.drafters import Source
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Option, Options, Refusal
+from specplan.planner.reasons import Cause, Reason
 from specplan.planner.templates.source_drafts import SourceMethod, source_plan
 
 LENGTHS = (2, 3, 4, 6, 8, 12, 16, 24)
@@ -70,7 +71,7 @@ class Suffix(SourceMethod[SuffixOptions]):
         profile = facts.profiles[Source(self.source.word)]
         if not profile.evidence.ranked or not profile.hazard(1, 1):
             reason = "its acceptance profile tells of one continuation only"
-            return [family, Refusal(trees, reason)]
+            return [family, Refusal(trees, Reason(reason, Cause.FIRST_CHOICES))]
         branched = (SuffixOptions(*one) for one in product(CONTINUATIONS, BRANCHED_LENGTHS))
         return [family, Family.of(trees, branched)]
 

@@ -18,6 +18,7 @@ from specplan.cost_models.acceptance.drafters import Source
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Option, Refusal
+from specplan.planner.reasons import Cause, Reason
 from specplan.planner.templates.plan_text import draft_and_verify, number_list
 from specplan.planner.templates.source_drafts import STATE, SourceMethod
 from specplan.planner.templates.static_trees import TreeOptions, levels_text
@@ -55,7 +56,8 @@ class TokenRecycling(SourceMethod[RecyclingOptions]):
             return [Refusal(chains, reason), Refusal(trees, reason)]
         family = Family.of(chains, (RecyclingOptions.of(matrix, chain(n)) for n in LENGTHS))
         if not facts.profiles[Source(matrix)].evidence.ranked:
-            return [family, Refusal(trees, "its acceptance profile knows no second choices")]
+            words = "its acceptance profile knows no second choices"
+            return [family, Refusal(trees, Reason(words, Cause.FIRST_CHOICES))]
         width = self.source.integer("width")
         settings = [
             RecyclingOptions.of(matrix, tree)

@@ -121,6 +121,11 @@ class Workload(Strict):
         description="Several lengths of prompts, in tokens, each priced apart at every batch "
         "size; instead of prompt_tokens.",
     )
+    cached_prefix: NonNegative = Field(
+        default=0,
+        description="Tokens at the start of every prompt whose KV cache is there already (a "
+        "prefix-cache hit): they take memory and are attended to, but need no prefill.",
+    )
     output_tokens: Count | None = Field(
         default=None, description="Length of an output, in tokens; not together with trace."
     )
@@ -206,11 +211,12 @@ class Problem(Strict):
     )
     workload: Workload = Field(description="What is served: batch sizes, lengths, sampling.")
     acceptance: dict[str, Acceptance] = Field(default_factory=dict, description=FORMS_OF_ACCEPTANCE)
-    objective: Literal["latency", "throughput", "goodput"] = Field(
+    objective: Literal["latency", "tpot", "throughput", "goodput"] = Field(
         default="latency",
         description="latency: least seconds per output token of a request, geometric mean over "
         "loads; throughput: most output tokens per second of the device, mean over loads; prefill "
-        "included. "
+        "included in both. tpot: least seconds per output token while decoding, geometric mean "
+        "over loads, without prefill. "
         "goodput: most requests per second served within the limits at workload.request_rate, "
         "then least seconds of a request, modelled by the law of a loaded server.",
     )

@@ -18,6 +18,7 @@ KEY_OF = {
     "batch": "workload.batch_sizes",
     "prompt": "workload.prompt_tokens",
     "output": "workload.output_tokens",
+    "cached_prefix": "workload.cached_prefix",
     "acceptance": "acceptance",
     "objective": "objective",
     "memory": "limits.memory",

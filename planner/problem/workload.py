@@ -61,9 +61,21 @@ def check_workload(problem: Problem, origin: Origin) -> Errors:
                 f"Leave {name} out, or give a temperature above 0.",
             )
             break  # a temperature mends both
+    lengths_known = list(workload.lengths)
     if workload.trace is not None:
         with origin.key("workload.trace"):
-            read_trace(workload.trace)
+            lengths_known = [one.prompt_tokens for one in read_trace(workload.trace)]
+    yield from _check_cached_prefix(workload.cached_prefix, lengths_known, origin)
+
+
+def _check_cached_prefix(cached: int, prompts: list[int], origin: Origin) -> Errors:
+    """A cached prefix that leaves nothing of some prompt to compute."""
+    if cached and prompts and cached >= min(prompts):
+        yield origin.usage(
+            "workload.cached_prefix",
+            f"{cached} cached tokens leave nothing to compute of a prompt of {min(prompts)}",
+            f"Give at most {min(prompts) - 1}: the last token of a prompt is always computed.",
+        )
 
 
 def check_request_rate(problem: Problem, origin: Origin) -> Errors:

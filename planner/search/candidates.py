@@ -16,6 +16,7 @@ from specplan.ir.text.printer import print_plan
 from specplan.ir.types.infer import infer_round
 from specplan.ir.types.value_types import TreeType
 from specplan.planner.explain.numbers import interval_data, seconds_data
+from specplan.planner.reasons import Cause, cause_of
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Candidate:
         refusal: why it cannot be chosen; None when it can.
         unsupported: why the backend cannot run it; None when it can.
         by_cell: of a schedule, the candidate whose round runs in each cell of the workload.
+        alone: of a schedule, the cells in which its drafting models do not fit in memory; they are
+            not loaded there.
     """
 
     method: str
@@ -45,6 +48,7 @@ class Candidate:
     refusal: str | None = None
     unsupported: str | None = None
     by_cell: tuple[Candidate, ...] = ()
+    alone: tuple[int, ...] = ()
 
     @cached_property
     def estimates(self) -> tuple[Estimate, ...]:
@@ -86,6 +90,15 @@ class Candidate:
     def admissible(self) -> bool:
         """Whether it may be chosen."""
         return self.priced and self.refusal is None
+
+    @property
+    def cause(self) -> Cause | None:
+        """Why it was not tried or may not be chosen, as data; None where it may."""
+        if self.unsupported is not None:
+            return Cause.BACKEND
+        if self.refusal is None:
+            return None
+        return Cause.LIMIT if self.priced else cause_of(self.refusal)
 
     @property
     def simplicity(self) -> tuple[float, ...]:

@@ -2,9 +2,10 @@
 
 The score of a candidate is what the objective makes of its estimates, lower is better: latency
 takes the geometric mean over the cells (batch sizes, prompt lengths) of a request's seconds per
-output token, prefill included, so that twice as fast counts alike in all of them; throughput takes
-the seconds per output token of the device at the mean rate; goodput the seconds of a request at
-the load, as `specplan.planner.serving.capacity` models them.
+output token, prefill included, so that twice as fast counts alike in all of them; tpot the same
+mean of the seconds per output token while decoding, without prefill; throughput takes the seconds
+per output token of the device at the mean rate; goodput the seconds of a request at the load, as
+`specplan.planner.serving.capacity` models them.
 
 Two candidates share most errors of a device: where both are wrong by the same factor, their ratio
 is right. What counts against a gain is therefore what both err by beside that (`shared_error` of
@@ -37,7 +38,7 @@ def score(candidate: Candidate, objective: Objective) -> float:
     estimate = _price(candidate)
     if isinstance(objective, Load):
         return float(serve(objective, estimate, times_of(estimate)).score)
-    return _score(estimate, estimate.request_seconds.median, objective)
+    return _score(estimate, objective)
 
 
 def speedup(candidate: Candidate, plain: Candidate, objective: Objective) -> Interval:
@@ -53,9 +54,10 @@ def speedup(candidate: Candidate, plain: Candidate, objective: Objective) -> Int
         worlds = (serve(objective, own, times_of(own, end)) for end in ("median", "high", "low"))
         mean, slow, fast = (float(more_served(served, of_plain)) for served in worlds)
     else:
-        plainly, seconds = score(plain, objective), own.request_seconds
-        ends = (seconds.median, seconds.high, seconds.low)
-        mean, slow, fast = (plainly / _score(own, end, objective) for end in ends)
+        plainly = score(plain, objective)
+        mean, slow, fast = (
+            plainly / _score(own, objective, end) for end in ("median", "high", "low")
+        )
     return Interval(mean, min(mean, slow), max(mean, fast))
 
 
@@ -65,8 +67,7 @@ def cell_costs(candidate: Candidate, objective: Objective) -> NDArray[np.float64
     At a load it is what a round that is better in one cell lowers: the seconds of a request.
     """
     estimate = _price(candidate)
-    of = "latency" if isinstance(objective, Load) else objective
-    return _cells(estimate, estimate.request_seconds.median, of)
+    return _cells(estimate, "latency" if isinstance(objective, Load) else objective)
 
 
 def is_gain(speed: Interval) -> NDArray[np.bool_] | bool:
@@ -92,17 +93,25 @@ def more_served(served: Served, base: Served) -> NDArray[np.float64]:
     return np.where(whole, base.score / served.score, served.rate / base.rate)
 
 
-def pays(candidate: Candidate, plain: Candidate) -> NDArray[np.bool_]:
+def pays(candidate: Candidate, plain: Candidate, objective: Objective) -> NDArray[np.bool_]:
     """In which cells it beats `plain` by more than the error of the two, [cells]."""
-    return np.asarray(is_gain(gains(_price(candidate), _price(plain))))
+    return np.asarray(is_gain(gains(_price(candidate), _price(plain), objective)))
 
 
-def gains(estimate: Estimate, plain: Estimate) -> Interval:
-    """The speedup over `plain` cell by cell, with what the estimates leave open between the two."""
-    base = plain.request_seconds.median
-    own = _own(estimate, plain).request_seconds
-    mean = base / estimate.request_seconds.median
+def gains(estimate: Estimate, plain: Estimate, objective: Objective) -> Interval:
+    """The speedup over `plain` cell by cell, with what the estimates leave open between the two.
+
+    Under the objective tpot that of decoding, else that of whole requests, prefill included.
+    """
+    base = _user_seconds(plain, objective).median
+    own = _user_seconds(_own(estimate, plain), objective)
+    mean = base / own.median
     return Interval(mean, minimum(mean, base / own.high), maximum(mean, base / own.low))
+
+
+def _user_seconds(estimate: Estimate, objective: Objective) -> Seconds:
+    """What a user waits for: a token under the objective tpot, else a whole request."""
+    return estimate.seconds_per_token if objective == "tpot" else estimate.request_seconds
 
 
 def choose(
@@ -146,9 +155,11 @@ def _price(candidate: Candidate) -> Estimate:
     return candidate.estimate
 
 
-def _score(estimate: Estimate, request_seconds: Quantity, objective: str) -> float:
-    cells = _cells(estimate, request_seconds, objective)
-    return float(geometric_mean(cells) if objective == "latency" else 1.0 / (1.0 / cells).mean())
+def _score(estimate: Estimate, objective: Objective, end: str = "median") -> float:
+    cells = _cells(estimate, objective, end)
+    if objective == "throughput":
+        return float(1.0 / (1.0 / cells).mean())
+    return float(geometric_mean(cells))
 
 
 def geometric_mean(cells: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -157,10 +168,19 @@ def geometric_mean(cells: NDArray[np.float64]) -> NDArray[np.float64]:
     return mean
 
 
-def _cells(estimate: Estimate, request_seconds: Quantity, objective: str) -> NDArray[np.float64]:
-    """Seconds per output token: of a request, or of the device for throughput."""
-    per_token = np.asarray(request_seconds, dtype=np.float64) / estimate.output_tokens
-    return per_token if objective == "latency" else per_token / estimate.batch
+def _cells(estimate: Estimate, objective: Objective, end: str = "median") -> NDArray[np.float64]:
+    """Seconds per output token: of a request, of decoding for tpot, of the device for throughput.
+
+    Args:
+        estimate: of the plan.
+        objective: not a load.
+        end: of the intervals: `low`, `median` or `high`.
+    """
+    seconds = np.asarray(getattr(_user_seconds(estimate, objective), end), dtype=np.float64)
+    per_token = seconds if objective == "tpot" else seconds / estimate.output_tokens
+    if objective == "throughput":
+        return np.asarray(per_token / estimate.batch)
+    return np.broadcast_to(per_token, np.shape(estimate.batch))
 
 
 def _own(estimate: Estimate, plain: Estimate) -> Estimate:
@@ -245,7 +265,7 @@ def _point(candidate: Candidate, index: int, batch: Floats, prompt: Floats) -> P
 
 def _served_speed(candidate: Candidate) -> Interval:
     assert candidate.estimate is not None, "what is admissible has a price"
-    return candidate.estimate.tokens_per_second_end_to_end
+    return candidate.estimate.tokens_per_second
 
 
 def _by_cell(value: Quantity, like: Floats | None = None) -> Floats:

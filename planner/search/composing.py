@@ -8,8 +8,8 @@ switching back and forth.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from math import isfinite
 
@@ -17,20 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specplan.cost_models.estimate import Pricer
-from specplan.ir.plan import Guard, Plan, Schedule
-from specplan.ir.rules.verify import check_plan
-from specplan.ir.values import Text
+from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import TIE, cell_costs, pays, simplest_of_best
 from specplan.planner.search.limits import keeps_limits, misses, unsupported
 from specplan.planner.search.objectives import Load
-from specplan.planner.templates.merged_rounds import merge_plans, round_names
+from specplan.planner.templates.merged_rounds import scheduled
 
 SCHEDULE = "schedule"
 """What stands for the method of a plan made of several methods' rounds."""
-HYSTERESIS = 0.1
-"""A bound must be passed by this fraction before a switch is undone."""
 MOST_ROUNDS = 4
 
 Floats = NDArray[np.float64]
@@ -55,7 +51,39 @@ def best_schedule(
     rounds = list(dict.fromkeys(which.tolist()))
     if len(rounds) == 1:
         return None
-    return composed(facts, pricer, [priced[index] for index in which])
+    schedule = composed(facts, pricer, [priced[index] for index in which])
+    if schedule.unsupported is None or isinstance(facts.objective, Load):
+        return schedule
+    return _best_by_batch(facts, pricer, priced) or schedule
+
+
+def _best_by_batch(
+    facts: ProblemFacts, pricer: Pricer, priced: Sequence[Candidate]
+) -> Candidate | None:
+    """The best schedule by batch size alone, as engines have it; None where one round does.
+
+    A candidate takes part at a batch size where it keeps the limits at all contexts. Whether the
+    whole beats plain decoding by more than the error is left to the choice.
+    """
+    rows = [(c, c.estimate) for c in priced if c.estimate is not None]
+    costs = np.array(
+        [
+            np.where(keeps_limits(facts, price), cell_costs(c, facts.objective), np.inf)
+            for c, price in rows
+        ]
+    )
+    if np.isinf(costs).all(axis=0).any():
+        return None
+    sizes, of_cell = np.unique(pricer.batch, return_inverse=True)
+    shares = costs / costs.min(axis=0)
+    by_size = np.array([shares[:, of_cell == size].mean(axis=1) for size in range(len(sizes))]).T
+    if np.isinf(by_size).all(axis=0).any():
+        return None
+    which = best_rounds(by_size)
+    if len(set(which.tolist())) == 1:
+        return None
+    schedule = composed(facts, pricer, [rows[which[size]][0] for size in of_cell])
+    return schedule if schedule.unsupported is None else None
 
 
 def best_of_each(
@@ -93,7 +121,9 @@ def _costs(facts: ProblemFacts, candidate: Candidate, plain: Candidate) -> NDArr
     assert candidate.estimate is not None and plain.estimate is not None
     allowed = keeps_limits(facts, candidate.estimate)
     if candidate is not plain:
-        allowed = allowed & (pays(candidate, plain) | ~keeps_limits(facts, plain.estimate))
+        allowed = allowed & (
+            pays(candidate, plain, facts.objective) | ~keeps_limits(facts, plain.estimate)
+        )
     return np.where(allowed, cell_costs(candidate, facts.objective), np.inf)
 
 
@@ -122,7 +152,7 @@ def _may_run(
     if candidate is plain or candidate.estimate is None:
         return candidate is plain
     fits = np.asarray(candidate.estimate.memory.total) <= facts.memory_bytes
-    return pays(candidate, plain) & fits
+    return pays(candidate, plain, facts.objective) & fits
 
 
 def composed(facts: ProblemFacts, pricer: Pricer, by_cell: Sequence[Candidate]) -> Candidate:
@@ -133,7 +163,8 @@ def composed(facts: ProblemFacts, pricer: Pricer, by_cell: Sequence[Candidate]) 
     conditions = guards(grid, [[names[id(by_cell[cell])] for cell in row] for row in cells])
     plan = scheduled(SCHEDULE, {names[id(c)]: c.plan for c in parts if c.plan}, conditions)
     which = np.array([int(names[id(candidate)][1:]) for candidate in by_cell])
-    estimate = pricer.composed(plan, [c.estimate for c in parts if c.estimate], which)
+    alone = _alone(facts, pricer, plan, by_cell)
+    estimate = pricer.composed(plan, [c.estimate for c in parts if c.estimate], which, alone)
     cannot, missed = unsupported(facts, plan), map(str, misses(facts, estimate))
     return Candidate(
         method=SCHEDULE,
@@ -145,7 +176,21 @@ def composed(facts: ProblemFacts, pricer: Pricer, by_cell: Sequence[Candidate]) 
         refusal="; ".join([*([cannot] if cannot else []), *missed]) or None,
         unsupported=cannot,
         by_cell=tuple(by_cell),
+        alone=tuple(np.flatnonzero(alone).tolist()),
     )
+
+
+def _alone(
+    facts: ProblemFacts, pricer: Pricer, plan: Plan, by_cell: Sequence[Candidate]
+) -> NDArray[np.bool_]:
+    """Where a schedule's drafting models do not fit, and the round does without: [cells].
+
+    The schedule is planned for such a cell with the target alone in memory. Not at a load, under
+    which one server passes through all batch sizes.
+    """
+    fits = np.broadcast_to(pricer.memory(plan).total <= facts.memory_bytes, (len(by_cell),))
+    without = np.array([c.plan is not None and c.plan.models_run == ("target",) for c in by_cell])
+    return np.asarray(~fits & without & (not isinstance(facts.objective, Load)))
 
 
 def _grid(pricer: Pricer) -> tuple[Grid, list[list[int]]]:
@@ -235,35 +280,6 @@ def guards(grid: Grid, choice: Sequence[Sequence[str]]) -> tuple[tuple[str, str]
             context = "" if last is None else f"context <= {last:g}"
             conditions.append((" and ".join(filter(None, (batch, context))), name))
     return tuple(conditions)
-
-
-def scheduled(name: str, plans: dict[str, Plan], conditions: Sequence[tuple[str, str]]) -> Plan:
-    """One plan of several plans' rounds; where a plan has a schedule, it holds within its loads.
-
-    Args:
-        name: of the new plan.
-        plans: by the name that its round gets, as in `merge_plans`.
-        conditions: as `guards` gives them.
-    """
-    merged = merge_plans(plans)
-    every = [pair for condition, given in conditions for pair in _within(condition, given, plans)]
-    *before, (_, otherwise) = every
-    guarded = tuple(Guard(formula=Text(condition), round=given) for condition, given in before)
-    schedule = Schedule(guards=guarded, otherwise=otherwise, hysteresis=HYSTERESIS)
-    return check_plan(replace(merged, name=name, schedule=schedule))
-
-
-def _within(condition: str, given: str, plans: Mapping[str, Plan]) -> Iterator[tuple[str, str]]:
-    """Conditions of a plan's rounds where the plan itself runs under a condition."""
-    plan = plans[given]
-    called = round_names(given, plan)
-    if plan.schedule is None:
-        yield condition, called[plan.rounds[0].name]
-        return
-    for guard in plan.schedule.guards:
-        formula = f"{condition} and ({guard.formula})" if condition else str(guard.formula)
-        yield formula, called[guard.round]
-    yield condition, called[plan.schedule.otherwise]
 
 
 def _between(a: float, b: float) -> float:

@@ -12,11 +12,11 @@ from specplan.cost_models.devices.roofline import AnalyticDevice
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import Interval, Seconds
 from specplan.cost_models.memory.plan_memory import PlanMemory, runtime_of
-from specplan.cost_models.memory.remedies import Need, remedies
+from specplan.cost_models.memory.remedies import Need, Remedy, remedies
 from specplan.ir.errors import InfeasibleError
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.search.candidates import Candidate
+from specplan.planner.search.candidates import Candidate, judged
 from specplan.planner.search.objectives import Load
 from specplan.planner.serving.capacity import serve, times_of
 
@@ -189,10 +189,51 @@ def nothing_admissible(facts: ProblemFacts, candidates: Sequence[Candidate]) -> 
     return InfeasibleError(
         f"no plan keeps the limits: {tightest.words} reaches {best.reached_text} at "
         f"best (batch {best.batch}{others}), the limit is {tightest.allowed:.4g} {tightest.unit}"
-        f"{tightest.largest}; nearest is {nearest.method} ({nearest.words})",
+        f"{tightest.largest}; nearest is {_short_name(nearest)}",
         where=tightest.key,
         remedy=remedy,
     )
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """A plan that does not fit at one operating point.
+
+    Attributes:
+        needed: bytes.
+        allowed: bytes that a plan may take.
+        ways: what would make it fit, those that suffice alone first.
+    """
+
+    needed: float
+    allowed: float
+    ways: tuple[Remedy, ...]
+
+
+def unfit(facts: ProblemFacts, plan: Plan, batch: int, prompt_tokens: int) -> Unfit:
+    """By how much a plan does not fit at one operating point of the problem."""
+    text = prompt_tokens + max(request.output_tokens for request in facts.requests)
+    need = Need(plan, facts.shapes, batch, text, prompt_tokens, runtime_of(facts.device))
+    limited = facts.memory_bytes < facts.device.memory_bytes
+    return Unfit(
+        float(need.memory.total),
+        facts.memory_bytes,
+        _ways(facts, need, facts.memory_bytes, limited),
+    )
+
+
+def _ways(facts: ProblemFacts, need: Need, allowed: float, limited: bool) -> tuple[Remedy, ...]:
+    """What would make it fit; further devices only where the device is what limits."""
+    linked = isinstance(facts.device, AnalyticDevice) and facts.device.link_bandwidth > 0.0
+    return remedies(need, allowed, linked and not limited)
+
+
+def _short_name(candidate: Candidate) -> str:
+    """A plan by its method and the draft tokens of a step."""
+    tree = judged(candidate)
+    if tree is None or not tree.nodes:
+        return "no speculation"
+    return f"{candidate.method}, {tree.nodes} draft tokens per step"
 
 
 def _memory_remedy(facts: ProblemFacts, nearest: Candidate, miss: Miss) -> str:
@@ -202,8 +243,7 @@ def _memory_remedy(facts: ProblemFacts, nearest: Candidate, miss: Miss) -> str:
     need = Need(
         nearest.plan, facts.shapes, miss.batch, facts.longest_text, prompt, runtime_of(facts.device)
     )
-    linked = isinstance(facts.device, AnalyticDevice) and facts.device.link_bandwidth > 0.0
-    ways = remedies(need, miss.allowed, linked and miss.key != "limits.memory")
+    ways = _ways(facts, need, miss.allowed, miss.key == "limits.memory")
     alone = [str(way) for way in ways if way.enough]
     if alone:
         return f"Cheapest: {alone[0]}. Or: {'; '.join([*alone[1:], _elsewhere(miss)])}."

@@ -1,4 +1,4 @@
-"""What counts as better: latency, throughput, or the requests served at a load."""
+"""What counts as better: latency, TPOT, throughput, or the requests served at a load."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ class Load:
     tpot: float | None = None
 
 
-Objective = Literal["latency", "throughput"] | Load
+Objective = Literal["latency", "tpot", "throughput"] | Load

@@ -14,8 +14,9 @@ from specplan.cost_models.cells import grid
 from specplan.cost_models.estimate import Pricer
 from specplan.cost_models.rounds.pricing import Unpriced
 from specplan.ir.errors import UsageError
-from specplan.planner.facts import MissingAcceptance, ProblemFacts
+from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Options, discover_methods
+from specplan.planner.reasons import Cause, Reason, cause_of
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.limits import unsupported, with_price
 from specplan.planner.search.objectives import Load
@@ -41,7 +42,7 @@ def choices_of(facts: ProblemFacts) -> Iterator[Setting | Candidate]:
     for name in names:
         method = methods[name]
         if allowed is not None and name not in allowed and name != PLAIN:
-            reason = "the problem's methods leave it out"
+            reason = Reason("the problem's methods leave it out", Cause.EXCLUDED)
             yield Candidate(name, "any", {}, "any", refusal=reason)
             continue
         for family in method.choices(facts):
@@ -64,7 +65,7 @@ def check_named_methods(facts: ProblemFacts) -> None:
         reasons = [one.reason for one in families if not isinstance(one, Family)]
         if len(reasons) < len(families) or not reasons:
             continue
-        if not any(isinstance(reason, MissingAcceptance) for reason in reasons):
+        if not any(cause_of(reason) is Cause.ACCEPTANCE for reason in reasons):
             raise UsageError(
                 f'"{name}" cannot be tried: {reasons[0]}',
                 where=f"methods.{index}",
@@ -98,7 +99,8 @@ def pricer_of(facts: ProblemFacts) -> Pricer:
     longest = None
     if not lengths:
         longest = max(request.prompt_tokens for request in requests), facts.longest_text
-    return Pricer(facts.device, facts.shapes, batch, prompt, outputs, longest)
+    cached = facts.problem.workload.cached_prefix
+    return Pricer(facts.device, facts.shapes, batch, prompt, outputs, longest, cached)
 
 
 def fitting_pricer(

@@ -194,7 +194,8 @@ class _Worlds:
             if objective == "throughput":
                 scores = 1.0 / (whole.batch / per_token).mean(axis=1)
             else:
-                scores = geometric_mean(per_token)
+                tpot = objective == "tpot"
+                scores = geometric_mean(self._cells(candidate, "tpot") if tpot else per_token)
         return np.broadcast_to(scores, DRAWS)
 
     def served(self, candidate: Candidate, load: Load) -> Served:

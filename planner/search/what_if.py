@@ -55,7 +55,8 @@ class WhatIfRow:
         acceptance: P(a draft token is accepted | those before it were); None for the profile that
             the problem has.
         draft_tokens: that the best plan verifies per step (K); 0 where no drafting pays.
-        gain: speed of a request over no speculation, prefill included; 1 where no drafting pays.
+        gain: speed of a request over no speculation, prefill included, or of decoding alone under
+            the objective tpot; 1 where no drafting pays.
         gain_interval: the same with what the times leave open between the two.
         pays_from: the least acceptance at which drafting pays here; None where it never does.
         words: the best plan in words.
@@ -165,7 +166,10 @@ class _Scan:
         own = self.facts.profiles.get(drafter)
         tree = None if best is None or best is self._plain else judged(best)
         drafts = best is not None and tree is not None
-        gain = gains(best.estimates[cell], base) if best and drafts else Interval.exact(1.0)
+        objective = self.facts.objective
+        gain = (
+            gains(best.estimates[cell], base, objective) if best and drafts else Interval.exact(1.0)
+        )
         words = NO_MEMORY if best is None else best.words if drafts else "no speculation"
         return WhatIfRow(
             drafter=str(drafter),
@@ -200,7 +204,11 @@ class _Scan:
         """Above 0 where some candidate beats no speculation by more than the error, [cells]."""
         plain = self._plain.estimate
         assert plain is not None, "no speculation has a price"
-        margins = [gain_margin(gains(c.estimate, plain)) for c in candidates if c.estimate]
+        margins = [
+            gain_margin(gains(c.estimate, plain, self.facts.objective))
+            for c in candidates
+            if c.estimate
+        ]
         best: Floats = np.max(np.broadcast_arrays(*margins, plain.batch * 0.0 - np.inf), axis=0)
         return best
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,8 +15,12 @@ from specplan.ir.plan import (
     Schedule,
     StateDeclaration,
 )
+from specplan.ir.rules.verify import check_plan
 from specplan.ir.values import State, Text
 from specplan.passes.renaming import renamed
+
+HYSTERESIS = 0.1
+"""A bound must be passed by this fraction before a switch is undone."""
 
 
 def merge_plans(plans: dict[str, Plan]) -> Plan:
@@ -107,3 +112,32 @@ def _shared_promises(every: list[Assumptions]) -> Assumptions:
         law=max((one.law for one in every), key=lambda law: _PROMISES.index(law.name)),
         reproducible=all(one.reproducible for one in every),
     )
+
+
+def scheduled(name: str, plans: dict[str, Plan], conditions: Sequence[tuple[str, str]]) -> Plan:
+    """One plan of several plans' rounds; where a plan has a schedule, it holds within its loads.
+
+    Args:
+        name: of the new plan.
+        plans: by the name that its round gets, as in `merge_plans`.
+        conditions: as `guards` gives them.
+    """
+    merged = merge_plans(plans)
+    every = [pair for condition, given in conditions for pair in _within(condition, given, plans)]
+    *before, (_, otherwise) = every
+    guarded = tuple(Guard(formula=Text(condition), round=given) for condition, given in before)
+    schedule = Schedule(guards=guarded, otherwise=otherwise, hysteresis=HYSTERESIS)
+    return check_plan(replace(merged, name=name, schedule=schedule))
+
+
+def _within(condition: str, given: str, plans: Mapping[str, Plan]) -> Iterator[tuple[str, str]]:
+    """Conditions of a plan's rounds where the plan itself runs under a condition."""
+    plan = plans[given]
+    called = round_names(given, plan)
+    if plan.schedule is None:
+        yield condition, called[plan.rounds[0].name]
+        return
+    for guard in plan.schedule.guards:
+        formula = f"{condition} and ({guard.formula})" if condition else str(guard.formula)
+        yield formula, called[guard.round]
+    yield condition, called[plan.schedule.otherwise]

@@ -10,6 +10,7 @@ from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, OptionsT, Refusal
+from specplan.planner.reasons import Cause, Reason
 
 
 class PerDraftModel(Method[OptionsT]):
@@ -53,7 +54,7 @@ def family_by(
         return Refusal(name, facts.missing_profile(drafter))
     if trees and profile.key.how == "draw":
         reason = "the acceptance profile knows no second choices (it was measured with how=draw)"
-        return Refusal(name, reason)
+        return Refusal(name, Reason(reason, Cause.FIRST_CHOICES))
     every = tuple(settings(profile))
     if trees and not every:
         return Refusal(name, facts.no_tree(drafter))

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, cast
 from specplan.planner.drafters.parts import models_alone
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, OptionsT, Refusal
+from specplan.planner.reasons import Cause, Reason
 from specplan.planner.search.limits import unsupported
 
 
@@ -65,7 +66,8 @@ class ProfiledByRunning(Method[OptionsT]):
         """The settings whose acceptance is known."""
         reason = self.missing_source(facts)
         if reason is None and self.is_unasked(facts):
-            reason = f'its settings are measured by running them: name "{self.name}" in methods'
+            words = f'its settings are measured by running them: name "{self.name}" in methods'
+            reason = Reason(words, Cause.OPT_IN)
         if reason is not None:
             return [Refusal(self.family, reason)]
         every = tuple(self.later_settings(facts))
@@ -81,4 +83,5 @@ class ProfiledByRunning(Method[OptionsT]):
         """Why a setting has no profile: the backend does not run it, or nobody has measured it."""
         drafter = self.drafter(facts, options)
         missing = "" if drafter is None else facts.missing_profile(drafter)
-        return unsupported(facts, self.plan(facts, options)) or missing
+        cannot = unsupported(facts, self.plan(facts, options))
+        return missing if cannot is None else Reason(cannot, Cause.BACKEND)

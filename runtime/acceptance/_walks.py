@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 
 import torch
 from torch import Tensor
@@ -184,13 +185,40 @@ def deepest(tree: DraftedTree, passed: Tensor, scores: Tensor, choices: Tensor) 
     return Judged(path=path, accepted=length[:, 0], bonus=choices.gather(1, node + 1)[:, 0])
 
 
-def deepest_reference(
-    tree: DraftedTree,
-    passes: Callable[[int, int, int], bool],
-    score: Callable[[int, int, int], float],
-    choices: Tensor,
+def by_nodes(
+    passing: Callable[..., tuple[Tensor, Tensor]], passes: Callable[..., tuple[bool, float]]
+) -> tuple[Callable[..., Judged], Callable[..., Judged], Callable[..., Judged]]:
+    """`accept`, `accept_vectorised` and `accept_reference` of a rule that judges node by node.
+
+    The longest path of nodes that all passed is kept, and the bonus is the target's first choice.
+
+    Args:
+        passing: (tree, target, parameters) to which nodes pass, and their scores, `[B, N]` each.
+        passes: (one row of the target `[V]`, a token below it, parameters) to the same of a node.
+    """
+
+    @wraps(passing)
+    def accept(
+        tree: DraftedTree, target: Tensor, uniforms: Tensor | None = None, **given: float
+    ) -> Judged:
+        return deepest(tree, *passing(tree, target, **given), target.argmax(-1))
+
+    @wraps(passes)
+    def accept_reference(
+        tree: DraftedTree, target: Tensor, uniforms: Tensor | None = None, **given: float
+    ) -> Judged:
+        def judge(row: int, parent: int, token: int) -> tuple[bool, float]:
+            return passes(target[row, parent + 1], token, **given)
+
+        return _deepest_reference(tree, judge, target.argmax(-1))
+
+    return accept, accept, accept_reference
+
+
+def _deepest_reference(
+    tree: DraftedTree, judge: Callable[[int, int, int], tuple[bool, float]], choices: Tensor
 ) -> Judged:
-    """`deepest` node by node; both functions take (row, parent or -1, token)."""
+    """`deepest` node by node; `judge` takes (row, parent or -1, token)."""
     paths, bonuses = [], []
     live, tokens = tree.live_mask(), tree.tokens.tolist()
     for row, parents in enumerate(tree.parent_lists()):
@@ -198,11 +226,13 @@ def deepest_reference(
         best: list[int] = []
         total = 0.0
         for node, parent in enumerate(parents):
-            token = tokens[row][node]
-            if parent not in standing or not live[row, node] or not passes(row, parent, token):
+            if parent not in standing or not live[row, node]:
+                continue
+            passed, score = judge(row, parent, tokens[row][node])
+            if not passed:
                 continue
             path, above = standing[parent]
-            standing[node] = [*path, node], max(score(row, parent, token), -1e30) + above
+            standing[node] = [*path, node], max(score, -1e30) + above
             if (len(path) + 1, standing[node][1]) > (len(best), total):
                 best, total = standing[node]
         paths.append(best)

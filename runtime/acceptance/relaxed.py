@@ -15,57 +15,37 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from specplan.runtime.acceptance._walks import deepest, deepest_reference, of_nodes, ranks
-from specplan.runtime.acceptance.tree import DraftedTree, Judged
+from specplan.runtime.acceptance._walks import by_nodes, of_nodes, ranks
+from specplan.runtime.acceptance.tree import DraftedTree
 
 TARGET = "logits"
 """What `target` holds."""
 
 
-def accept(
-    tree: DraftedTree,
-    target: Tensor,
-    uniforms: Tensor | None = None,
-    *,
-    top: int = 10,
-    delta: float = 0.6,
-) -> Judged:
-    """Judge a tree.
+def _passing(
+    tree: DraftedTree, target: Tensor, *, top: int = 10, delta: float = 0.6
+) -> tuple[Tensor, Tensor]:
+    """Which nodes pass, bool `[B, N]`, and the logarithms of their probabilities.
 
     Args:
         tree: the drafted nodes.
         target: logits `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
-        uniforms: unused.
         top: how many first choices may pass.
         delta: how much less probable than the first choice what passes may be.
     """
     probs = target.double().softmax(-1)
     own = of_nodes(tree, probs)
     least = probs.amax(-1).gather(1, tree.parent_tensor() + 1) - delta
-    passed = (ranks(tree, target) < top) & (own >= least)
-    return deepest(tree, passed, own.log(), target.argmax(-1))
+    return (ranks(tree, target) < top) & (own >= least), own.log()
 
 
-accept_vectorised = accept
+def _passes(logits: Tensor, token: int, *, top: int = 10, delta: float = 0.6) -> tuple[bool, float]:
+    """The same of one node."""
+    ranked = logits.sort(descending=True, stable=True).indices[:top].tolist()
+    probs = logits.double().softmax(-1)
+    passed = token in ranked and bool(probs[token] >= probs.max() - delta)
+    return passed, float(probs[token].log())
 
 
-def accept_reference(
-    tree: DraftedTree,
-    target: Tensor,
-    uniforms: Tensor | None = None,
-    *,
-    top: int = 10,
-    delta: float = 0.6,
-) -> Judged:
-    """`accept`, node by node."""
-    every = target.double().softmax(-1)
-
-    def passes(row: int, parent: int, token: int) -> bool:
-        ranked = target[row, parent + 1].sort(descending=True, stable=True).indices[:top]
-        probs = every[row, parent + 1]
-        return token in ranked.tolist() and bool(probs[token] >= probs.max() - delta)
-
-    def score(row: int, parent: int, token: int) -> float:
-        return float(every[row, parent + 1, token].log())
-
-    return deepest_reference(tree, passes, score, target.argmax(-1))
+accept, accept_vectorised, accept_reference = by_nodes(_passing, _passes)
+"""See `specplan.runtime.acceptance`; no uniforms are read."""

@@ -17,53 +17,32 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from specplan.runtime.acceptance._walks import deepest, deepest_reference, of_nodes
-from specplan.runtime.acceptance.tree import DraftedTree, Judged
+from specplan.runtime.acceptance._walks import by_nodes, of_nodes
+from specplan.runtime.acceptance.tree import DraftedTree
 
 TARGET = "logits"
 """What `target` holds."""
 
 
-def accept(
-    tree: DraftedTree,
-    target: Tensor,
-    uniforms: Tensor | None = None,
-    *,
-    threshold: float = 5.0,
-) -> Judged:
-    """Judge a tree.
+def _passing(tree: DraftedTree, target: Tensor, *, threshold: float = 5.0) -> tuple[Tensor, Tensor]:
+    """Which nodes pass, bool `[B, N]`, and the logarithms of their probabilities.
 
     Args:
         tree: the drafted nodes.
         target: logits `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
-        uniforms: unused.
         threshold: largest -ln p that stands, nats.
     """
     above = tree.parent_tensor() + 1
-    choices = target.argmax(-1)
     score = of_nodes(tree, target) - target.logsumexp(-1).gather(1, above)
-    passed = (-score <= threshold) | (choices.gather(1, above) == tree.tokens)
-    return deepest(tree, passed, score, choices)
+    first = target.argmax(-1).gather(1, above)
+    return (-score <= threshold) | (first == tree.tokens), score
 
 
-accept_vectorised = accept
+def _passes(logits: Tensor, token: int, *, threshold: float = 5.0) -> tuple[bool, float]:
+    """The same of one node."""
+    score = float(logits[token] - logits.logsumexp(-1))
+    return -score <= threshold or token == int(logits.argmax()), score
 
 
-def accept_reference(
-    tree: DraftedTree,
-    target: Tensor,
-    uniforms: Tensor | None = None,
-    *,
-    threshold: float = 5.0,
-) -> Judged:
-    """`accept`, node by node."""
-
-    def score(row: int, parent: int, token: int) -> float:
-        logits = target[row, parent + 1]
-        return float(logits[token] - logits.logsumexp(-1))
-
-    def passes(row: int, parent: int, token: int) -> bool:
-        first = int(target[row, parent + 1].argmax())
-        return -score(row, parent, token) <= threshold or token == first
-
-    return deepest_reference(tree, passes, score, target.argmax(-1))
+accept, accept_vectorised, accept_reference = by_nodes(_passing, _passes)
+"""See `specplan.runtime.acceptance`; no uniforms are read."""

@@ -14,57 +14,38 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from specplan.runtime.acceptance._walks import deepest, deepest_reference, of_nodes, ranks
-from specplan.runtime.acceptance.tree import DraftedTree, Judged
+from specplan.runtime.acceptance._walks import by_nodes, of_nodes, ranks
+from specplan.runtime.acceptance.tree import DraftedTree
 
 TARGET = "logits"
 """What `target` holds."""
 
 
-def accept(
-    tree: DraftedTree,
-    target: Tensor,
-    uniforms: Tensor | None = None,
-    *,
-    beta: int = 5,
-    tolerance: float = 3.0,
-) -> Judged:
-    """Judge a tree.
+def _passing(
+    tree: DraftedTree, target: Tensor, *, beta: int = 5, tolerance: float = 3.0
+) -> tuple[Tensor, Tensor]:
+    """Which nodes pass, bool `[B, N]`, and the logarithms of their probabilities.
 
     Args:
         tree: the drafted nodes.
         target: logits `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
-        uniforms: unused.
         beta: how many first choices may pass.
         tolerance: largest difference of log-probabilities to the first choice, nats.
     """
     above = tree.parent_tensor() + 1
     own = of_nodes(tree, target)
     passed = (ranks(tree, target) < beta) & (target.amax(-1).gather(1, above) - own <= tolerance)
-    score = own - target.logsumexp(-1).gather(1, above)
-    return deepest(tree, passed, score, target.argmax(-1))
+    return passed, own - target.logsumexp(-1).gather(1, above)
 
 
-accept_vectorised = accept
+def _passes(
+    logits: Tensor, token: int, *, beta: int = 5, tolerance: float = 3.0
+) -> tuple[bool, float]:
+    """The same of one node."""
+    ranked = logits.sort(descending=True, stable=True).indices[:beta].tolist()
+    passed = token in ranked and bool(logits.max() - logits[token] <= tolerance)
+    return passed, float(logits[token] - logits.logsumexp(-1))
 
 
-def accept_reference(
-    tree: DraftedTree,
-    target: Tensor,
-    uniforms: Tensor | None = None,
-    *,
-    beta: int = 5,
-    tolerance: float = 3.0,
-) -> Judged:
-    """`accept`, node by node."""
-
-    def passes(row: int, parent: int, token: int) -> bool:
-        logits = target[row, parent + 1]
-        ranked = logits.sort(descending=True, stable=True).indices[:beta].tolist()
-        return token in ranked and bool(logits.max() - logits[token] <= tolerance)
-
-    def score(row: int, parent: int, token: int) -> float:
-        logits = target[row, parent + 1]
-        return float(logits[token] - logits.logsumexp(-1))
-
-    return deepest_reference(tree, passes, score, target.argmax(-1))
+accept, accept_vectorised, accept_reference = by_nodes(_passing, _passes)
+"""See `specplan.runtime.acceptance`; no uniforms are read."""

@@ -15,36 +15,27 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from specplan.runtime.acceptance._walks import deepest, deepest_reference, of_nodes
-from specplan.runtime.acceptance.tree import DraftedTree, Judged
+from specplan.runtime.acceptance._walks import by_nodes, of_nodes
+from specplan.runtime.acceptance.tree import DraftedTree
 
 TARGET = "probabilities"
 """What `target` holds."""
 
 
-def accept(
-    tree: DraftedTree,
-    target: Tensor,
-    uniforms: Tensor | None = None,
-    *,
-    epsilon: float = 0.09,
-    delta: float = 0.3,
-) -> Judged:
-    """Judge a tree.
+def _passing(
+    tree: DraftedTree, target: Tensor, *, epsilon: float = 0.09, delta: float = 0.3
+) -> tuple[Tensor, Tensor]:
+    """Which nodes pass, bool `[B, N]`, and the logarithms of their probabilities.
 
     Args:
         tree: the drafted nodes.
         target: probabilities `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
-        uniforms: unused.
         epsilon: a probability above it always passes.
         delta: factor of exp(-H).
     """
     mass = of_nodes(tree, target)
     least = threshold(target, epsilon, delta).gather(1, tree.parent_tensor() + 1)
-    return deepest(tree, mass > least, mass.log(), target.argmax(-1))
-
-
-accept_vectorised = accept
+    return mass > least, mass.log()
 
 
 def threshold(probs: Tensor, epsilon: float, delta: float) -> Tensor:
@@ -53,22 +44,14 @@ def threshold(probs: Tensor, epsilon: float, delta: float) -> Tensor:
     return (delta * (-entropy).exp()).clamp(max=epsilon)
 
 
-def accept_reference(
-    tree: DraftedTree,
-    target: Tensor,
-    uniforms: Tensor | None = None,
-    *,
-    epsilon: float = 0.09,
-    delta: float = 0.3,
-) -> Judged:
-    """`accept`, node by node."""
+def _passes(
+    probs: Tensor, token: int, *, epsilon: float = 0.09, delta: float = 0.3
+) -> tuple[bool, float]:
+    """The same of one node."""
+    entropy = -(probs * torch.log(probs + 1e-5)).sum()
+    least = min(epsilon, delta * float(torch.exp(-entropy)))
+    return bool(probs[token] > least), float(probs[token].log())
 
-    def passes(row: int, parent: int, token: int) -> bool:
-        probs = target[row, parent + 1]
-        entropy = -(probs * torch.log(probs + 1e-5)).sum()
-        return bool(probs[token] > min(epsilon, delta * float(torch.exp(-entropy))))
 
-    def score(row: int, parent: int, token: int) -> float:
-        return float(target[row, parent + 1, token].log())
-
-    return deepest_reference(tree, passes, score, target.argmax(-1))
+accept, accept_vectorised, accept_reference = by_nodes(_passing, _passes)
+"""See `specplan.runtime.acceptance`; no uniforms are read."""

@@ -6,6 +6,7 @@ and `finish`; adding one is writing that class and naming its `model_type` in `F
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
@@ -106,26 +107,14 @@ class RotaryFamily:
         return rms_norm(hidden, self.final_norm)
 
 
-class _StockFamily:
-    """Sizes of a family whose stock layers run as they are."""
+class _StockFamily(ABC):
+    """A family whose stock layers run as they are."""
 
     def __init__(self, config: Any) -> None:
         self.heads: int = config.num_attention_heads
         self.kv_heads = self.heads
         self.head_dim: int = config.hidden_size // self.heads
         self.windows: tuple[int | None, ...] = (None,) * config.num_hidden_layers
-
-
-class Gpt2Family(_StockFamily):
-    """GPT-2: learned positions, stock layers."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__(model.config)
-        self.inner = model.transformer
-
-    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """See `Family.embed`."""
-        return self.inner.wte(tokens) + self.inner.wpe(positions)  # type: ignore[no-any-return]
 
     def run(
         self,
@@ -139,15 +128,38 @@ class Gpt2Family(_StockFamily):
         """See `Family.run`."""
         mask = masks(None)
         for index in range(*layers):
-            block = self.inner.h[index]
-            if index not in skips.attentions:
-                given = block.ln_1(hidden)
-                mixed, _ = block.attn(
-                    given, past_key_values=writer, attention_mask=mask, noting=writer
-                )
-                hidden = mixed + hidden
-            if index not in skips.mlps:
-                hidden = hidden + block.mlp(block.ln_2(hidden))
+            hidden = self.layer(index, hidden, mask, writer, skips)
+        return hidden
+
+    @abstractmethod
+    def layer(
+        self, index: int, hidden: Tensor, mask: AttentionMask, writer: CacheWriter, skips: Skips
+    ) -> Tensor:
+        """Hidden states after one layer."""
+
+
+class Gpt2Family(_StockFamily):
+    """GPT-2: learned positions, stock layers."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model.config)
+        self.inner = model.transformer
+
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """See `Family.embed`."""
+        return self.inner.wte(tokens) + self.inner.wpe(positions)  # type: ignore[no-any-return]
+
+    def layer(
+        self, index: int, hidden: Tensor, mask: AttentionMask, writer: CacheWriter, skips: Skips
+    ) -> Tensor:
+        """See `_StockFamily.layer`."""
+        block = self.inner.h[index]
+        if index not in skips.attentions:
+            given = block.ln_1(hidden)
+            mixed, _ = block.attn(given, past_key_values=writer, attention_mask=mask, noting=writer)
+            hidden = mixed + hidden
+        if index not in skips.mlps:
+            hidden = hidden + block.mlp(block.ln_2(hidden))
         return hidden
 
     def finish(self, hidden: Tensor) -> Tensor:
@@ -171,24 +183,26 @@ class OptFamily(_StockFamily):
         hidden = hidden + inner.embed_positions(None, 0, position_ids=positions)
         return hidden  # type: ignore[no-any-return]
 
-    def run(
-        self,
-        hidden: Tensor,
-        positions: Tensor,
-        masks: LayerMasks,
-        writer: CacheWriter,
-        layers: tuple[int, int],
-        skips: Skips = NO_SKIPS,
+    def layer(
+        self, index: int, hidden: Tensor, mask: AttentionMask, writer: CacheWriter, skips: Skips
     ) -> Tensor:
-        """See `Family.run`."""
-        mask = masks(None)
-        for index in range(*layers):
-            layer = self.inner.layers[index]
-            if index in skips.attentions or index in skips.mlps:
-                hidden = _part_of_opt(layer, hidden, mask, writer, index, skips)
-            else:
-                hidden = layer(hidden, attention_mask=mask, past_key_values=writer, noting=writer)
-        return hidden
+        """See `_StockFamily.layer`."""
+        stock = self.inner.layers[index]
+        if index not in skips.attentions and index not in skips.mlps:
+            whole = stock(hidden, attention_mask=mask, past_key_values=writer, noting=writer)
+            return whole  # type: ignore[no-any-return]
+        before: bool = stock.do_layer_norm_before  # norms after a block that is left out stay
+        if index not in skips.attentions:
+            given = stock.self_attn_layer_norm(hidden) if before else hidden
+            mixed, _ = stock.self_attn(
+                given, past_key_values=writer, attention_mask=mask, noting=writer
+            )
+            hidden = hidden + mixed
+        hidden = hidden if before else stock.self_attn_layer_norm(hidden)
+        if index not in skips.mlps:
+            given = stock.final_layer_norm(hidden) if before else hidden
+            hidden = hidden + stock.fc2(stock.activation_fn(stock.fc1(given)))
+        return hidden if before else stock.final_layer_norm(hidden)
 
     def finish(self, hidden: Tensor) -> Tensor:
         """See `Family.finish`."""
@@ -196,24 +210,6 @@ class OptFamily(_StockFamily):
         if inner.final_layer_norm is not None:
             hidden = inner.final_layer_norm(hidden)
         return hidden if inner.project_out is None else inner.project_out(hidden)
-
-
-def _part_of_opt(
-    layer: Any, hidden: Tensor, mask: AttentionMask, writer: CacheWriter, index: int, skips: Skips
-) -> Tensor:
-    """A stock OPT layer without its attention, its MLP or both; norms after a block are kept."""
-    before: bool = layer.do_layer_norm_before
-    if index not in skips.attentions:
-        given = layer.self_attn_layer_norm(hidden) if before else hidden
-        mixed, _ = layer.self_attn(
-            given, past_key_values=writer, attention_mask=mask, noting=writer
-        )
-        hidden = hidden + mixed
-    hidden = hidden if before else layer.self_attn_layer_norm(hidden)
-    if index not in skips.mlps:
-        given = layer.final_layer_norm(hidden) if before else hidden
-        hidden = hidden + layer.fc2(layer.activation_fn(layer.fc1(given)))
-    return hidden if before else layer.final_layer_norm(hidden)
 
 
 def _angles_of(rotary: Any) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:

@@ -64,12 +64,6 @@ class KVCache:
             made.queries = [layer.new_zeros(batch, num_kv_heads, head_dim) for layer in made.keys]
         return made
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of all keys, values, positions and queries."""
-        tensors = [*self.keys, *self.values, self.positions, *(self.queries or ())]
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
     def move(self, source: Tensor, destination: Tensor, live: Tensor | None = None) -> None:
         """Copy slots to other slots of the same row, in all layers; reads all, then writes.
 

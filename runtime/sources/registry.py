@@ -84,6 +84,7 @@ class BatchSource:
     Attributes:
         kind: the source's name in the table of sources.
         width: likeliest tokens that it learns of a row.
+        each: the source of each request.
     """
 
     def __init__(
@@ -93,9 +94,9 @@ class BatchSource:
         self.width = row_width(state)
         self._shared = shared
         self._last = 0
-        self._sources = [shared or new_source(state, vocabulary) for _ in prompts]
+        self.each = [shared or new_source(state, vocabulary) for _ in prompts]
         self._keys = [
-            source.begin(prompt) for source, prompt in zip(self._sources, prompts, strict=True)
+            source.begin(prompt) for source, prompt in zip(self.each, prompts, strict=True)
         ]
 
     def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
@@ -108,32 +109,23 @@ class BatchSource:
         """
         if self._shared is not None:
             return self._shared.lookup(texts, lengths, wanted)
-        count = len(self._sources)
-        parts = zip(self._sources, np.split(texts, count), np.split(lengths, count), strict=True)
+        count = len(self.each)
+        parts = zip(self.each, np.split(texts, count), np.split(lengths, count), strict=True)
         return SourceDrafts.stacked(
             [source.lookup(own, sizes, wanted) for source, own, sizes in parts]
         )
 
-    def lookup_row(self, row: int, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
-        """Draft tokens after texts `[W, S]` of one request."""
-        return self._sources[row].lookup(texts, lengths, wanted)
-
     def learn_text(self, row: int, text: Tokens, last: int) -> None:
         """Teach the new part of a request's text `[n]`, in runs of `last` tokens."""
         self._last = last
-        self._sources[row].learn_text(self._keys[row], text, last)
-
-    def learn_runs(self, row: int, runs: Sequence[Tokens]) -> None:
-        """Teach runs of tokens that a request drafted."""
-        self._sources[row].learn_runs(runs)
-
-    def learn_rows(self, row: int, tokens: Tokens, best: Tokens) -> None:
-        """Teach the likeliest tokens `[M, k]` after tokens `[M]` that a request judged."""
-        self._sources[row].learn_rows(tokens, best)
+        self.each[row].learn_text(self._keys[row], text, last)
 
     def close(self, texts: Sequence[Tokens]) -> None:
-        """The batch is done: a shared source that learns texts learns their ends."""
-        for row, (source, key) in enumerate(zip(self._sources, self._keys, strict=True)):
-            if self._last and self._shared is not None:
+        """The batch is done: a shared source that learns texts learns the ends of these.
+
+        Requests behind them only filled the batch up.
+        """
+        for row, (source, key) in enumerate(zip(self.each, self._keys, strict=True)):
+            if self._last and self._shared is not None and row < len(texts):
                 source.learn_text(key, texts[row], self._last)
             source.close(key)

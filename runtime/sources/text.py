@@ -7,11 +7,10 @@ Prompt lookup decoding (Saxena 2023, github.com/apoorvumang/prompt-lookup-decodi
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from specplan.ir.values import TEXT_STATE
 from specplan.runtime.sources.continuations import continuation_trees
-from specplan.runtime.sources.source import ROOT, SourceDrafts, Tokens, Wanted
+from specplan.runtime.sources.source import SourceDrafts, Tokens, Wanted
 
 TEXT_MATCH = (1, 3)
 """Default shortest and longest suffix to match, in tokens."""
@@ -65,6 +64,8 @@ def continuations(text: Tokens, wanted: Wanted) -> SourceDrafts:
     for order in range(min(wanted.longest, size - 1), wanted.shortest - 1, -1):
         for end in reversed(_occurrences(text, order).tolist()):
             by_start.setdefault(end if merged else int(text[end]), end)
+            if len(by_start) == wanted.children:
+                break
     ends = [*by_start.values()][: wanted.children]
     runs = [text[end + np.arange(wanted.length) % (size - end)] for end in ends]
     if merged:
@@ -72,8 +73,9 @@ def continuations(text: Tokens, wanted: Wanted) -> SourceDrafts:
         tokens = np.array(runs, dtype=np.int64).reshape(-1, wanted.length)
         return continuation_trees(tokens, np.zeros(len(runs), np.int64), 1, wanted, 1.0 + earlier)
     drafts = SourceDrafts.nothing(1, wanted)
-    for slot, token in enumerate(token for run in runs for token in run.tolist()):
-        drafts.put(0, slot, token, slot - 1 if slot % wanted.length else ROOT)
+    for place, run in enumerate(runs):
+        slots = slice(place * wanted.length, (place + 1) * wanted.length)
+        drafts.tokens[0, slots], drafts.live[0, slots] = run, True
     return drafts
 
 
@@ -87,39 +89,3 @@ def _occurrences(text: Tokens, order: int) -> Tokens:
             break
         ends = ends[text[ends - back] == text[-back]]
     return ends
-
-
-def lookup_batch(
-    texts: Tokens,
-    text_lengths: Tokens,
-    *,
-    shortest: int,
-    longest: int,
-    length: int,
-    done: NDArray[np.bool_] | None = None,
-) -> tuple[Tokens, Tokens]:
-    """`lookup` for every row.
-
-    Args:
-        texts: int64 `[B, S]`, padded at the end.
-        text_lengths: int64 `[B]`.
-        shortest: fewest tokens to match.
-        longest: most tokens to match.
-        length: most tokens to propose.
-        done: bool `[B]`, rows to leave out.
-
-    Returns:
-        Proposed tokens `[B, length]`, padded with 0, and how many there are `[B]`.
-    """
-    batch = len(texts)
-    proposed = np.zeros((batch, length), dtype=np.int64)
-    counts = np.zeros(batch, dtype=np.int64)
-    for row in range(batch):
-        if done is not None and done[row]:
-            continue
-        proposal = lookup(
-            texts[row, : text_lengths[row]], shortest=shortest, longest=longest, length=length
-        )
-        proposed[row, : len(proposal)] = proposal
-        counts[row] = len(proposal)
-    return proposed, counts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from specplan.backends.engines.table import Table
 from specplan.backends.manifest import MANIFEST
 from specplan.bundles.report import reading_report
 from specplan.bundles.writing import open_bundle
+from specplan.cost_models.devices.device import device_count
 from specplan.cost_models.intervals import Interval
 from specplan.ir.errors import UsageError
 from specplan.ir.files import check_destination
@@ -155,10 +155,16 @@ def _loads(estimates: list[dict[str, Any]]) -> tuple[Load, ...]:
             prompt_tokens=int(estimate["prompt_tokens"]),
             output_tokens=int(estimate["output_tokens"]),
             tokens_per_round=Interval(**estimate["tokens_per_round"]),
-            tokens_per_second=Interval(**estimate["tokens_per_second_end_to_end"]),
+            tokens_per_second=Interval(**_tokens_per_second(estimate)),
         )
         for estimate in estimates
     )
+
+
+def _tokens_per_second(estimate: Mapping[str, Any]) -> Mapping[str, float]:
+    """Of the whole batch, prompts included; older bundles have a longer name for it."""
+    older = estimate.get("tokens_per_second_end_to_end")
+    return older if older is not None else estimate["tokens_per_second"]  # type: ignore[no-any-return]
 
 
 def _written(
@@ -197,7 +203,7 @@ def job_of(table: Table, problem: Problem, plan: Plan, loads: tuple[Load, ...]) 
         plan=plan,
         paths=_paths(problem, plan.models_run),
         loads=loads,
-        devices=_sharing(problem.device),
+        devices=device_count(problem.device),
         dtype=dtype,
         sampling=_sampling(problem.workload),
     )
@@ -221,9 +227,3 @@ def _sampling(workload: Workload) -> dict[str, float]:
         "top_k": workload.top_k,
         "top_p": workload.top_p,
     }
-
-
-def _sharing(device: str) -> int:
-    """Devices that share every layer: 8 of `8xh100-sxm`."""
-    match = re.match(r"(\d+)x", device)
-    return 1 if match is None else int(match[1])

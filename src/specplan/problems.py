@@ -94,8 +94,8 @@ def check_runs(problem: Problem) -> None:
     """Refuse to write a bundle of a plan that is not run here.
 
     Raises:
-        UsageError: the problem names no backend, an engine, or models that cannot be run as they
-            are described.
+        UsageError: the problem names no backend, an engine, models that cannot be run as they are
+            described, or a prefix cache.
     """
     from specplan.backends.engines.registry import is_engine
 
@@ -105,6 +105,13 @@ def check_runs(problem: Problem) -> None:
             where="backends" if problem.backends else "backend",
             remedy="Name a backend, or write no bundle and take the printed plan; `specplan emit` "
             "writes the files of an engine.",
+        )
+    if problem.workload.cached_prefix:
+        raise UsageError(
+            "a bundle holds a plan that runs, and the backends here have no prefix cache: they "
+            "compute every prompt from its first token",
+            where="workload.cached_prefix",
+            remedy="Leave it out, or plan for an engine and write its files by `specplan emit`.",
         )
     for role, model in problem.models.by_role.items():
         if model.plans_only:

@@ -177,6 +177,7 @@ def check_decided(undecided: Sequence[str], what: str, where: str) -> None:
         f"{what} of",
         where=where,
         remedy="Measure it (`specplan import acceptance`), or assume it in the problem: "
-        f"acceptance: {{{undecided[0]}: 0.75}}. `specplan optimize` shows from which acceptance "
+        f"acceptance: {{{undecided[0]}: 0.75}}, or acceptance: prior for published figures of its "
+        "kind. `specplan optimize` shows from which acceptance "
         "drafting pays. If you want no speculation in any case: methods: [autoregressive].",
     )

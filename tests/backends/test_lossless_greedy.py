@@ -13,7 +13,7 @@ from specplan.ir.plan import Plan
 from specplan.passes.pipeline import run_passes
 from specplan.passes.renumber import plan_digest
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.search.composing import scheduled
+from specplan.planner.templates.merged_rounds import scheduled
 from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request

@@ -186,6 +186,11 @@ def test_acceptance_of_two_profiles(tmp_path: Path) -> None:
     same = specplan_here("check", "acceptance", paths["low"], paths["low"])
     assert same.returncode == 0 and "no drift" in same.stdout
     assert specplan_here("check", "acceptance", paths["low"], paths["other"]).returncode == 5
+    for name, rates in (("log", [[0.7], [0.6]]), ("newer", [[0.7], [0.5]])):
+        AcceptanceProfile.from_hazards(rates, trials=100, measured_depth=2).save(tmp_path / name)
+    log = specplan_here("check", "acceptance", str(tmp_path / "log"), str(tmp_path / "newer"))
+    assert "depth 2: 0.600 (60 of 100) -> 0.500 (50 of 100), p = " in log.stdout
+    assert "depth 3: 0.600 (not counted) -> 0.500 (not counted)\n" in log.stdout
     assert specplan_here("check", "acceptance", paths["low"]).returncode == 2
 
 

@@ -13,6 +13,7 @@ from specplan.planner.problem.errors import Origin
 from specplan.planner.problem.loading import load_problem, problem_form
 from specplan.planner.problem.yaml_text import read_yaml
 from tests.cli.test_program import specplan_here
+from tests.cli.test_screen import NEVER
 
 RECORD = Path(__file__).resolve().parents[2] / "examples/ci/plans/chat-8b-h100"
 FLAGS = shlex.split("""
@@ -70,6 +71,45 @@ def test_several_prompts_and_backends_take_the_place_of_one(record: Path) -> Non
 )
 def test_every_command_that_takes_a_problem_takes_flags(record: Path, command: str) -> None:
     assert answer(*command.split(), *FLAGS)
+
+
+def test_a_report_of_a_problem_proposes_nothing_that_needs_a_bundle(record: Path) -> None:
+    specplan_here("report", *FLAGS, "--out", "r.md")
+    text = (record / "r.md").read_text(encoding="utf-8")
+    assert "specplan emit " in text and "specplan explain " in text
+    assert "specplan bench" not in text and "specplan run" not in text
+
+
+def test_a_cached_prefix_and_the_objective_are_flags_too(record: Path) -> None:
+    text = FILE.replace("prompt_tokens: 1024", "prompt_tokens: 1024, cached_prefix: 900")
+    (record / "changed.yaml").write_text(text + "objective: tpot\n")
+    flags = ("--cached-prefix", "900", "--objective", "tpot")
+    assert answer("optimize", "same.yaml", *flags) == answer("optimize", "changed.yaml")
+    screen = specplan_here("optimize", "changed.yaml").stdout
+    assert "prompt 1024 + 512, 900 of the prompt cached |" in screen
+    assert "objective: tpot" in screen
+    assert "faster decoding than without speculation, prefill aside" in screen
+    written = specplan_here("init", "-", *FLAGS, *flags).stdout
+    assert "\n  cached_prefix: 900\n" in written and "\nobjective: tpot\n" in written
+    assert "\n  # cached_prefix: 512\n" in specplan_here("init", "-").stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("emit {flags} --engine vllm --out files", 0),
+        ("emit {flags} --engine transformers --out files", 0),
+        ("whatif {flags} --acceptance 0.7", 0),
+        ("optimize {flags} --tpot 0.1ms", 3),
+        ("optimize {flags} --batch 1,16,4000", 0),
+        ("optimize {flags} --show not-tried", 0),
+        ("explain {flags}", 0),
+    ],
+)  # fmt: skip
+def test_default_output_is_in_the_words_of_users(record: Path, command: str, code: int) -> None:
+    done = specplan_here(*shlex.split(command.format(flags=shlex.join(FLAGS))))
+    assert done.returncode == code, done.stderr
+    assert not NEVER.search(done.stdout + done.stderr)
 
 
 def test_emit_over_an_earlier_projection_says_so(record: Path) -> None:

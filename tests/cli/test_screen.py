@@ -9,6 +9,8 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date, timedelta
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -23,8 +25,10 @@ import specplan
 from specplan import api
 from specplan.cli.screen.decided import Context
 from specplan.cli.screen.show import PIPE_WIDTH, print_parts, screen_parts
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.text.parser import parse_plan
 from specplan.planner.answer.names import plan_name, size_name
+from specplan.planner.explain.numbers import age_words
 from tests.cli.test_program import specplan_here
 
 HERE = Path(__file__).resolve().parent
@@ -115,6 +119,35 @@ def test_colour_changes_nothing_but_colour(case: str) -> None:
     assert "\x1b[" in coloured
     plain = "".join(f"{Text.from_ansi(line).plain.rstrip()}\n" for line in coloured.splitlines())
     assert plain == screen(case, 120)
+
+
+def test_the_age_of_measurements_is_by_the_readers_clock(tmp_path: Path) -> None:
+    profile = AcceptanceProfile.load(PLANS / NO_ACCEPTANCE / "acceptance/draft.json")
+    replace(profile, provenance={"date": "2026-11-22"}).save(tmp_path / "draft.json")
+    data = api.optimize(problem(NO_ACCEPTANCE, acceptance={"draft": str(tmp_path / "draft.json")}))
+    explanation = json.loads(json.dumps(data.explanation()))
+    for today, words in ((date(2026, 11, 25), "3 days ago, 2026-11-22"), (None, "on 2026-11-22")):
+        output = Console(file=StringIO(), width=PIPE_WIDTH, highlight=False)
+        context = Context("problem.yaml", (), today)
+        print_parts(output, screen_parts(explanation, output, context))
+        assert isinstance(output.file, StringIO)
+        text = output.file.getvalue()
+        assert f'acceptance of "draft": given {words}, ' in text
+        assert "times: data sheet, h100-sxm@vllm\n" in text  # nobody measured it on a day
+
+
+@pytest.mark.parametrize(
+    ("days", "words"),
+    [
+        (0, "today"), (1, "yesterday"), (2, "2 days ago"), (59, "59 days ago"),
+        (60, "2 months ago"), (729, "24 months ago"), (730, "2 years ago"),
+    ],
+)  # fmt: skip
+def test_ages_in_words(days: int, words: str) -> None:
+    day = date(2026, 11, 25)
+    assert (
+        age_words((day - timedelta(days)).isoformat(), day) == f"{words}, {day - timedelta(days)}"
+    )
 
 
 def test_all_batch_sizes_are_there_on_demand() -> None:

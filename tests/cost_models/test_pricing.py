@@ -26,7 +26,7 @@ from specplan.cost_models.devices.measured.table import (
     RoundRow,
 )
 from specplan.cost_models.devices.roofline import AnalyticDevice
-from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.cost_models.estimate import Estimate, Pricer, price_plan
 from specplan.cost_models.formulas.closed_forms import expected_tokens
 from specplan.cost_models.memory.plan_memory import largest_batch, plan_memory, speculative_slots
 from specplan.cost_models.models.forward import forward_cost
@@ -181,12 +181,38 @@ def test_plain_plan_is_one_step_per_token() -> None:
     assert found.decode_seconds.median == pytest.approx(20 * round_seconds)
     assert found.request_seconds.median == pytest.approx(6400 + 20 * round_seconds)
     assert found.ttft.median == pytest.approx(6400 + round_seconds)
-    assert found.tokens_per_second.mean == pytest.approx(1 / round_seconds)
-    assert found.tokens_per_second_end_to_end.mean == pytest.approx(
-        20 / found.request_seconds.median
-    )
+    assert found.decode_tokens_per_second.mean == pytest.approx(1 / round_seconds)
+    assert found.tokens_per_second.mean == pytest.approx(20 / found.request_seconds.median)
     assert found.tokens_per_round.mean == 1.0
     assert not found.extrapolated
+
+
+def test_a_cached_prefix_takes_memory_and_context_but_no_prefill() -> None:
+    def priced(cached: int) -> Estimate:
+        pricer = Pricer(measured(), SHAPES, 1, 64, 20, cached_prefix=cached)
+        found = pricer.estimate(parse_plan(PLAIN), None)
+        assert isinstance(found, Estimate)
+        return found
+
+    whole, found = priced(0), priced(24)
+    round_seconds = 101.0 + 74 / 1000 + 0.2 + 0.5
+    assert found.prefill.median == pytest.approx(100.0 * (64 - 24))
+    assert found.ttft.median == pytest.approx(4000 + round_seconds)
+    assert found.request_seconds.median == pytest.approx(4000 + 20 * round_seconds)
+    assert found.seconds_per_round == whole.seconds_per_round and found.memory == whole.memory
+    # the last token alone is a pass over all weights, whatever a prompt's marginal token takes
+    assert priced(63).prefill.median == pytest.approx(101.0 + 63 / 1000)
+    assert priced(64).prefill == priced(63).prefill
+
+
+def test_prefill_behind_a_cached_prefix_by_its_operations() -> None:
+    """40 tokens of Llama-2-7B that attend to 24 cached ones and to those before them."""
+    device = AnalyticDevice("ideal", 1e12, 1e30, {"float16": 1e12, "bfloat16": 1e12})
+    products = 2 * 32 * (4 * 4096**2 + 3 * 4096 * 11008) * 40
+    attention = 32 * 4 * 4096 * sum(24 + place for place in range(1, 41))
+    head = 2 * 4096 * 32000
+    found = device.prefill_seconds(SHAPES["target"], 1, 64, 24)
+    assert found.median == pytest.approx((products + attention + head) / 1e12, rel=1e-6)
 
 
 def test_time_per_token_is_round_over_tokens() -> None:
@@ -199,7 +225,11 @@ def test_time_per_token_is_round_over_tokens() -> None:
     assert found.seconds_per_token.median == pytest.approx(
         found.seconds_per_round.median / found.tokens_per_round.mean
     )
-    assert found.tokens_per_second.low < found.tokens_per_second.mean < found.tokens_per_second.high
+    assert (
+        found.decode_tokens_per_second.low
+        < found.decode_tokens_per_second.mean
+        < found.decode_tokens_per_second.high
+    )
     assert found.assumptions == ()
     # the first draft step is as wide as its mean: full acceptance leaves one token behind
     no_lag = price(greedy_chain(4), measured(), 96.0, {"dkv": 0.8**4})

@@ -36,8 +36,8 @@ from tests.cost_models.test_pricing import PLAIN, SHAPES, greedy_chain, read
 
 DEVICE = load_device("a100-sxm-80gb")
 NUMBERS = (
-    "seconds_per_round", "tokens_per_round", "seconds_per_token", "tokens_per_second", "ttft",
-    "prefill", "rounds", "decode_seconds", "request_seconds", "tokens_per_second_end_to_end",
+    "seconds_per_round", "tokens_per_round", "seconds_per_token", "decode_tokens_per_second",
+    "ttft", "prefill", "rounds", "decode_seconds", "request_seconds", "tokens_per_second",
     "own_error", "first_round", "prompts", "breakdown",
 )  # fmt: skip
 

@@ -60,7 +60,7 @@ ANSWERS: dict[str, list[Answer]] = {
         Answer(
             (
                 r'Use the EAGLE-3 head "eagle": \d draft tokens up to \d+ requests, \d above',
-                r"imported, from vllm\.log \(vllm-log, 608",
+                r"imported [a-z0-9 ]+, [0-9-]+, from vllm\.log \(vllm-log, 608",
                 r"TPOT ms",
                 "specplan emit problem.yaml",
             )

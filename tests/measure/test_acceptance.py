@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,7 @@ def test_profiles_grow_and_are_read_back(bench: Workbench) -> None:
         rows, earlier = _rows(profile), _rows(first[name])
         assert rows[:3] == earlier[:3] and len(rows) == 8
         assert profile.provenance["versions"]["torch"] == torch.__version__
+        assert profile.provenance["date"] == date.today().isoformat()
     stored = sorted((bench.problem.profiles / "acceptance").glob("*.json"))
     assert len(stored) == 6, "one file per drafter"
     assert {AcceptanceProfile.load(path).key for path in stored} == {

@@ -100,7 +100,7 @@ def test_interrupts(problem: Path, tmp_path: Path) -> None:
 def distance(found: SearchResult, lines: Any) -> list[float]:
     """How far the predicted speeds of the plans that ran are from the measured ones."""
     predicted = {
-        plan_key(c.plan): c.estimates[0].tokens_per_second_end_to_end.mean
+        plan_key(c.plan): c.estimates[0].tokens_per_second.mean
         for c in found.candidates
         if c.priced and c.plan is not None
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,15 @@ from specplan.cli.screen.picture import picture_lines, tree_lines
 from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.forecast import Forecast
+from specplan.notebook.tables import result_rows
 from specplan.planner.answer.names import advice, plan_name, times
 from specplan.planner.explain.data import explain
 from specplan.planner.explain.words import explain_words
 from specplan.planner.search.comparing import score
 from specplan.planner.search.search import search
 from specplan.planner.trees.candidates import left_by_trees
+from specplan.result import Result
 from tests.planner.example_facts import SEVEN_BILLION, example_facts, profiles
 
 
@@ -45,6 +48,32 @@ def test_speculation_that_wins(tmp_path: Path) -> None:
     assert text.startswith(f"{advice(data)}\n{faster}")
     assert [figures["batch"] for figures in data["chosen"]["by_batch"]] == [1, 4]
     assert "Batch 4: " in text and "tokens per round" in text
+
+
+def test_one_name_is_one_speed(tmp_path: Path) -> None:
+    """Of all requests and with prompts everywhere, while decoding or of one where the name says."""
+    result = Result(search(example_facts(tmp_path)))
+    data, report = result.explanation(), result.search.as_dict()
+    stored = report["candidates"][report["chosen"]]["estimates"]
+    rows = zip(
+        result.estimates, data["chosen"]["by_batch"], stored, result_rows(result), strict=True
+    )
+    for estimate, figures, entry, row in rows:
+        whole = estimate.batch * estimate.output_tokens / estimate.request_seconds.median
+        decoding = estimate.batch / estimate.seconds_per_token.median
+        assert whole < decoding
+        forecast = Forecast.from_dict(asdict(estimate))
+        for speed in (
+            estimate.tokens_per_second.mean,
+            figures["tokens_per_second"]["mean"],
+            entry["tokens_per_second"]["mean"],
+            forecast.tokens_per_second().mean,
+        ):
+            assert speed == pytest.approx(whole)
+        assert estimate.decode_tokens_per_second.mean == pytest.approx(decoding)
+        assert entry["decode_tokens_per_second"]["mean"] == pytest.approx(decoding)
+        assert row["decode_tokens_per_s_total"] == pytest.approx(decoding)
+        assert row["decode_tokens_per_s_user"] == pytest.approx(decoding / estimate.batch)
 
 
 def test_where_runs_would_tell_they_are_recommended(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_measured_plan_has_the_measured_price(facts: ProblemFacts, before: Sea
     assert new.request_seconds.low == pytest.approx(new.request_seconds.median / half)
     assert new.own_error == pytest.approx(0.02)
     speed = OUTPUT * new.batch / new.request_seconds.median
-    assert new.tokens_per_second_end_to_end.mean == pytest.approx(speed)
+    assert new.tokens_per_second.mean == pytest.approx(speed)
 
 
 def test_plans_like_a_measured_one_share_its_factor(

@@ -18,8 +18,7 @@ from specplan.ir.values import TEXT_STATE, State
 from specplan.passes.renaming import renamed
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
-from specplan.planner.search.composing import scheduled
-from specplan.planner.templates.merged_rounds import first_then, merge_plans, round_names
+from specplan.planner.templates.merged_rounds import first_then, merge_plans, round_names, scheduled
 from tests.cost_models.test_pricing import PLAIN, greedy_chain
 from tests.planner.rich_facts import rich_facts
 

@@ -30,7 +30,7 @@ def test_no_plan_beats_a_point_of_the_front_in_both(found: SearchResult) -> None
         for candidate in found.candidates:
             for estimate in candidate.estimates if not candidate.by_cell else ():
                 if estimate.prompt_tokens == point.prompt_tokens:
-                    device = estimate.tokens_per_second_end_to_end.mean
+                    device = estimate.tokens_per_second.mean
                     user = device / estimate.batch
                     assert user <= point.per_user.mean or device <= point.per_device.mean
 
@@ -50,8 +50,8 @@ def test_the_front_falls_and_ends_at_both_extremes(found: SearchResult) -> None:
 def test_the_front_is_all_that_nothing_beats(found: SearchResult) -> None:
     """By comparing every plan and batch with every other one."""
     points = [
-        (e.prompt_tokens, e.tokens_per_second_end_to_end.mean / e.batch,
-         e.tokens_per_second_end_to_end.mean)
+        (e.prompt_tokens, e.tokens_per_second.mean / e.batch,
+         e.tokens_per_second.mean)
         for c in found.candidates if c.admissible and not c.by_cell for e in c.estimates
     ]  # fmt: skip
     unbeaten = {

@@ -18,8 +18,8 @@ from specplan.planner.search.composing import (
     Grid,
     best_rounds,
     guards,
-    scheduled,
 )
+from specplan.planner.templates.merged_rounds import scheduled
 from tests.cost_models.test_pricing import PLAIN, greedy_chain
 
 NAMES = ("plain", "chain2", "chain4", "chain8")

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from specplan.api import optimize
+from specplan.backends.engines.registry import open_table
 from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.devices.device import Device, UnpricedError
@@ -21,11 +23,17 @@ from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import InfeasibleError, UsageError
 from specplan.ir.schedule import select_round
 from specplan.ir.text.parser import parse_plan
+from specplan.planner.explain.choice import memory_words
+from specplan.planner.explain.data import summarise
+from specplan.planner.explain.operating_points import unfit_data
 from specplan.planner.method import Family, Refusal, discover_methods
 from specplan.planner.problem.schema import Problem
+from specplan.planner.reasons import Cause
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import choose, pays, score, speedup
+from specplan.planner.search.limits import unfit
 from specplan.planner.search.search import SearchResult, search
+from tests.cli.test_screen import problem as recorded
 from tests.planner.example_facts import example_facts, profiles, workload
 
 
@@ -125,6 +133,42 @@ def test_ties_go_to_the_simpler_plan(result: SearchResult) -> None:
         assert best is not None and best.method == "prompt_lookup"
 
 
+def test_every_refusal_knows_its_cause(tmp_path: Path, result: SearchResult) -> None:
+    assert all((c.cause is None) == c.admissible for c in result.candidates)
+    methods, sources = discover_methods(), result.facts.problem.sources
+    for candidate in result.candidates:
+        method = methods.get(candidate.method)
+        if method is None or candidate.plan is not None:
+            continue
+        if not set(method.sources) <= set(sources):
+            assert candidate.cause is Cause.SOURCE, candidate.refusal
+        elif method.by_name:
+            assert candidate.cause is Cause.OPT_IN, candidate.refusal
+    only = search(example_facts(tmp_path, methods=["draft_model"], given={}))
+    causes = {c.method: c.cause for c in only.candidates}
+    assert causes["draft_model"] is Cause.ACCEPTANCE and causes["eagle3"] is Cause.EXCLUDED
+    chains = {Model("draft"): AcceptanceProfile.from_hazards([[0.6]], trials=100)}
+    known = search(example_facts(tmp_path, methods=["draft_model"], given=chains))
+    assert Cause.FIRST_CHOICES in {c.cause for c in known.candidates}
+    needed = only.plain.estimates[0].memory.total
+    small = search(
+        example_facts(
+            tmp_path,
+            given=chains,
+            limits={"memory": 1.0001 * needed},
+            methods=["draft_model"],
+            workload=workload(batch_sizes=[1]),
+        )
+    )
+    assert {c.cause for c in small.candidates if c.drafter is not None} == {Cause.LIMIT}
+    served = replace(result.facts, capabilities=open_table("vllm"))
+    causes = {c.method: c.cause for c in search(served).candidates}
+    assert causes["dynamic_tree"] is Cause.BACKEND and causes["prompt_lookup"] is None
+    data = summarise(known)
+    entry = next(one for one in data["refused"] if one["cause"] == "first choices")
+    assert entry["cause"] == "first choices" and entry["method"] == "draft_model"
+
+
 def test_methods_may_be_left_out_but_not_plain_decoding(tmp_path: Path) -> None:
     found = search(example_facts(tmp_path, methods=["prompt_lookup"]))
     assert {c.method for c in found.candidates if c.priced} == {"autoregressive", "prompt_lookup"}
@@ -151,7 +195,11 @@ def test_memory_that_holds_the_target_alone_refuses_draft_models(tmp_path: Path)
     assert refused and all("limits.memory: memory needed" in str(c.refusal) for c in refused)
     assert all(f"the limit is {limit:.4g} bytes" in str(c.refusal) for c in refused)
     assert all(c.priced and not c.admissible for c in refused)
-    assert found.chosen.method == "prompt_lookup"
+    drafts, rest = found.chosen.by_cell
+    assert drafts.plan is not None and "draft" in drafts.plan.models_run
+    assert rest.method == "prompt_lookup"
+    assert found.chosen.alone == (1,)
+    assert all(one.memory.total <= limit for one in found.chosen.estimates)
 
 
 def test_a_limit_may_refuse_plain_decoding(tmp_path: Path, result: SearchResult) -> None:
@@ -306,12 +354,77 @@ def test_a_schedule_runs_the_best_round_of_every_cell(tmp_path: Path) -> None:
         alone = part.estimates[index]
         assert estimate.decode_seconds == alone.decode_seconds
         assert estimate.request_seconds.median >= alone.request_seconds.median
-        paying = [c for c in singles if c is result.plain or pays(c, result.plain)[index]]
+        paying = [
+            c for c in singles if c is result.plain or pays(c, result.plain, "latency")[index]
+        ]
         best = min(c.estimates[index].decode_seconds.median for c in paying)
         assert alone.decode_seconds.median <= 1.1 * best
     report = json.loads(json.dumps(result.as_dict()))
     entry = report["candidates"][report["chosen"]]
     assert parse_plan(entry["plan"]) == chosen.plan and len(entry["estimates"]) == 6
+
+
+def test_an_engine_that_switches_by_batch_alone_gets_such_a_schedule() -> None:
+    grid = {"batch_sizes": [1, 8, 32], "prompt_lengths": [256, 1024, 4096], "output_tokens": 256}
+
+    def schedule(**changes: Any) -> Candidate:
+        found = optimize(recorded("chat-8b-h100", workload=grid, **changes)).candidates
+        (only,) = (candidate for candidate in found if candidate.by_cell)
+        return only
+
+    assert "context" in schedule(backend="none").words
+    served = schedule(backend="vllm")
+    assert served.admissible and "context" not in served.words
+    words = [part.words for part in served.by_cell]
+    assert [len({*words[row : row + 3]}) for row in (0, 3, 6)] == [1, 1, 1]
+    assert len({*words}) == 2
+
+
+def test_points_without_memory_leave_the_others_their_speculation(tmp_path: Path) -> None:
+    """Of batch sizes 1, 16 and 512 the last fits without the drafter only, or not at all."""
+
+    def planned(sizes: list[int], memory: float | None) -> SearchResult:
+        limits = {} if memory is None else {"memory": memory}
+        work = workload(batch_sizes=sizes)
+        return search(
+            example_facts(tmp_path, workload=work, limits=limits, methods=["draft_model"])
+        )
+
+    whole = planned([1, 16, 512], None)
+    needed, drafter = whole.plain.estimates[2].memory.total, whole.facts.drafts["draft"]
+    limit = needed + drafter.weight_bytes / 2
+    found = planned([1, 16, 512], limit)
+    assert [part.method for part in found.chosen.by_cell] == [
+        "draft_model",
+        "draft_model",
+        "autoregressive",
+    ]
+    *drafting, last = found.chosen.estimates
+    plain = found.plain.estimates[2]
+    assert (last.memory.total, last.ttft) == (plain.memory.total, plain.ttft)
+    assert all("weights of draft" in {part.name for part in e.memory.parts} for e in drafting)
+    assert drafting[0].ttft.median > found.plain.estimates[0].ttft.median
+    assert found.left_out == () and found.speedup.low > 1.0
+    (entry,) = unfit_data(found)
+    assert (entry["batch"], entry["drafting"], entry["allowed_bytes"]) == (512, True, limit)
+    assert entry["needed_bytes"] > limit and entry["enough"]
+    (way,) = (re.match(r"batch (\d+) instead of 512", one) for one in entry["ways"][:1])
+    assert way is not None
+    assert unfit(found.facts, found.chosen.plan, int(way[1]), 40).needed <= limit
+    assert unfit(found.facts, found.chosen.plan, int(way[1]) + 1, 40).needed > limit
+    (words,) = memory_words({"unfit": [entry]})
+    assert "No memory for the drafter: 512 x 40" in words and "To fit: batch" in words
+
+    smaller = planned([1, 16, 512], 0.99 * needed)
+    apart = planned([1, 16], None)
+    assert smaller.left_out == ((512, 40),)
+    assert smaller.chosen.words == apart.chosen.words != "plain"
+    assert smaller.speedup == apart.speedup
+    for one, other in zip(drafting, apart.chosen.estimates, strict=True):
+        ratio = one.seconds_per_token.median / other.seconds_per_token.median
+        assert ratio == pytest.approx(1.0, abs=0.02)
+    (entry,) = unfit_data(smaller)
+    assert (entry["batch"], entry["drafting"], entry["needed_bytes"]) == (512, False, needed)
 
 
 def test_loads_that_fit_with_no_plan_are_left_out(tmp_path: Path) -> None:

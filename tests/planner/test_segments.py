@@ -141,7 +141,7 @@ def test_a_forecast_is_of_the_whole_decode(found: SearchResult) -> None:
     estimate = setting(found, 4, EARLY).estimates[0]
     forecast = Forecast.from_dict(json.loads(json.dumps(estimate_as_dict(estimate))))
     rate = forecast.tokens_per_second().mean
-    assert rate == pytest.approx(estimate.tokens_per_second_end_to_end.mean)
+    assert rate == pytest.approx(estimate.tokens_per_second.mean)
 
 
 def test_an_estimate_of_cells_is_those_of_each_alone(found: SearchResult, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_length_limit_and_statistics(executable: PlainExecutable) -> None:
     assert all(item.text is None for item in result.completions)
     assert (result.rounds, result.emitted, result.tokens_per_round) == (12, 21, 1.0)
     assert result.rounds_by_name == {"one": 12}
-    assert result.prefill_seconds > 0 and result.tokens_per_second > 0
+    assert result.prefill_seconds > 0 and result.decode_tokens_per_second > 0
     assert generate(executable, []).completions == ()
 
 

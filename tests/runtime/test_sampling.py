@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import permutations
 
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
+from specplan.runtime.requests import Request
 from specplan.runtime.sampling import (
     SamplingSettings,
     _best_by_turns,
@@ -23,11 +23,9 @@ from specplan.runtime.sampling import (
 from specplan.runtime.uniforms import _GOLDEN, _mix, uniforms
 
 
-@dataclass
-class Row:
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
+def row(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Request:
+    """A request that samples so."""
+    return Request(prompt_tokens=(0,), temperature=temperature, top_k=top_k, top_p=top_p)
 
 
 @settings(max_examples=60)
@@ -44,14 +42,14 @@ def test_law_equals_transformers(seed: int, temperature: float, top_k: int, top_
         expected = TopKLogitsWarper(top_k)(None, expected)
     if top_p < 1:
         expected = TopPLogitsWarper(top_p)(None, expected)
-    rows = SamplingSettings.of([Row(temperature, top_k, top_p)])
+    rows = SamplingSettings.of([row(temperature, top_k, top_p)])
     found = probabilities(logits[None], rows)[0]
     assert torch.allclose(found, expected.softmax(-1), atol=1e-6)
 
 
 def test_settings_differ_by_row() -> None:
     logits = torch.tensor([[[1.0, 3.0, 3.0, 2.0]]]).expand(4, 1, 4)
-    rows = [Row(0.0), Row(1.0), Row(1.0, top_k=1), Row(1.0, top_k=3)]
+    rows = [row(0.0), row(1.0), row(1.0, top_k=1), row(1.0, top_k=3)]
     found = probabilities(logits, SamplingSettings.of(rows))[:, 0]
     assert found[0].tolist() == [0, 1, 0, 0]  # the lowest of two equal ids
     assert torch.allclose(found[1], logits[0, 0].softmax(-1))
@@ -61,11 +59,11 @@ def test_settings_differ_by_row() -> None:
 
 
 def test_whole_numbers_are_temperatures_too() -> None:
-    assert SamplingSettings.of([Row(temperature=1)]).temperature.dtype == torch.float32
+    assert SamplingSettings.of([row(temperature=1)]).temperature.dtype == torch.float32
 
 
 def test_all_greedy_is_one_hot() -> None:
-    rows = SamplingSettings.of([Row(0.0), Row(0.0)])
+    rows = SamplingSettings.of([row(0.0), row(0.0)])
     assert rows.greedy
     found = probabilities(torch.tensor([[[0.0, 5.0, 5.0]], [[9.0, 1.0, 2.0]]]), rows)
     assert found[:, 0].tolist() == [[0, 1, 0], [1, 0, 0]]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specplan.runtime.sources.source import ROOT, Wanted
-from specplan.runtime.sources.text import continuations, lookup, lookup_batch
+from specplan.runtime.sources.text import continuations, lookup
 
 
 def _slow(text: list[int], shortest: int, longest: int, length: int) -> list[int]:
@@ -32,6 +32,8 @@ def test_equals_the_obvious_search(text: list[int], shortest: int, more: int, le
     longest = shortest + more
     found = lookup(np.array(text), shortest=shortest, longest=longest, length=length)
     assert found.tolist() == _slow(text, shortest, longest, length)
+    drafts = continuations(np.array(text), Wanted(shortest, longest, 1, length))
+    assert drafts.tokens[drafts.live].tolist() == found.tolist()
 
 
 def test_prefers_long_matches_then_recent_ones() -> None:
@@ -74,17 +76,3 @@ def test_longer_proposals_begin_like_shorter_ones(text: list[int], short: int, m
         return lookup(np.array(text), shortest=1, longest=3, length=length).tolist()
 
     assert found(short + more)[:short] == found(short)
-
-
-def test_batch_pads_and_leaves_out() -> None:
-    texts = np.array([[1, 2, 1, 0], [3, 3, 3, 3], [4, 5, 6, 7]])
-    proposed, counts = lookup_batch(
-        texts,
-        np.array([3, 4, 4]),
-        shortest=1,
-        longest=2,
-        length=3,
-        done=np.array([False, True, False]),
-    )
-    assert proposed.tolist() == [[2, 1, 2], [0, 0, 0], [0, 0, 0]]
-    assert counts.tolist() == [3, 0, 0]

@@ -1,17 +1,17 @@
-"""Columns of a pass, what it gives of them, and what passes read of the runner."""
+"""A pass of a model: its columns, who runs it, and what it gives."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
 
-import torch
 from torch import Tensor
 
+from specplan.backends.eager.op_runner import OpRunner
 from specplan.backends.eager.passes.levels import Slots
+from specplan.backends.eager.passes.pass_spec import PassSpec
 from specplan.backends.eager.state.tracks import Track
-from specplan.backends.ops.tensors.values import Nodes, Tree
+from specplan.backends.ops.tensors.values import Nodes
 from specplan.runtime.models.modules import Module
 
 
@@ -41,6 +41,31 @@ class Columns:
 
 
 @dataclass(frozen=True)
+class Pass:
+    """One pass of a model.
+
+    Attributes:
+        runner: of the op, with texts and models.
+        spec: which layers run, from what, and what is kept.
+        call: on which columns.
+    """
+
+    runner: OpRunner
+    spec: PassSpec
+    call: Columns
+
+    @cached_property
+    def model(self) -> Module:
+        """What runs."""
+        return self.runner.models[self.spec.model]
+
+    @cached_property
+    def track(self) -> Track | None:
+        """Whose hidden states it reads."""
+        return None if self.spec.features is None else self.runner.batch.tracks[self.spec.features]
+
+
+@dataclass(frozen=True)
 class Passed:
     """What a pass gave.
 
@@ -60,65 +85,3 @@ class Passed:
     ahead: tuple[tuple[Tensor, Tensor], ...] = ()
     context: int = 0
     sure: bool = False
-
-
-class Texts(Protocol):
-    """Texts as a pass reads them.
-
-    Attributes:
-        text: int64 `[B, S + 1]`; the last column is that of dead lanes.
-        tracks: hidden states of them, and of drafted nodes, by name.
-    """
-
-    text: Tensor
-    tracks: dict[str, Track]
-
-    @property
-    def keys(self) -> Tensor:
-        """Of the texts up to every token, int64 `[B, S + 1]`."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Requests, B."""
-        ...
-
-    @property
-    def ends(self) -> Tensor:
-        """Lengths of the texts, int64 `[B, 1]`."""
-        ...
-
-    @property
-    def last(self) -> Tensor:
-        """Positions of the last tokens of the texts, int64 `[B, 1]`."""
-        ...
-
-    def root(self, scores: torch.dtype | None) -> Tree:
-        """The tree without drafted nodes, of the texts as they are now."""
-        ...
-
-
-class PassRunner(Protocol):
-    """What runs passes: eagerly on a batch, or while a graph is traced.
-
-    Attributes:
-        constants: tensors of placements and widths that were made already.
-        scores: of which type scores of nodes are; None where none are asked for.
-    """
-
-    constants: dict[tuple[int, int], tuple[Tensor, Tensor | None]]
-    scores: torch.dtype | None
-
-    @property
-    def batch(self) -> Texts:
-        """The texts."""
-        ...
-
-    @property
-    def models(self) -> Mapping[str, Module]:
-        """By their roles."""
-        ...
-
-    def taking_part(self) -> Tensor | None:
-        """Which requests take part in the region that runs, bool `[B]`; None for all."""
-        ...

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.passes.columns import Columns, PassRunner
+from specplan.backends.eager.op_runner import OpRunner
+from specplan.backends.eager.passes.columns import Columns, Pass
 from specplan.backends.eager.passes.levels import Slots, slots_of
 from specplan.backends.eager.passes.levels import columns_of as node_columns
 from specplan.backends.eager.passes.logits import rows_of_pass
 from specplan.backends.eager.passes.one_pass import run_pass
 from specplan.backends.eager.passes.pass_spec import PassSpec
+from specplan.backends.eager.state.batch import MOST_CHUNK
 from specplan.backends.eager.state.caches import Cache
 from specplan.backends.eager.state.slots import NodeSlots
 from specplan.backends.eager.state.static_slots import Fresh, Placement
@@ -24,7 +26,7 @@ from specplan.backends.ops.tensors.values import Logits, Nodes
 from specplan.ir.errors import MissingCapabilityError
 
 if TYPE_CHECKING:
-    from specplan.backends.eager.session import EagerSession
+    from specplan.backends.eager.interpreter import Interpreter
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Ran:
 
 
 def run_forward(
-    session: EagerSession,
+    session: Interpreter,
     spec: PassSpec,
     operands: Sequence[Nodes],
     place: Placement | Fresh | None = None,
@@ -68,7 +70,7 @@ def run_forward(
     if max(lags) > texts:  # what they are to attend to is not there yet
         waits = torch.tensor(lags, device=batch.device)[:, None] > texts
         call, place = replace(call, live=call.live & ~waits), None
-    passed = run_pass(session, spec, cache, call, place)
+    passed = run_pass(Pass(session, spec, call), cache, place)
     reached = _read(batch.lengths, spec, call, passed.live)
     if max(lags) > texts:
         reached = [now if lag <= texts else 0 for now, lag in zip(reached, lags, strict=True)]
@@ -81,7 +83,7 @@ def run_forward(
     return Ran(rows, call.tokens.shape[1], passed.context)
 
 
-def settle(session: EagerSession, cache: Cache, spec: PassSpec) -> None:
+def settle(session: Interpreter, cache: Cache, spec: PassSpec) -> None:
     """Run text until no more of it is missing than a pass may catch up."""
     most = _most(cache, spec)
     if max(_lags(session, cache, spec)) > most and not spec.feeds:
@@ -90,7 +92,7 @@ def settle(session: EagerSession, cache: Cache, spec: PassSpec) -> None:
         catch_up(session, cache, own, most)
 
 
-def reads_more(session: EagerSession, cache: Cache, spec: PassSpec) -> bool:
+def reads_more(session: Interpreter, cache: Cache, spec: PassSpec) -> bool:
     """Whether a pass has to read more text than it may catch up, all of it at once."""
     return spec.feeds and max(_lags(session, cache, spec)) > _most(cache, spec)
 
@@ -101,7 +103,7 @@ def _most(cache: Cache, spec: PassSpec) -> int:
     return most if cache.retention is None else min(most, cache.retention.chunk + 1)
 
 
-def _lags(session: EagerSession, cache: Cache, spec: PassSpec) -> list[int]:
+def _lags(session: Interpreter, cache: Cache, spec: PassSpec) -> list[int]:
     """Text tokens that some layer lacks, of each request; 0 of those that do not take part."""
     lengths = cache.scratch if spec.scratch else cache.lengths
     lags = [0] * session.batch.size
@@ -141,13 +143,13 @@ def _advance_scratch(lengths: Sequence[int], cache: Cache, spec: PassSpec) -> No
         cache.scratch[span] = list(map(max, lengths, cache.scratch[span]))
 
 
-def catch_up(session: EagerSession, cache: Cache, spec: PassSpec, pending: int) -> None:
+def catch_up(session: Interpreter, cache: Cache, spec: PassSpec, pending: int) -> None:
     """Run text through layers until at most `pending` tokens of it are left.
 
     This is prefill, and the way back for a drafter that a schedule had switched off.
     """
     batch = session.batch
-    chunk = session.most_chunk if cache.retention is None else cache.retention.chunk
+    chunk = MOST_CHUNK if cache.retention is None else cache.retention.chunk
     active = session.active or [True] * batch.size
     while True:
         done = [min(cache.lengths[s][row] for s in spec.segments) for row in range(batch.size)]
@@ -166,7 +168,7 @@ def catch_up(session: EagerSession, cache: Cache, spec: PassSpec, pending: int) 
         ends = [min(start + width, goal) for start, goal in zip(done, goals, strict=True)]
         used = max(map(operator.sub, ends, cache.forgotten))
         call = Columns(tokens, positions, live, width, (), used)
-        there = run_pass(session, spec, cache, call).live
+        there = run_pass(Pass(session, spec, call), cache).live
         reached = _read(ends, spec, call, there)
         if reached is not ends and all(map(operator.le, reached, done)):
             return  # what the next tokens are to read is not there yet
@@ -184,7 +186,7 @@ def inner_of(nodes: Nodes) -> Nodes:
 
 
 def columns_of(
-    session: PassRunner,
+    session: OpRunner,
     spec: PassSpec,
     cache: NodeSlots | None,
     operands: Sequence[Nodes],
@@ -252,7 +254,7 @@ def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
-def _slots(session: PassRunner, spec: PassSpec, operands: Sequence[Nodes]) -> tuple[Nodes, ...]:
+def _slots(session: OpRunner, spec: PassSpec, operands: Sequence[Nodes]) -> tuple[Nodes, ...]:
     """Slots below the nodes of a pass, where its model looks ahead by them."""
     if spec.most_levels == 1 or not spec.pieces:
         return ()

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.passes.columns import Columns, PassRunner
+from specplan.backends.eager.passes.columns import Columns, Pass
 from specplan.backends.eager.passes.levels import Slots
-from specplan.backends.eager.passes.pass_spec import PassSpec
 from specplan.backends.eager.state.tracks import Track
-from specplan.runtime.models.modules import Module
 
 
-def entered(
-    session: PassRunner, spec: PassSpec, model: Module, call: Columns
-) -> tuple[Tensor | None, Tensor, Tensor | None]:
+def entered(run: Pass) -> tuple[Tensor | None, Tensor, Tensor | None]:
     """What enters the first layer, which columns there are, and steps of the states that are read.
 
     The first is None for the tokens' embeddings, the last where no states are read.
     """
-    if spec.features is None:
+    spec, call, model, track = run.spec, run.call, run.model, run.track
+    if track is None:
         return model.enter(call.tokens, call.positions, None, None, None), call.live, None
-    track = session.batch.tracks[spec.features]
     above = call.positions - spec.shift
-    keys = _keys_above(session, spec.shift, call, above)
+    keys = _keys_above(run, spec.shift, above)
     states, steps, known = track.read(above, keys, spec.scratch)
     if track.deeper:
-        states, known = left_by_slots(session, spec, call, track, spec.shift)
+        states, known = left_by_slots(run, track, spec.shift, spec.shift)
     live = call.live
     if not model.optional_features:
         lacking = ~known & (above >= 0)
@@ -50,9 +44,9 @@ def _behind_a_gap(call: Columns, live: Tensor) -> Tensor:
     return torch.cat([gaps, gaps[:, -1:].expand(-1, nodes)], 1)
 
 
-def _keys_above(session: PassRunner, shift: int, call: Columns, above: Tensor) -> Tensor:
+def _keys_above(run: Pass, shift: int, above: Tensor) -> Tensor:
     """Keys of the tokens `shift` above those of a pass, which stand at `above`, int64 `[B, T]`."""
-    texts, keys = session.batch.keys, []
+    call, texts, keys = run.call, run.runner.batch.keys, []
     place = above.clamp(0, texts.shape[1] - 1)
     text_keys = texts.gather(1, place)
     if not call.inner:
@@ -72,22 +66,21 @@ def _keys_above(session: PassRunner, shift: int, call: Columns, above: Tensor) -
     return torch.cat(keys, 1)
 
 
-def left_by_slots(
-    session: PassRunner, spec: PassSpec, call: Columns, track: Track, level: int
-) -> tuple[Tensor, Tensor]:
+def left_by_slots(run: Pass, track: Track, level: int, above: int) -> tuple[Tensor, Tensor]:
     """What slots left `level` tokens below where the features are, `[B, T, F]`, and where.
 
-    They are those of the nearest node above which has run.
+    The features are `above` tokens over those of the pass; the slots are those of the nearest node
+    above which has run.
     """
     left: Tensor | None = None
-    there = settled = torch.zeros_like(call.live)
+    there = settled = torch.zeros_like(run.call.live)
     for back in range(len(track.deeper) + 1 - level):
-        shift = spec.shift + back
-        place = call.positions - shift
-        keys = _keys_above(session, shift, call, place)
-        ran = track.read(place, keys, spec.scratch)[2]
+        shift = above + back
+        place = run.call.positions - shift
+        keys = _keys_above(run, shift, place)
+        ran = track.read(place, keys, run.spec.scratch)[2]
         slots = track if level + back == 0 else track.deeper[level + back - 1]
-        states, _, known = slots.read(place, keys, spec.scratch)
+        states, _, known = slots.read(place, keys, run.spec.scratch)
         new = ran & ~settled
         left = states if left is None else torch.where(new[:, :, None], states, left)
         there, settled = there | (new & known), settled | ran
@@ -95,45 +88,31 @@ def left_by_slots(
     return left, there
 
 
-def enter_slots(
-    session: PassRunner,
-    spec: PassSpec,
-    model: Module,
-    call: Columns,
-    slots: Slots,
-    hidden: Tensor,
-) -> None:
+def enter_slots(run: Pass, slots: Slots, hidden: Tensor) -> None:
     """Put what enters for slots in their columns: what an earlier pass left, or the model's own."""
     nodes = hidden.gather(1, slots.wide(hidden))
-    track = None if spec.features is None else session.batch.tracks[spec.features]
+    track = run.track
     for level in range(1, slots.levels + 1):
-        entering = model.enter_slots(nodes, level)
+        entering = run.model.enter_slots(nodes, level)
         if track is not None and level <= len(track.deeper):
-            at = replace(spec, shift=0)
-            left, there = left_by_slots(session, at, replace(call, slots=None), track, level)
+            left, there = left_by_slots(run, track, level, 0)
             left, there = left.gather(1, slots.wide(left)), there.gather(1, slots.below)
             entering = torch.where(there[:, :, None], left, entering)
         slots.of(hidden, level).copy_(entering)
 
 
-def keep(
-    session: PassRunner,
-    spec: PassSpec,
-    call: Columns,
-    passed: dict[int, Tensor],
-    live: Tensor,
-    steps: Tensor | None,
-) -> None:
+def keep(run: Pass, passed: dict[int, Tensor], live: Tensor, steps: Tensor | None) -> None:
     """Record hidden states, by the layers after which they are kept."""
+    spec, call, batch = run.spec, run.call, run.runner.batch
     steps = torch.zeros_like(call.tokens) if steps is None else steps
     texts, last, slots = call.texts, passed[-1], call.slots
     stop = call.tokens.shape[1] - (0 if slots is None else slots.width)
     for name, layers in spec.keeps:
-        track: Track = session.batch.tracks[name]
+        track = batch.tracks[name]
         states = torch.cat([passed.get(layer, last) for layer in layers], 2)
         if texts and spec.scratch:
             place = call.positions[:, :texts].clamp(min=0)
-            keys = session.batch.keys.gather(1, place)
+            keys = batch.keys.gather(1, place)
             track.write_nodes(keys, live[:, :texts], states[:, :texts], steps[:, :texts], True)
         elif texts:
             positions = call.positions[:, :texts]
@@ -146,7 +125,7 @@ def keep(
             )  # fmt: skip
         for level in range(1, 1 + min(len(track.deeper), 0 if slots is None else slots.levels)):
             assert slots is not None
-            root = session.batch.root(None).keys.expand(-1, texts)
+            root = batch.root(None).keys.expand(-1, texts)
             nodes = torch.cat([root, keys[:, : stop - texts]], 1).gather(1, slots.below)
             track.deeper[level - 1].write_nodes(
                 nodes, slots.of(live, level), slots.of(states, level), slots.of(steps, level),

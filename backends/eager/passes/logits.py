@@ -8,13 +8,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.passes.columns import Columns, Passed, PassRunner
+from specplan.backends.eager.op_runner import OpRunner
+from specplan.backends.eager.passes.columns import Columns, Passed
 from specplan.backends.eager.passes.pass_spec import PassSpec
 from specplan.backends.ops.tensors.values import Logits, Nodes, part
 
 
 def rows_of_pass(
-    session: PassRunner,
+    session: OpRunner,
     spec: PassSpec,
     call: Columns,
     passed: Passed,
@@ -38,7 +39,7 @@ def rows_of_pass(
 
 
 def _outputs(
-    session: PassRunner, spec: PassSpec, passed: Passed, name: str, first: int
+    session: OpRunner, spec: PassSpec, passed: Passed, name: str, first: int
 ) -> list[tuple[Tensor, Tensor]]:
     """One kind of rows of the columns from `first` on, and which there are, level by level."""
     model, steps = session.models[spec.model], passed.steps

@@ -2,48 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.passes.columns import Columns, Passed, PassRunner
+from specplan.backends.eager.passes.columns import Columns, Pass, Passed
 from specplan.backends.eager.passes.hidden_states import enter_slots, entered, keep, left_by_slots
-from specplan.backends.eager.passes.pass_spec import PassSpec
 from specplan.backends.eager.state.slots import NodeSlots
 from specplan.backends.eager.state.static_slots import Fresh, Placement
 from specplan.backends.ops import forward as columns
 from specplan.backends.ops.tensors.values import part
 from specplan.runtime.masks import marked
-from specplan.runtime.models.attention import PrefixMask
-from specplan.runtime.models.kv_cache import KVCache
-from specplan.runtime.models.modules import Module
 
 
-def run_pass(
-    session: PassRunner,
-    spec: PassSpec,
-    cache: NodeSlots | None,
-    call: Columns,
-    place: Placement | Fresh | None = None,
-) -> Passed:
+def run_pass(run: Pass, cache: NodeSlots | None, place: Placement | Fresh | None = None) -> Passed:
     """Run the columns through the layers."""
-    model = session.models[spec.model]
-    hidden, live, steps = entered(session, spec, model, call)
+    spec, call, batch = run.spec, run.call, run.runner.batch
+    hidden, live, steps = entered(run)
     if not spec.pieces:
-        return _head_only(session, spec, call, hidden, live, steps)
+        return _head_only(run, hidden, live, steps)
     texts, used = call.texts, call.used
     if cache is None:  # a pass that leaves nothing behind
-        store = model.new_cache(session.batch.size, call.tokens.shape[1])
+        store = run.model.new_cache(batch.size, call.tokens.shape[1])
         cache, used = NodeSlots(store), texts
-        ends = torch.full_like(session.batch.ends, texts)
+        ends = torch.full_like(batch.ends, texts)
         text_slots = torch.arange(texts, device=ends.device).expand(len(ends), -1)
     else:
         shift = cache.shift
-        ends, text_slots = session.batch.ends, part(call.positions, 0, texts)
+        ends, text_slots = batch.ends, part(call.positions, 0, texts)
         if isinstance(shift, Tensor):
             ends, text_slots = ends - shift, text_slots - shift
-    slots, offsets, seen, live = _slots(session, spec, cache, call, place, ends, text_slots, live)
+    slots, offsets, seen, live = _slots(run, cache, place, ends, text_slots, live)
     cache.enter(spec, slots)
-    sure = live is call.live and session.taking_part() is None
+    sure = live is call.live and run.runner.taking_part() is None
     used += cache.taken
     mask = cache.mask(slots, texts, ends, offsets, seen, used)
     if spec.block:
@@ -54,7 +47,8 @@ def run_pass(
     if cache.store.queries is not None and texts and not spec.scratch:
         latest = _latest(live[:, :texts])
     arguments = (call.tokens, call.positions, slots, mask, cache.store)
-    hidden = _layers(session, spec, model, arguments, hidden, live, steps, call, latest)
+    through = partial(run.model.hidden, *arguments, skips=spec.skips, latest=latest)
+    hidden = _layers(run, through, hidden, live, steps)
     if call.slots is None:
         return Passed(hidden, live, steps, context=used, sure=sure)
     ahead = tuple(
@@ -66,23 +60,16 @@ def run_pass(
     return Passed(hidden[:, :stop], live[:, :stop], steps, ahead, used, sure)
 
 
-def _head_only(
-    session: PassRunner,
-    spec: PassSpec,
-    call: Columns,
-    hidden: Tensor | None,
-    live: Tensor,
-    steps: Tensor | None,
-) -> Passed:
+def _head_only(run: Pass, hidden: Tensor | None, live: Tensor, steps: Tensor | None) -> Passed:
     """States as they entered, or those of slots that an earlier pass has left."""
-    track = None if spec.features is None else session.batch.tracks[spec.features]
+    spec, track = run.spec, run.track
     if track is None or not track.deeper:
         assert hidden is not None, "what runs no layer reads hidden states"
         if spec.keeps:
-            keep(session, spec, call, {-1: hidden}, live, steps)
+            keep(run, {-1: hidden}, live, steps)
         return Passed(hidden, live, steps)
     first, *more = (
-        left_by_slots(session, spec, call, track, spec.shift + level)
+        left_by_slots(run, track, spec.shift + level, spec.shift)
         for level in range(spec.most_levels)
     )
     ahead = tuple((states, there & live) for states, there in more)
@@ -90,24 +77,23 @@ def _head_only(
 
 
 def _slots(
-    session: PassRunner,
-    spec: PassSpec,
+    run: Pass,
     cache: NodeSlots,
-    call: Columns,
     place: Placement | Fresh | None,
     ends: Tensor,
     text_slots: Tensor,
     live: Tensor,
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor]:
     """Slots of all columns, those of nodes from the text's end, what they see, and what can run."""
-    texts, offsets, seen, trash = call.texts, None, None, cache.store.trash
+    call, offsets, seen, trash = run.call, None, None, cache.store.trash
+    texts = call.texts
     slots = text_slots if not texts else text_slots.where(part(live, 0, texts), trash)
     if call.tokens.shape[1] > texts:
         given = None
         if isinstance(place, Placement):
-            given = _known(session, spec, cache, call, place)
+            given = _known(run, cache, place)
         if given is None or not isinstance(place, Placement):
-            offsets, seen, there = _placed(spec, cache, call, part(live, texts), place)
+            offsets, seen, there = _placed(run, cache, part(live, texts), place)
             if there is not None:
                 live = torch.cat([live[:, :texts], there], 1) if texts else there
             drafted = (ends + offsets).where(part(live, texts), trash)
@@ -125,10 +111,9 @@ def _latest(live: Tensor) -> Tensor:
     return places.where(live, -1).amax(1)
 
 
-def _known(
-    session: PassRunner, spec: PassSpec, cache: NodeSlots, call: Columns, place: Placement
-) -> tuple[Tensor, Tensor | None] | None:
+def _known(run: Pass, cache: NodeSlots, place: Placement) -> tuple[Tensor, Tensor | None] | None:
     """Slots of nodes and what they see of nodes, where both are constants in this pass."""
+    session, call = run.runner, run.call
     width = call.tokens.shape[1] - call.texts
     if cache.placed is None or cache.taken != place.before or width > len(place.offsets):
         return None
@@ -156,17 +141,13 @@ def _run(cache: NodeSlots, call: Columns, place: Placement, live: Tensor) -> Non
 
 
 def _placed(
-    spec: PassSpec,
-    cache: NodeSlots,
-    call: Columns,
-    live: Tensor,
-    place: Placement | Fresh | None,
+    run: Pass, cache: NodeSlots, live: Tensor, place: Placement | Fresh | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Slots of nodes counted from the text's end, what they see of nodes, and which can run.
 
     None where all can that were to.
     """
-    inner, rooted = call.inner, call.rooted
+    spec, inner, rooted = run.spec, run.call.inner, run.call.rooted
     fresh = isinstance(place, Fresh) and len(inner) == 1 and inner[0].tree.layered
     reaching = not (spec.block or (fresh and isinstance(place, Fresh) and place.reached))
     cache.compare()
@@ -185,40 +166,36 @@ def _placed(
 
 
 def _layers(
-    session: PassRunner,
-    spec: PassSpec,
-    model: Module,
-    arguments: tuple[Tensor, Tensor, Tensor, Tensor | PrefixMask, KVCache],
+    run: Pass,
+    through: Callable[[tuple[int, int], Tensor | None], Tensor],
     hidden: Tensor | None,
     live: Tensor,
     steps: Tensor | None,
-    call: Columns,
-    latest: Tensor | None,
 ) -> Tensor:
     """Hidden states after all layers; on the way the tracks get what they keep."""
+    spec, call = run.spec, run.call
     if spec.keys_only:
         assert hidden is not None
         for start, stop in spec.pieces:
             for layer in range(start, stop):
-                given = hidden.clone()
-                model.hidden(*arguments, (layer, layer + 1), given, spec.skips, latest)
+                through((layer, layer + 1), hidden.clone())
         return hidden
     wanted = {layer for _, layers in spec.keeps for layer in layers}
     passed: dict[int, Tensor] = {}
     pieces = spec.pieces
-    enters = max(model.slots_enter, pieces[0][0]) if call.slots is not None else -1
+    enters = max(run.model.slots_enter, pieces[0][0]) if call.slots is not None else -1
     for start, stop in pieces:
         if start in wanted and hidden is not None:
             passed[start] = hidden.clone()
         if call.slots is not None and start <= enters < stop:
-            hidden = model.hidden(*arguments, (start, enters), hidden, spec.skips, latest)
-            enter_slots(session, spec, model, call, call.slots, hidden)
+            hidden = through((start, enters), hidden)
+            enter_slots(run, call.slots, hidden)
             start = enters
-        hidden = model.hidden(*arguments, (start, stop), hidden, spec.skips, latest)
+        hidden = through((start, stop), hidden)
         if stop in wanted and (start, stop) != pieces[-1]:
             passed[stop] = hidden.clone()
     assert hidden is not None
     passed[-1] = passed[pieces[-1][1]] = hidden
     if spec.keeps:
-        keep(session, spec, call, passed, live, steps)
+        keep(run, passed, live, steps)
     return hidden

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from specplan.backends.eager.plan_analysis import PlanAnalysis
 from specplan.backends.eager.state.caches import Cache, Retention
+from specplan.backends.eager.state.texts import Texts
 from specplan.backends.eager.state.tracks import Track
-from specplan.backends.ops.root import first_tree
+from specplan.backends.ops.load import stored_tree
 from specplan.backends.ops.tensors.keys import FIRST_KEY, NO_KEY, key_after
 from specplan.backends.ops.tensors.values import Tree
 from specplan.cost_models.rounds.refreshing import chunk_of
@@ -27,18 +29,15 @@ MOST_CHUNK = 512
 """Text that is run in one pass at most."""
 
 
-class Batch:
+class Batch(Texts):
     """Requests that run together.
 
     Attributes:
         requests: one per row.
         lengths: tokens of text per row, prompt included.
-        text: int64 `[B, S + 1]`, padded with 0; the last column is never part of a text.
-        keys: of the text up to every token, int64 `[B, S + 1]`.
         done: requests that want no more tokens.
         starts: tokens of text per row when the round began.
         caches: by the name of the cache state.
-        tracks: by the name of the track state.
         sources: by the name of the source state.
         values: by the name of the value state, what the last round left.
     """
@@ -64,65 +63,45 @@ class Batch:
         ]
         self.speculative = speculative
         self.slots = max(capacity or 0, max(self.limits)) + speculative
-        shape = (self.size, self.slots + 1)
+        shape = (len(self.requests), self.slots + 1)
         self._both = torch.zeros(2, *shape, dtype=torch.int64, device=self.device)
         self.text, self.keys = self._both
         self.keys.fill_(NO_KEY)
-        self.last_keys = [FIRST_KEY] * self.size
+        self._last_keys = [FIRST_KEY] * self.size
         for row, request in enumerate(self.requests):
             self._write(row, 0, request.prompt_tokens)
         self.caches: dict[str, Cache] = {}
         self.tracks: dict[str, Track] = {}
         self.values: dict[str, Tree | Tensor] = {}
         self.sources = dict(sources)
-        self._ends: Tensor | None = None
-        self._last: Tensor | None = None
-        self._root: Tree | None = None
-        self._written: tuple[Tensor, Tensor, Tensor] | None = None
 
-    @property
-    def size(self) -> int:
-        """Requests."""
-        return len(self.requests)
+    @cached_property
+    def ends(self) -> Tensor:  # type: ignore[override]
+        """See `Texts`."""
+        return torch.tensor(self.lengths, device=self.device)[:, None]
 
-    @property
-    def ends(self) -> Tensor:
-        """Lengths of the texts, int64 `[B, 1]`."""
-        if self._ends is None:
-            self._ends = torch.tensor(self.lengths, device=self.device)[:, None]
-        return self._ends
+    @cached_property
+    def last(self) -> Tensor:  # type: ignore[override]
+        """See `Texts`."""
+        return self.ends - 1
 
-    @property
-    def last(self) -> Tensor:
-        """Positions of the last tokens of the texts, int64 `[B, 1]`."""
-        if self._last is None:
-            self._last = self.ends - 1
-        return self._last
+    @cached_property
+    def written(self) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+        """See `Texts`; the last column is the longest request's."""
+        starts = torch.tensor(self.starts, device=self.device)[:, None]
+        longest = max(map(int.__sub__, self.lengths, self.starts))
+        positions = starts + torch.arange(longest, device=self.device)
+        keys = self.keys.gather(1, positions.clamp(max=self.keys.shape[1] - 1))
+        return positions, keys, positions < self.ends
 
-    def root(self, scores: torch.dtype | None) -> Tree:
-        """The tree without drafted nodes, of the texts as they are now."""
-        if self._root is None:
-            last = self.last
-            tokens, keys = self.text.gather(1, last), self.keys.gather(1, last)
-            self._root = first_tree(tokens, keys, scores)
-        return self._root
-
-    def written(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Positions of what this round emitted, int64 `[B, E]`, keys, and which of them there are.
-
-        The last column is the longest request's.
-        """
-        if self._written is None:
-            starts = torch.tensor(self.starts, device=self.device)[:, None]
-            longest = max(map(int.__sub__, self.lengths, self.starts))
-            positions = starts + torch.arange(longest, device=self.device)
-            keys = self.keys.gather(1, positions.clamp(max=self.keys.shape[1] - 1))
-            self._written = positions, keys, positions < self.ends
-        return self._written
+    def _forget(self) -> None:
+        """Compute anew, when it is asked for, what follows from lengths and keys."""
+        for name in ("ends", "last", "written", "_root"):
+            self.__dict__.pop(name, None)
 
     def written_since_root(self) -> tuple[Tensor, Tensor, Tensor]:
         """The same as `written`, with the round's root before them."""
-        positions, keys, there = self.written()
+        positions, keys, there = self.written
         root = torch.tensor(self.starts, device=self.device)[:, None] - 1
         always = torch.ones_like(root, dtype=torch.bool)
         return (
@@ -137,7 +116,8 @@ class Batch:
 
     def begin_round(self) -> None:
         """Forget the drafted nodes of the last round."""
-        self.starts, self._written = list(self.lengths), None
+        self.starts = list(self.lengths)
+        self.__dict__.pop("written", None)
         for cache in self.caches.values():
             cache.begin_round(self.lengths)
         for track in self.tracks.values():
@@ -162,30 +142,30 @@ class Batch:
             self._write(row, start, appended)
         self.lengths[row] = start + len(appended)
         self.done[row] = self.done[row] or self.lengths[row] >= self.limits[row]
-        self._ends = self._last = self._root = self._written = None
+        self._forget()
         return appended
 
     def forget_keys(self) -> None:
         """Tell text apart by its places: graphs leave no keys of what they append."""
         places = torch.arange(self.keys.shape[1], device=self.device)
         self.keys.copy_(places.expand_as(self.keys))
-        self.last_keys = [length - 1 for length in self.lengths]
-        self._root = self._written = None
+        self._last_keys = [length - 1 for length in self.lengths]
+        self._forget()
 
     def grown(self, counts: Sequence[int], done: Sequence[bool]) -> None:
         """Take over that a graph has appended so many tokens to each text; see `forget_keys`."""
         self.lengths = [*map(int.__add__, self.lengths, counts)]
-        self.last_keys = [length - 1 for length in self.lengths]
+        self._last_keys = [length - 1 for length in self.lengths]
         self.done[:] = done
-        self._ends = self._last = self._root = self._written = None
+        self._forget()
 
     def _write(self, row: int, start: int, tokens: Sequence[int]) -> None:
         """Put tokens into a text, and keys beside them."""
-        keys, key = [], self.last_keys[row]
+        keys, key = [], self._last_keys[row]
         for token in tokens:
             key = key_after(key, token)
             keys.append(key)
-        self.last_keys[row] = key
+        self._last_keys[row] = key
         both = torch.tensor([tuple(tokens), keys], dtype=torch.int64, device=self.device)
         self._both[:, row, start : start + len(keys)] = both
 
@@ -240,20 +220,12 @@ class Batch:
             assert isinstance(start, int | float)
             return torch.full((self.size,), float(start), dtype=torch.float64)
         token = state.kind.integer("init", -1)
-        above = kind.parents or tuple(range(-1, kind.nodes - 1))
-        parents = torch.tensor([0, *(parent + 1 for parent in above)], device=self.device)
-        root = self.root(scores)
         shape = (self.size, 1 + kind.nodes)
-        zero = torch.zeros(shape, dtype=torch.int64, device=self.device)
+        tokens = torch.full(shape, max(token, 0), device=self.device)
         live = torch.full(shape, token >= 0, dtype=torch.bool, device=self.device)
         live[:, 0] = True
-        score = None if scores is None else zero.to(scores)
-        return Tree(
-            tokens=zero + max(token, 0), parents=parents.expand(self.size, -1), depths=zero,
-            live=live, keys=root.keys.expand(shape), probs_row=zero - 1, own=score, scores=score,
-            levels=kind.depth, newest=range(1, 1 + kind.nodes) if kind.nodes else range(1),
-            chain=kind.is_chain, in_order=kind.is_chain,
-        )  # fmt: skip
+        names = () if scores is None else ("own", "scores")
+        return stored_tree(kind, tokens, live, **{name: tokens.to(scores) * 0 for name in names})
 
 
 def retention_of(state: CacheState, pending: int) -> Retention | None:

@@ -59,6 +59,63 @@ def extended(
     return lengthened(tree, new, **{"levels": tree.levels + 1, "tips": columns, **facts})
 
 
+def chains_below(
+    tree: Tree,
+    at: Nodes,
+    tokens: Tensor,
+    live: Tensor,
+    alive: Tensor,
+    counts: Sequence[int],
+    chain: bool,
+) -> Tree:
+    """The tree with chains of tokens below nodes, chain by chain.
+
+    Args:
+        tree: what grows.
+        at: below which nodes, W of them.
+        tokens: int64 `[B, W * C, L]`, C chains for each node.
+        live: which of them there are, of the same shape.
+        alive: which nodes there are, bool `[B, W]`.
+        counts: how many of its chains each node gets, C at most.
+        chain: the result is a chain.
+    """
+    device, most, length = tokens.device, max(counts), tokens.shape[2]
+    above = [place for place, count in enumerate(counts) for _ in range(count)]
+    if not above:
+        return tree
+    parents, keys, depths = at.columns, at.take(tree.keys), at.take(tree.depths)
+    if set(counts) != {1}:
+        place = torch.tensor(above, device=device)
+        parents, keys, depths, alive = (
+            part.index_select(1, place) for part in (parents, keys, depths, alive)
+        )
+    if len(above) != tokens.shape[1]:
+        listed = [n * most + child for n, count in enumerate(counts) for child in range(count)]
+        chosen = torch.tensor(listed, device=device)
+        tokens, live = tokens.index_select(1, chosen), live.index_select(1, chosen)
+    columns = range(tree.columns, tree.columns + len(above) * length)
+    below = torch.arange(columns.start - 1, columns.stop - 1, device=device)
+    below = below.view(len(above), length).expand_as(tokens)
+    new = {
+        "tokens": tokens,
+        "parents": torch.cat([parents[:, :, None], below[:, :, 1:]], 2),
+        "depths": depths[:, :, None] + torch.arange(1, length + 1, device=device),
+        "live": live & alive[:, :, None],
+        "keys": keys_along(keys[:, :, None], tokens),
+    }
+    if tree.scores is not None:
+        new["scores"] = tree.scores.gather(1, parents)[:, :, None].expand(-1, -1, length)
+    return lengthened(
+        tree,
+        {name: field.flatten(1) for name, field in new.items()},
+        levels=tree.levels + length,
+        widest=tree.widest_below(at, most),
+        tips=columns if length == 1 else columns[-1:] if len(above) == 1 else range(0),
+        chain=chain,
+        in_order=tree.in_order and chain and at.is_last_of(tree),
+    )
+
+
 def lengthened(tree: Tree, new: Mapping[str, Tensor], **facts: Any) -> Tree:
     """The tree with more columns.
 
@@ -198,3 +255,11 @@ def summed(tree: Tree, own: torch.Tensor) -> torch.Tensor:
         above = total.gather(1, tree.parents)
         total = torch.cat([own[:, :1], (own + above)[:, 1:]], 1)
     return total
+
+
+def at_or_below(tree: Tree, top: Tensor) -> Tensor:
+    """Columns that a mask `[B, 1 + N]` marks, and all that hangs below them."""
+    below = top
+    for _ in range(tree.levels):
+        below = below | below.gather(1, tree.parents)
+    return below

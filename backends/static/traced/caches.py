@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -12,13 +13,16 @@ from specplan.backends.eager.state.slots import Layers, NodeSlots
 from specplan.backends.eager.state.static_slots import Resident
 from specplan.backends.ops.forward import attention_mask
 from specplan.backends.ops.tensors.values import Path
-from specplan.backends.static.fusing import kernel_mask
+from specplan.backends.static.fusing import FusedCache, kernel_mask
+from specplan.backends.static.interface import RoundTensors
 from specplan.runtime.models.attention import PrefixMask
-from specplan.runtime.models.kv_cache import KVCache
+
+if TYPE_CHECKING:
+    from specplan.backends.static.graph import RoundGraph
 
 
 class RoundCache(NodeSlots):
-    """Keys and values of one model in a round that reads no number.
+    """Keys and values of one model, by the name of the state, in a round that reads no number.
 
     How much text a pass takes in is a bound that is known before the round: what it may lack when
     the round begins, what was emitted since, and none once all requests took part in a pass.
@@ -30,25 +34,18 @@ class RoundCache(NodeSlots):
         lacking: by segment and whether it is scratch, a bound of the text tokens that it lacks.
     """
 
-    def __init__(
-        self,
-        store: KVCache,
-        segments: tuple[Layers, ...],
-        way: bool | None,
-        turns: bool,
-        lengths: Sequence[Tensor],
-        base: Tensor,
-        pending: Mapping[Layers, int],
-        attended: Tensor,
-        fused: bool,
-    ) -> None:
-        super().__init__(store, segments, way, turns)
-        self.lengths = dict(zip(segments, lengths, strict=True))
+    def __init__(self, graph: RoundGraph, given: RoundTensors, name: str) -> None:
+        analysis, fused, model = graph.analysis, graph.fused, graph.model_of[name]
+        store, segments, pending = given.stores[name], analysis.segments[name], graph.pending[name]
+        self._attended, self._fused = given.slots, model in fused.attention
+        if model in fused.moves:
+            store = FusedCache(store, attended=self._fused)
+        super().__init__(store, segments, analysis.plain.get(name), name in analysis.turning)
+        self.lengths = dict(zip(segments, given.resident[name].unbind(1), strict=True))
         self.lacking = {
             (span, scratch): pending.get(span, 0) for span in segments for scratch in (False, True)
         }
-        self._attended, self._fused = attended, fused
-        self._begin(base)
+        self._begin(given.lengths)
 
     def _begin(self, base: Tensor) -> None:
         """Forget drafted nodes; the next ones stand behind texts of these lengths."""

@@ -1,102 +1,41 @@
-"""A round run op by op on tensors: eagerly, or traced by a compiler."""
+"""A round run op by op on tensors: eagerly, or traced by a compiler.
+
+Loops and conditions are one straight line: everything runs, and counts for some requests only. What
+a trip drafts for a request that has stopped is dead: it is neither judged nor emitted, nor does a
+cache keep it. That it is computed all the same is the price of a round that reads no number.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.fx.traceback import annotate
 
-from specplan.backends.eager.op_runner import OpRunner, Scope
-from specplan.backends.eager.sources import wanted_of
-from specplan.backends.eager.state.slots import overlaps
-from specplan.backends.ops.accept import Form
-from specplan.backends.ops.lookup import Continuations
-from specplan.backends.ops.tensors.values import Logits, Nodes, Tree
-from specplan.backends.static.fusing import FusedCache
-from specplan.backends.static.interface import RoundTensors, report
-from specplan.backends.static.traced.caches import RoundCache
-from specplan.backends.static.traced.stateful_ops import OPS, TracedStops
-from specplan.backends.static.traced.states import value_of
-from specplan.backends.static.traced.texts import Texts
+from specplan.backends.eager.op_runner import Scope, nodes_as, typed
+from specplan.backends.eager.passes.columns import Pass
+from specplan.backends.eager.passes.forward import columns_of
+from specplan.backends.eager.passes.logits import rows_of_pass
+from specplan.backends.eager.passes.one_pass import run_pass
+from specplan.backends.eager.sources import judged_tokens
+from specplan.backends.ops import lowerings
+from specplan.backends.ops.tensors.trees import padded_to
+from specplan.backends.ops.tensors.values import Logits, Path, Tree
+from specplan.backends.ops.when import when as either
+from specplan.backends.static.interface import report
+from specplan.backends.static.traced.formulas import Formula
+from specplan.backends.static.traced.round_state import RoundState
+from specplan.backends.static.traced.states import parts_of
 from specplan.ir import ops as ir
-from specplan.ir.plan import ValueState
 from specplan.ir.text.printer import print_op
-from specplan.ir.values import State
-from specplan.runtime.models.modules import Module
-from specplan.runtime.sampling import SamplingSettings
-
-if TYPE_CHECKING:
-    from specplan.backends.static.graph import RoundGraph
 
 PLAN_OP = "plan_op"
 """Of a traced node's `custom` metadata: the op of the plan that it came from, as text."""
 
 
-class RoundRun(OpRunner):
-    """One trace, or one eager run.
-
-    Attributes:
-        batch: the texts.
-        caches: by name.
-        active: requests that take part in the region that runs, bool `[B]`; None for all.
-        running: requests for which the trip of a loop that runs now counts, bool `[B]`.
-        failed: by request, 1 and the place of the first formula that had no value, int64 `[B]`;
-            None where none could fail.
-        judged: the rows that the target judged by.
-        lookup_column: columns of the host's lookups that were read so far.
-        lessons: what sources will learn, see `interface.Lesson`.
-    """
-
-    stateful = OPS
-
-    def __init__(self, graph: RoundGraph, given: RoundTensors) -> None:
-        self.graph, self.given, self.analysis = graph, given, graph.analysis
-        self.scores = graph.scores
-        self.batch = Texts(given)
-        self.constants: dict[tuple[int, int], tuple[Tensor, Tensor | None]] = {}
-        self.caches = {name: self._cache(name) for name in given.stores}
-        self.values = dict(given.values)
-        self.uniforms = {id(op): first for op, first, _ in graph.inputs.uniforms}
-        self.active: Tensor | None = None
-        self.running = ~given.done
-        self.trip = self.lookup_column = 0
-        self.failed: Tensor | None = None
-        self.judged: Logits | None = None
-        self.lessons: list[Tensor] = []
-        self._settings = SamplingSettings(
-            temperature=given.temperature,
-            top_k=given.top_k,
-            top_p=given.top_p,
-            greedy=graph.sampling.greedy,
-            truncated=graph.sampling.truncated,
-        )
-
-    def _cache(self, name: str) -> RoundCache:
-        graph, given, store = self.graph, self.given, self.given.stores[name]
-        model, fused = graph.model_of[name], graph.fused
-        attended = model in fused.attention
-        if model in fused.moves:
-            store = FusedCache(store, attended=attended)
-        return RoundCache(
-            store,
-            self.analysis.segments[name],
-            self.analysis.plain.get(name),
-            name in self.analysis.turning,
-            given.resident[name].unbind(1),
-            given.lengths,
-            graph.pending[name],
-            given.slots,
-            attended,
-        )
-
-    @property
-    def models(self) -> Mapping[str, Module]:
-        """By their roles."""
-        return self.graph.models
+class RoundRun(RoundState):
+    """One trace, or one eager run."""
 
     def report(self) -> Tensor:
         """Run all ops; the round's report."""
@@ -115,54 +54,121 @@ class RoundRun(OpRunner):
             for name in self.analysis.spent.get(id(op), ()):
                 scope.pop(name, None)
 
-    def taking_part(self) -> Tensor | None:
-        """Which requests take part in the region that runs, bool `[B]`; None for all."""
-        return self.active
+    def run_forward(self, op: ir.Forward, scope: Scope) -> None:
+        """A model on nodes, and on as much text as may be pending."""
+        spec = self.analysis.pass_specs[id(op)]
+        place = self.analysis.places.placements.get((id(op), self.trip))
+        operands = [nodes_as(scope[name]) for name in op.nodes]
+        cache, texts = self.caches.get(spec.cache or ""), self.batch
+        width = 0
+        if cache is not None:
+            cache.follow(texts.lengths)
+            width = cache.texts(spec)
+        call = columns_of(self, spec, cache, operands, width)
+        passed = run_pass(Pass(self, spec, call), cache, place)
+        if cache is not None and call.texts and spec.segments:
+            lengths = texts.lengths
+            if spec.features is not None and not spec.inside:  # up to the first that was lacking
+                lacking = call.live[:, : call.texts] & ~passed.live[:, : call.texts]
+                lengths = call.positions[:, : call.texts].where(lacking, texts.ends).amin(1)
+                lengths = lengths.maximum(cache.resident(spec.segments, spec.scratch)[:, 0])
+            cache.advance(spec, lengths, self.taking_part())
+        rows = rows_of_pass(self, spec, call, passed, operands)
+        scope.update(zip(op.results, rows, strict=True))
 
-    def counting(self) -> Tensor:
-        """See `OpRunner.counting`."""
-        wanted = ~self.batch.done
-        return wanted if self.active is None else wanted & self.active
+    def run_uniform(self, op: ir.Uniform, scope: Scope) -> None:
+        """Numbers that the host drew."""
+        first = self.uniforms[id(op)] + self.trip * op.count
+        scope[op.results[0]] = self.given.uniforms[:, first : first + op.count]
 
-    def continuations(self, op: ir.Lookup, at: Nodes) -> Continuations:
-        """Those that the host looked up before the round; see `OpRunner.continuations`."""
-        size, first = wanted_of(op, at.width).size, self.lookup_column
-        self.lookup_column = stop = first + at.width * size
-        given = (self.given.lookup_tokens, self.given.lookup_parents, self.given.lookup_live)
-        tokens, parents, live = (part[:, first:stop].reshape(-1, size) for part in given)
-        return tokens, parents, live
+    def run_update(self, op: ir.Update, scope: Scope) -> None:
+        """What a source learns once the round has run."""
+        lesson = next((one for one in self.graph.inputs.lessons if one.op is op), None)
+        if lesson is None or not lesson.numbers:
+            return  # the host has the texts
+        tree = padded_to(typed(scope[op.tree], Tree), lesson.columns)
+        if op.logits is None:
+            self.lessons += [tree.tokens, tree.parents, tree.live]
+        else:
+            rows = typed(scope[op.logits], Logits)
+            self.lessons += judged_tokens(tree, rows, lesson.width)
 
-    def lag(self, state: State, layers: Any) -> Tensor:
-        """See `OpRunner.lag`."""
-        cache = self.caches[state]
-        inside = [span for span in cache.segments if overlaps(span, layers)]
-        return (self.batch.ends - cache.resident(inside, scratch=False))[:, 0].double()
+    def run_emit(self, op: ir.Emit, scope: Scope) -> None:
+        """Append to the texts."""
+        path = typed(scope[op.path], Path)
+        self.batch.emit(path)
+        for cache in self.caches.values():
+            cache.grown(path.tokens.shape[1])
+        scope[op.results[0]] = path
 
-    def emitted_keys(self) -> tuple[Tensor, Tensor]:
-        """See `OpRunner.emitted_keys`."""
-        return self.batch.written[1:]
+    def run_commit(self, op: ir.Commit, scope: Scope) -> None:
+        """Keep what was emitted."""
+        path, (_, count) = typed(scope[op.path], Path), self.batch.appended
+        positions, _, _ = self.batch.written
+        emitted = count.minimum(path.accepted)
+        if op.state in self.batch.tracks:
+            width = path.keys.shape[1]
+            there = torch.arange(width, device=emitted.device) < emitted[:, None]
+            self.batch.tracks[op.state].commit(path.keys, there, positions[:, :width])
+            return
+        cache, resident = self.caches[op.state], self.analysis.places.residents.get(id(op))
+        if not cache.taken:
+            return
+        if resident is not None and cache.placed is not None:
+            cache.commit_placed(path, emitted, resident)
+        else:
+            cache.commit(path, emitted)
 
-    def stops(self, only: Tensor | None) -> TracedStops:
-        """See `OpRunner.stops`."""
-        return TracedStops(self, only)
+    def run_store(self, op: ir.Store, scope: Scope) -> None:
+        """Leave a number, or a tree, for the next round."""
+        left = lowerings()[op.keyword](op, scope, self)
+        like = self.given.text[:, :1].new_zeros(
+            (self.batch.size, self.models["target"].vocab_size),
+            dtype=self.models["target"].logits_dtype,
+        )
+        names = self.graph.interface.parts(op.state)
+        parts = parts_of(left, names, like)
+        for known, new in zip(self.values[op.state], parts, strict=True):
+            known.copy_(new)
 
-    def root(self, op: ir.Op) -> Tree:
-        """See `OpRunner.root`."""
-        return self.batch.root(self.scores)
+    def run_compute(self, op: ir.Compute, scope: Scope) -> None:
+        """Arithmetic on numbers; notes the requests for which a formula has no value.
 
-    def state(self, op: ir.Load | ir.Store) -> Tree | Tensor:
-        """See `OpRunner.state`."""
-        state = self.graph.plan.state(op.state)
-        assert isinstance(state, ValueState)
-        return value_of(state, self.graph.interface.parts(op.state), self.values[op.state])
+        The interpreter ends there with an error. A request that has stopped or is done has a value
+        of no meaning.
+        """
+        operands = {name: typed(scope[value], Tensor).double() for name, value in op.operands}
+        formula = Formula(self.given.lengths)
+        scope[op.results[0]] = formula.of(op.formula, {**self._around(), **operands})
+        if formula.failed is not None:
+            known = torch.zeros_like(self.given.lengths) if self.failed is None else self.failed
+            first = formula.failed & self.counting() & self.running & (known == 0)
+            place = self.graph.inputs.formulas.index(op.formula) + 1
+            self.failed = torch.where(first, place, known)
 
-    def settings(self, op: ir.Op) -> SamplingSettings:
-        """See `OpRunner.settings`."""
-        return self._settings
+    def _around(self) -> dict[str, Tensor]:
+        """What formulas read beside their operands, float64 `[B]` by name."""
+        wanted, given = ~self.batch.done, self.given
+        return {
+            "batch": wanted.sum().double().expand_as(given.lengths),
+            "context": self.batch.lengths.where(wanted, 0).max().double().expand_as(given.lengths),
+            "emitted": (given.lengths - given.prompts).double(),
+            "phase": torch.zeros_like(given.lengths, dtype=torch.float64),
+        }
 
-    def form(self, op: ir.Op) -> Form:
-        """See `OpRunner.form`."""
-        return self.graph.form
+    def run_when(self, op: ir.When, scope: Scope) -> None:
+        """Ops for the requests whose flag holds; the others take what there was."""
+        flag, outer = typed(scope[op.flag], Tensor), self.active
+        self.active = flag if outer is None else outer & flag
+        lacking = {name: dict(cache.lacking) for name, cache in self.caches.items()}
+        inner = dict(scope)
+        self.run(op.body.ops, inner)
+        self.active = outer
+        for name, cache in self.caches.items():  # the others have not taken in what these have
+            known = lacking[name]
+            cache.lacking = {where: max(known[where], now) for where, now in cache.lacking.items()}
+        for name, new, other in zip(op.results, op.body.yields, op.otherwise, strict=True):
+            scope[name] = either(flag, inner[new], scope[other])
 
 
 def _annotated(op: ir.Op) -> AbstractContextManager[None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from specplan.backends.eager.plan_analysis import PlanAnalysis
 from specplan.backends.eager.state.batch import Batch
+from specplan.backends.ops.load import stored_tree
 from specplan.backends.ops.tensors.trees import first_columns, selected
 from specplan.backends.ops.tensors.values import Tree
 from specplan.ir.plan import ValueState
@@ -75,19 +75,6 @@ def value_of(state: ValueState, names: Sequence[str], parts: Sequence[Tensor]) -
     if not isinstance(kind, TreeType):
         return parts[0].clone()
     copied: dict[str, Any] = dict(zip(names, (part.clone() for part in parts), strict=True))
-    tokens = copied["tokens"]
-    if kind.parents is not None:
-        columns = torch.tensor([0, *(node + 1 for node in kind.parents)], device=tokens.device)
-        copied["parents"] = columns.expand_as(tokens)
-    probs = (copied.pop("probs"),) if "probs" in copied else ()
-    zero = torch.zeros_like(tokens)
-    return replace(
-        Tree(tokens, zero, zero, zero.bool(), zero, zero - 1),
-        **copied,
-        probs=probs,
-        levels=kind.depth,
-        newest=range(1, 1 + kind.nodes) if kind.nodes else range(1),
-        widest=1 if kind.is_chain else kind.nodes,
-        chain=kind.is_chain,
-        in_order=kind.is_chain,
-    )
+    if "probs" in copied:
+        copied["probs"] = (copied["probs"],)
+    return stored_tree(kind, **copied)

@@ -98,21 +98,23 @@ class HazardModel(NodeModel):
             behind = np.append(behind[rows[:-1]], deep)
         self.table: Floats = table
         self.trials: Floats = behind
+        self._counted = behind if measured_depth is None else np.append(behind[:-1], 0.0)
 
     def hazard(self, depth: int, rank: int) -> float:
         """P(the child of this rank is accepted | its parent was)."""
         return look_up(self.table, depth, rank)
 
     def hazard_counts(self, depth: int, rank: int) -> tuple[float, float]:
-        """(accepted, trials) behind a hazard."""
-        trials = float(self.trials[min(depth, len(self.table)) - 1])
+        """(accepted, trials) behind a hazard; (0, 0) below the depths that were measured."""
+        trials = float(self._counted[min(depth, len(self.table)) - 1])
         return self.hazard(depth, rank) * trials, trials
 
     def hazard_interval(self, depth: int, rank: int, confidence: float = 0.9) -> Interval:
         """A hazard with its Beta posterior interval."""
         if not self.known:
             return Interval.exact(self.hazard(depth, rank))
-        return posterior(*self.hazard_counts(depth, rank), confidence)
+        mean, weight = self.hazard(depth, rank), float(self.trials[min(depth, len(self.table)) - 1])
+        return posterior(mean * weight, weight, confidence)
 
     def reach(self, shape: Shape) -> Floats:
         """P(each node is accepted), [nodes]."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from dataclasses import replace
+from datetime import date
 from functools import cache
 from pathlib import Path
 
@@ -64,9 +65,17 @@ def read_profile(
             "format": importer.name,
             "file": name,
             "sha256": sha256_bytes(source.data),
+            "date": _day(source),
             "words": words,
         },
     )
+
+
+def _day(source: Source) -> str:
+    """The day of what was read, ISO 8601: of a file its last change, of an address today."""
+    if is_address(source.where):
+        return date.today().isoformat()
+    return date.fromtimestamp(source.path.stat().st_mtime).isoformat()
 
 
 def read_evidence(path: Path | str, key: AcceptanceKey) -> AcceptanceProfile:

@@ -169,9 +169,11 @@ class CompiledDevice:
         compiled = self.form.pass_seconds(time.median, ran, model)
         return self._within(time, compiled, self.form.factor(model))
 
-    def prefill_seconds(self, shape: ModelShape, batch: Quantity, tokens: Quantity) -> Seconds:
+    def prefill_seconds(
+        self, shape: ModelShape, batch: Quantity, tokens: Quantity, cached: Quantity = 0
+    ) -> Seconds:
         """A prompt, by the interpreter; see `Device`."""
-        return self.base.prefill_seconds(shape, batch, tokens)
+        return self.base.prefill_seconds(shape, batch, tokens, cached)
 
     def op_seconds(
         self, op_name: str, batch: Quantity, width: Quantity, moved: Quantity = 0.0

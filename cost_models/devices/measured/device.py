@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from specplan.cost_models.cost import Quantity
+from specplan.cost_models.cost import Quantity, maximum
 from specplan.cost_models.devices.device import UnpricedError
 from specplan.cost_models.devices.measured.fitted import FittedForm
 from specplan.cost_models.devices.measured.interpolation import (
@@ -147,8 +147,28 @@ class MeasuredDevice:
 
         return self._at(about, (batch, context, tokens), fit, trend, (True, False, True))
 
-    def prefill_seconds(self, shape: ModelShape, batch: Quantity, tokens: Quantity) -> Seconds:
-        """A prompt; see `Device`."""
+    def prefill_seconds(
+        self, shape: ModelShape, batch: Quantity, tokens: Quantity, cached: Quantity = 0
+    ) -> Seconds:
+        """A prompt; see `Device`.
+
+        Prefills were measured from an empty cache. Of one that is partly `cached`, the time is what
+        the whole prompt takes beyond a prompt of the cached tokens, and at least that of a pass
+        over one token, which reads all weights too.
+        """
+        whole = self._prefill(shape, batch, tokens)
+        if not np.any(cached):
+            return whole
+        spared = self._prefill(shape, batch, cached)
+        least = self.forward_seconds(shape, batch, 1, cached, logit_rows=1)
+        return Seconds(
+            maximum(whole.median - spared.median, least.median),
+            maximum(whole.low - spared.low, least.low),
+            maximum(whole.high - spared.high, least.high),
+            whole.extrapolated | spared.extrapolated | least.extrapolated,
+        )
+
+    def _prefill(self, shape: ModelShape, batch: Quantity, tokens: Quantity) -> Seconds:
         about = ("prefill", shape.digest, shape.dtype)
         if about not in self._points:
             raise self._unmeasured("prefills", shape, None)

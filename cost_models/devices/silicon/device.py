@@ -115,9 +115,11 @@ class SiliconDevice:
             bool(np.any(outside)),
         )
 
-    def prefill_seconds(self, shape: ModelShape, batch: Quantity, tokens: Quantity) -> Seconds:
+    def prefill_seconds(
+        self, shape: ModelShape, batch: Quantity, tokens: Quantity, cached: Quantity = 0
+    ) -> Seconds:
         """A prompt; see `Device`."""
-        return self.forward_seconds(shape, batch, tokens, 0, logit_rows=1)
+        return self.forward_seconds(shape, batch, tokens - cached, cached, logit_rows=1)
 
     def op_seconds(
         self, op_name: str, batch: Quantity, width: Quantity, moved: Quantity = 0.0

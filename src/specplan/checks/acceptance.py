@@ -138,7 +138,8 @@ def _table(drifted: Drift) -> str:
 def _depth(level: DepthDrift) -> str:
     sides = zip((level.base, level.head), (level.base_counts, level.head_counts), strict=True)
     change = " -> ".join(
-        f"{hazard.mean:.3f}" + (f" ({counts[0]:.0f} of {counts[1]:.0f})" if counts[1] else "")
+        f"{hazard.mean:.3f} "
+        + (f"({counts[0]:.0f} of {counts[1]:.0f})" if counts[1] else "(not counted)")
         for hazard, counts in sides
     )
     return change + ("" if level.p_value is None else f", p = {level.p_value:.2g}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated
 
 import typer
@@ -60,7 +61,7 @@ def explain(
 
     check_show(show, json=json)
     plan, report = planned(source)
-    context = Context(str(source), [f"specplan explain {source} --show all   (or plan)"])
+    step = f"specplan explain {source} --show all   (or plan)"
     with reading_report(source.path):
         explanation = report["explanation"]
         undecided = bool(explanation.get("what_if"))
@@ -71,6 +72,6 @@ def explain(
         elif json:
             print_json(report if candidates and not undecided else explanation)
         else:
-            print_screen(explanation, context, plan, show)
+            print_screen(explanation, Context(str(source), (step,), date.today()), plan, show)
     if undecided:
         raise typer.Exit(UndecidedError.exit_code)

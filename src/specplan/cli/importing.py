@@ -10,6 +10,7 @@ import typer
 from specplan.cli.acceptance_table import hazard_cells, print_hazards
 from specplan.cli.options import JsonOption
 from specplan.cli.output import print_json
+from specplan.planner.answer.names import plan_name
 
 if TYPE_CHECKING:
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
@@ -131,7 +132,8 @@ def device(
         print_json(asdict(measured))
         return
     print(
-        f"{measured.method} {measured.words} at batch {measured.batch}, "
+        f"{plan_name({'method': measured.method, 'words': measured.words})} at batch "
+        f"{measured.batch}, "
         f"{measured.prompt_tokens} prompt tokens: "
         f"{measured.seconds_per_token * 1e3:.3g} ms per output token "
         f"(+-{measured.error:.1%}, {measured.turns} requests)"

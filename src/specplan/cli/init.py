@@ -50,13 +50,16 @@ workload:
   batch_sizes: {batch}  # requests decoded together
   {prompt}  # of a prompt
   output_tokens: {output}  # of an output
+  # Tokens at the start of every prompt that are in the prefix cache: no prefill for them.
+  {cached_prefix}
   temperature: {temperature}  # 0 is greedy decoding
   # prompts: prompts.jsonl  # lines of {{"text": ...}}, to measure acceptance on this machine
 
 # How much of a draft the target accepts, by drafter: a file that `specplan profile acceptance`
 # measured, or that `specplan import acceptance` made of an engine's log.
 {acceptance}
-# latency: least time per token of a request; throughput: most tokens/s of the device;
+# latency: least time per token of a request, prompt included; tpot: least time per output token
+# while decoding, prompts aside; throughput: most tokens/s of the device;
 # goodput: most requests/s within the limits, at workload.request_rate.
 objective: {objective}
 
@@ -162,11 +165,17 @@ def problem_text(file: Path, short: Mapping[str, Any]) -> str:
         batch=_yaml(value["batch"]),
         prompt=_one_or_several("prompt_tokens", "prompt_lengths", value["prompt"]),
         output=value["output"],
+        cached_prefix=_or_comment("cached_prefix", value, "512"),
         temperature=value.get("temperature", 0.0),
         acceptance=_acceptance(value.get("acceptance", {})),
         objective=value["objective"],
         limits=_limits(value),
     )
+
+
+def _or_comment(key: str, value: Mapping[str, Any], example: str) -> str:
+    """A key where it is given, else a comment with an example."""
+    return f"{key}: {value[key]}" if key in value else f"# {key}: {example}"
 
 
 def _cached() -> str:

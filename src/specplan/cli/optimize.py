@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,7 +72,7 @@ def _context(problem: ProblemSource, result: Result, out: Path | None) -> Contex
     bundle = None if result.bundle is None else out
     compiles = bool(compilers_of(result.problem))
     steps = next_steps(problem, result.problem.all_backends, bundle, compiles=compiles)
-    return Context(str(problem), steps)
+    return Context(str(problem), steps, date.today())
 
 
 def _lowered(result: Result) -> dict[str, Any]:

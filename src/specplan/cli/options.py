@@ -188,6 +188,9 @@ _FLAGS: dict[str, Any] = {
     "batch": _flag(str | None, "--batch", "N,...", "Batch sizes, such as 1,16,64."),
     "prompt": _flag(str | None, "--prompt", "N,...", "Tokens per prompt; one length or several."),
     "output": _flag(int | None, "--output", "N", "Tokens per output."),
+    "cached_prefix": _flag(
+        int | None, "--cached-prefix", "N", "First tokens of every prompt that need no prefill."
+    ),
     "acceptance": _flag(
         list[str] | None,
         "--acceptance",
@@ -195,7 +198,9 @@ _FLAGS: dict[str, Any] = {
         "Acceptance of a drafter: eagle=0.75, eagle=prior, or a profile or log; may be repeated. "
         "prior alone: published figures for every drafter.",
     ),
-    "objective": _flag(str | None, "--objective", "NAME", "Goal: latency, throughput or goodput."),
+    "objective": _flag(
+        str | None, "--objective", "NAME", "Goal: latency, tpot, throughput or goodput."
+    ),
     "tpot": _flag(
         str | None, "--tpot", "TIME", "Limit on the time per output token, such as 20ms."
     ),

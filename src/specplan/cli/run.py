@@ -182,7 +182,7 @@ def _print_texts(result: Generation) -> None:
 
 def _summary(result: Generation) -> str:
     return (
-        f"{result.emitted} tokens, {result.tokens_per_second:.1f} tokens/s, "
+        f"{result.emitted} tokens, {result.decode_tokens_per_second:.1f} tokens/s while decoding, "
         f"{result.tokens_per_round:.2f} tokens per round"
     )
 
@@ -204,6 +204,6 @@ def _document(texts: Sequence[str], result: Generation) -> dict[str, Any]:
         "rounds": result.rounds_by_name,
         "prefill_seconds": result.prefill_seconds,
         "decode_seconds": result.decode_seconds,
-        "tokens_per_second": result.tokens_per_second,
+        "decode_tokens_per_second": result.decode_tokens_per_second,
         "tokens_per_round": result.tokens_per_round,
     }

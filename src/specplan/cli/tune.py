@@ -10,6 +10,7 @@ import typer
 
 from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json, print_table
+from specplan.planner.answer.names import plan_name
 
 if TYPE_CHECKING:
     from specplan.measure.tuning.outcome import Line
@@ -72,7 +73,7 @@ def tune(
 
 
 _COLUMNS = (
-    "load",
+    "operating point",
     "decoding",
     ">turns",
     ">tokens/s",
@@ -92,7 +93,7 @@ def _row(line: Line) -> tuple[str, ...]:
     ratio = "1" if line.leads else f"{line.ratio:.3f} +-{line.error:.1%}"
     return (
         f"batch {line.batch}, prompts of {line.prompt_tokens}",
-        f"{line.method} {line.words}".strip(),
+        plan_name({"method": line.method, "words": line.words}),
         str(line.turns),
         f"{line.tokens_per_second:.1f}",
         f"{line.tokens_per_round:.2f}",
@@ -104,8 +105,6 @@ def _row(line: Line) -> tuple[str, ...]:
 
 def _verdict(done: Tuned) -> str:
     chosen = done.result.search.chosen
-    from specplan.planner.answer.names import plan_name
-
     words = f"Chosen: {plan_name(chosen.as_dict())}; "
     if done.decided:
         return words + "no other plan is likely to be faster by more than 1 %."

@@ -41,6 +41,7 @@ class Problem(schema.Problem):
         batch: int | Iterable[int] | None = None,
         prompt: int | Iterable[int] | None = None,
         output: int | None = None,
+        cached_prefix: int | None = None,
         acceptance: Mapping[str, Any] | None = None,
         tpot: float | str | None = None,
         ttft: float | str | None = None,
@@ -57,6 +58,7 @@ class Problem(schema.Problem):
             "batch": batch,
             "prompt": prompt,
             "output": output,
+            "cached_prefix": cached_prefix,
             "acceptance": acceptance,
             "tpot": tpot,
             "ttft": ttft,
@@ -146,6 +148,7 @@ class Problem(schema.Problem):
             "batch": list(work.batch_sizes),
             "prompt": list(work.lengths) if len(work.lengths) > 1 else work.prompt_tokens,
             "output": work.output_tokens,
+            "cached_prefix": work.cached_prefix,
             "acceptance": sorted(self.acceptance),
             "objective": self.objective,
         }

@@ -14,7 +14,7 @@ from specplan.ir.plan import Plan
 from specplan.ir.rules.verify import check_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
-from specplan.planner.search.composing import scheduled
+from specplan.planner.templates.merged_rounds import scheduled
 from tests.ir.plans_on_disk import plan_of
 from tests.planner.rich_facts import rich_facts
 

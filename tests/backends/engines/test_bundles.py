@@ -52,7 +52,7 @@ def test_the_bundles_own_plan(pair_folder: Path, tmp_path: Path) -> None:
     told = json.loads((tmp_path / "out/projection.json").read_text(encoding="utf-8"))
     assert told["expressible"] is True
     chosen = bundle.report["candidates"][bundle.report["chosen"]]
-    speeds = [e["tokens_per_second_end_to_end"] for e in chosen["estimates"]]
+    speeds = [e["tokens_per_second"] for e in chosen["estimates"]]
     assert [load["tokens_per_second"] for load in told["emitted"]["loads"]] == speeds
     assert told["emitted"]["speedup"] == bundle.report["explanation"]["speedup"]
     settings = json.loads((tmp_path / "out/generate.json").read_text(encoding="utf-8"))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from specplan.cost_models.acceptance.drafters import TEXT, Model
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
+from specplan.cost_models.acceptance.hazards import posterior
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.acceptance.trace_model import TraceModel
 from specplan.cost_models.formulas.closed_forms import (
@@ -153,13 +154,14 @@ def test_trials_by_depth_and_depths_beyond_the_measured() -> None:
     assert plain.hazard_counts(9, 0) == pytest.approx((480, 800))  # meant for all deeper ones
     measured = AcceptanceProfile.from_hazards([[0.8], [0.6]], trials=(1000, 800), measured_depth=2)
     assert measured.hazard_counts(2, 0) == pytest.approx((480, 800))
-    assert measured.hazard_counts(3, 0) == pytest.approx((6, 10))
+    assert measured.hazard_counts(3, 0) == (0, 0)  # nobody counted there
+    assert measured.hazard_interval(3, 0) == posterior(6, 10)
     for depth, wider in ((2, False), (3, True), (6, True)):
         known, guessed = (p.tokens_per_round(*chain(depth)) for p in (plain, measured))
         assert known.mean == guessed.mean
         assert (guessed.high - guessed.low > 1.5 * (known.high - known.low)) == wider
     short = AcceptanceProfile.from_hazards([[0.8]], trials=1000, measured_depth=3)
-    assert [short.hazard_counts(depth, 0)[1] for depth in (1, 3, 4)] == [1000, 1000, 10]
+    assert [short.hazard_counts(depth, 0)[1] for depth in (1, 3, 4)] == [1000, 1000, 0]
 
 
 @given(st.integers(1, 4), st.integers(0, 2**32 - 1))

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ def test_vllm_counters(read: Read) -> None:
     """1000 drafts of 3, by two engines: 710, 530 and 420 kept; length 1 + 1660 / 1000."""
     profile = read(PROMETHEUS)
     assert profile.provenance["format"] == "vllm-prometheus"
+    assert profile.provenance["date"] == date.today().isoformat()  # of the file, just written
     assert kept(profile, 3) == pytest.approx((0.71, 0.53, 0.42))
     assert mean(profile, 3) == pytest.approx(1 + 1660 / 1000)
     assert profile.hazard_counts(2, 0) == pytest.approx((530, 710))

@@ -63,13 +63,13 @@ def test_lenience() -> None:
 def test_decoding_speculative_decoding() -> None:
     known = {"tokens": 3.0, "length": 5, "draft_seconds": 0.004, "verify_seconds": 0.040}
     name = "decoding_speculative_decoding"
-    assert value(name, "tokens_per_second", **known) == pytest.approx(50.0)
+    assert value(name, "decode_tokens_per_second_per_user", **known) == pytest.approx(50.0)
     wanted = {"tokens": 3.0, "length": 5, "verify_seconds": 0.042, "target_seconds": 0.040}
     assert value(name, "required_draft_seconds", wanted_speedup=1.5, **wanted) == pytest.approx(
         0.0076
     )
     plain = {"tokens": 1.0, "length": 0, "draft_seconds": 0.004, "verify_seconds": 0.040}
-    assert value(name, "tokens_per_second", **plain) == pytest.approx(1 / 0.040)
+    assert value(name, "decode_tokens_per_second_per_user", **plain) == pytest.approx(1 / 0.040)
 
 
 def test_sequoia_chains_and_specinfer_tree() -> None:

@@ -34,9 +34,13 @@ def test_dsd_script_is_off_by_one() -> None:
     tokens = fmean(emitted)
     short = fmean(count - 1 for count in emitted)
     known = {"length": 3, "draft_seconds": 0.002, "verify_seconds": 0.034}
-    rate = value("decoding_speculative_decoding", "tokens_per_second", tokens=tokens, **known)
+    rate = value(
+        "decoding_speculative_decoding", "decode_tokens_per_second_per_user", tokens=tokens, **known
+    )
     assert rate == pytest.approx(sum(emitted) / (len(emitted) * 0.040))
-    wrong = value("decoding_speculative_decoding", "tokens_per_second", tokens=short, **known)
+    wrong = value(
+        "decoding_speculative_decoding", "decode_tokens_per_second_per_user", tokens=short, **known
+    )
     assert wrong == pytest.approx(rate - 1 / 0.040)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from specplan.cost_models.devices.device import (
     Device,
     UnpricedError,
+    device_count,
     device_name,
     list_devices,
     load_device,
@@ -338,3 +339,22 @@ def test_a_name_that_is_not_exact_never_means_another_gpu(
         load_device(text)
     assert all(f'"{name}"' in caught.value.remedy for name in names)
     assert names or caught.value.remedy.startswith("Known: a10, ")
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("h100-sxm", 1), ("8xh100-sxm@vllm", 8), ("8xH200", 8), ("16xsilicon:h200_sxm/vllm", 16),
+        ("measured", 1), ("2X./my.yaml", 2), ("x8", 1),
+    ],
+)  # fmt: skip
+def test_devices_in_a_name_are_counted_once_for_all(text: str, count: int) -> None:
+    assert device_count(text) == count
+
+
+def test_a_file_whose_name_begins_like_a_count_is_one_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "4xlab.json").write_text("{}")
+    assert device_count("4xlab.json") == 1 and device_count("4xother.json") == 4

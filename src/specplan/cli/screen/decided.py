@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from specplan.cli.screen.tables import numbers
@@ -27,10 +28,12 @@ class Context:
     Attributes:
         problem: the words of a command line that name the problem or the bundle.
         steps: commands to go on with.
+        today: the day of the reader, for the age of measurements; None shows their days alone.
     """
 
     problem: str
     steps: Sequence[str] = ()
+    today: date | None = None
 
 
 def decided(
@@ -57,7 +60,7 @@ def decided(
     for line in remarks(explanation, whole=whole):
         yield _text(f"  {line.text}", STYLES[line.tone])
     yield ""
-    yield _labelled(notes(explanation, whole=whole))
+    yield _labelled(notes(explanation, whole=whole, today=context.today))
     for place, step in enumerate(context.steps):
         label = _text("Next       " if place == 0 else " " * 11, "bold")
         command = label.append(step, "not bold cyan")
