@@ -8,30 +8,22 @@ and at the least acceptance that pays (`specplan.planner.search.what_if`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from specplan.cost_models.acceptance.drafters import Drafter, Model
-from specplan.cost_models.acceptance.priors.fit import prior_profile
-from specplan.cost_models.acceptance.priors.tables import task_of
+from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.devices.device import UnpricedError
-from specplan.cost_models.models.drafter_shapes import described_drafter
-from specplan.cost_models.models.files.safetensors_headers import read_config
-from specplan.cost_models.models.files.stored_model import Chosen
 from specplan.cost_models.models.model_shape import ModelShape, is_gguf
 from specplan.ir.errors import SpecplanError, UsageError
-from specplan.planner.drafters.profiles import acceptance_key
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.measured.plans import MeasuredPlans
-from specplan.planner.search.settings import pricer_of, priced, settings_by
+from specplan.planner.search.settings import priced, pricer_of, settings_by
 from specplan.planner.search.what_if import MOST_ACCEPTANCE, NO_MEMORY, WhatIfRow, what_if
 from specplan.planner.training.costs import training_seconds
+from specplan.planner.training.described import with_untrained
 from specplan.planner.training.families import FAMILIES, Family, HeadSize
 
-MODULES = "mtp"
-"""The family that is a part of the target: its source, and who drafts in its plans."""
 _KINDS = {"block": "dflash", "recurrent": "eagle3"}
 """Families by the kind of a listed drafter."""
 
@@ -53,7 +45,7 @@ class UntrainedDrafter:
         high: likewise.
         train_seconds: of its training on this device; None where the device cannot say.
         published: published acceptance is of drafters of this size. Smaller ones accept less.
-        plan: the best plan with it at the first load, in words.
+        draft_tokens: that its best plan verifies per step (K), at the first load.
         parameters: that are trained.
     """
 
@@ -67,7 +59,7 @@ class UntrainedDrafter:
     high: float
     train_seconds: float | None
     published: bool
-    plan: str
+    draft_tokens: int
     parameters: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -179,7 +171,10 @@ def _candidate(
     except SpecplanError as error:
         return LeftOut(family.name, error.what, size.layers, None, size.vocabulary)
     sizes = size.layers, shape.hidden_size, size.vocabulary
-    rows = what_if(drafting, [drafter], (None,), crossings=not brief)
+    try:
+        rows = what_if(drafting, [drafter], (None,), crossings=not brief)
+    except UnpricedError as error:
+        return LeftOut(family.name, error.what, *sizes)
     if not rows:
         return LeftOut(family.name, _unpriced(drafting, drafter), *sizes)
     reason = _useless(rows, brief=brief)
@@ -195,7 +190,7 @@ def _candidate(
         high=_mean([row.gain_interval.high for row in rows]),
         train_seconds=_training(facts, shape, family),
         published=size.published,
-        plan=rows[0].words,
+        draft_tokens=rows[0].draft_tokens,
         parameters=shape.parameters,
     )
 
@@ -211,53 +206,10 @@ def _useless(rows: Sequence[WhatIfRow], *, brief: bool) -> str | None:
     return None if pays else f"it pays at no acceptance up to {MOST_ACCEPTANCE:g}"
 
 
-def with_untrained(
-    facts: ProblemFacts, family: Family, size: HeadSize
-) -> tuple[ProblemFacts, ModelShape, Drafter]:
-    """The facts with one drafter that is not trained yet and its published acceptance.
-
-    Returns:
-        The facts, the drafter's shape, and who drafts in its plans.
-
-    Raises:
-        UsageError: the target has no such sizes.
-        MissingCapabilityError: such a drafter has no price.
-    """
-    problem = facts.problem.model_copy(
-        update={
-            "models": facts.problem.models.model_copy(update={"drafts": ()}),
-            "sources": (MODULES,) if family.config is None else (),
-            "methods": None,
-            "acceptance": {},
-        }
-    )
-    bare = replace(
-        facts, problem=problem, drafts={}, drafters={}, profiles={}, measured=MeasuredPlans(),
-        own_rounds={},
-    )  # fmt: skip
-    drafter = Model(family.name)
-    if family.config is None:
-        target = replace(facts.target, drafter_layers=facts.target.layers[-1:])
-        known, shape = replace(bare, target=target), target.drafter_modules[0]
-    else:
-        folder = facts.problem.models.target.path
-        config = family.config(read_config(folder), str(folder), size)
-        formats = facts.problem.models.target
-        chosen = Chosen(formats.dtype, cache=formats.kv_format)
-        head = described_drafter(config, facts.target, family.name, chosen)
-        known, shape = replace(bare, drafters={family.name: head}), head.shape
-    key = acceptance_key(problem, known.shapes, drafter)
-    prior = prior_profile(family.name, task_of(problem.workload.task), key)
-    return replace(known, profiles={drafter: prior}), shape, drafter
-
-
 def _unpriced(facts: ProblemFacts, drafter: Drafter) -> str:
     """Why no plan with a drafter has a price, of the first one."""
     for setting in settings_by(facts, drafter):
-        try:
-            candidate = priced(facts, pricer_of(facts), setting)
-        except UnpricedError as error:
-            return error.what
+        candidate = priced(facts, pricer_of(facts), setting)
         return candidate.refusal or candidate.unsupported or "it has no price here"
     return "no method drafts with it here"
 

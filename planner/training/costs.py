@@ -17,9 +17,10 @@ FORWARD_AND_BACKWARD = 3.0
 UTILISATION = 0.5
 """Part of the speed of the device's forward passes over long texts that training reaches.
 
-So a published run of vllm-project/speculators (Llama-3.1-8B, EAGLE-3, 5,000 conversations, 5 epochs,
-2 H100, 572 s) comes out within a factor of 2; one of apple/ml-recurrent-drafter took several times
-as long (ReDrafter, 7B, ShareGPT, 2 epochs, 8 H100, 1.5 h). The rest is the optimizer and data.
+So a published run of vllm-project/speculators (Llama-3.1-8B, EAGLE-3, 5,000 conversations, 5
+epochs, 2 H100, 572 s) comes out within a factor of 2; one of apple/ml-recurrent-drafter took
+several times as long (ReDrafter, 7B, ShareGPT, 2 epochs, 8 H100, 1.5 h). The rest is the optimizer
+and data.
 """
 BATCH = 8
 LONGEST = 2048

@@ -1,0 +1,1 @@
+"""Training of drafters: what would pay, and losses. Only the losses need torch."""
