@@ -59,7 +59,7 @@ from specplan.runtime.executable import Executable
 from specplan.runtime.requests import Request
 
 OUTPUT_TOKENS = 128
-"""As in examples/quickstart."""
+"""As in the table of the README."""
 PLANS = 3
 PLAIN = "autoregressive"
 

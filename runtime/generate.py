@@ -20,9 +20,9 @@ from specplan.runtime.tokenizer import StopStrings, StreamDecoder, Tokenizer
 
 FinishReason: TypeAlias = Literal["stop", "stop_string", "length"]
 
-OnTokens: TypeAlias = Callable[[int, tuple[int, ...], str], None]
-"""Called as (row, new tokens, new text); the text lags while it may still become a stop string or
-is half a character. A last call with no tokens may follow."""
+OnTokens: TypeAlias = Callable[[int, tuple[int, ...], tuple[str, ...]], None]
+"""Called after each round as (row, new tokens, the new text of each). Text lags while it may still
+become a stop string or is half a character. A last call with no tokens and one text may follow."""
 
 
 @dataclass(frozen=True)
@@ -105,19 +105,20 @@ class _Row:
 
     def take(self, tokens: list[int], on_tokens: OnTokens | None) -> None:
         """Add a round's tokens, up to the one that completes a stop string."""
-        taken, shown = [], ""
+        taken, shown = [], []
         for token in tokens:
             taken.append(token)
+            shown.append("")
             if token in self.request.stop_tokens:
                 self.reason = "stop"
                 break
             if self.decoder is not None:
-                shown += self.watch.feed(self.decoder.feed(token))
+                shown[-1] = self.watch.feed(self.decoder.feed(token))
             if self.watch.stopped:
                 self.reason = "stop_string"
                 break
         self.tokens += taken
-        self._show(tuple(taken), shown, on_tokens)
+        self._show(tuple(taken), tuple(shown), on_tokens)
 
     def close(self, on_tokens: OnTokens | None) -> None:
         """Emit the text that was held back."""
@@ -128,12 +129,14 @@ class _Row:
                 self.reason = "stop_string"
             else:
                 shown += self.watch.flush()
-            self._show((), shown, on_tokens)
+            self._show((), (shown,), on_tokens)
 
-    def _show(self, tokens: tuple[int, ...], text: str, on_tokens: OnTokens | None) -> None:
-        self.pieces.append(text)
-        if on_tokens is not None and (tokens or text):
-            on_tokens(self.index, tokens, text)
+    def _show(
+        self, tokens: tuple[int, ...], texts: tuple[str, ...], on_tokens: OnTokens | None
+    ) -> None:
+        self.pieces += texts
+        if on_tokens is not None and (tokens or any(texts)):
+            on_tokens(self.index, tokens, texts)
 
     def completion(self) -> Completion:
         """The result."""

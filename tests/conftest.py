@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.matrix import LONG, sized
+
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 # A busy neighbour makes any example slow: how long one takes is no matter of correctness.
-settings.register_profile("specplan", deadline=None)
+settings.register_profile("specplan", deadline=None, max_examples=sized(30, 100))
 settings.load_profile("specplan")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -35,8 +37,15 @@ def shared() -> Path:
     return folder
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip GPU tests where there is no GPU; torch loads only when such a test was collected."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the long matrix unless it is asked for, and GPU tests where there is no GPU.
+
+    torch loads only when a GPU test was collected.
+    """
+    if not LONG:
+        left_out = [item for item in items if item.get_closest_marker("long")]
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
     needing = [item for item in items if item.get_closest_marker("gpu")]
     if needing and not _has_gpu():
         for item in needing:

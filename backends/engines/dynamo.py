@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from specplan.backends.engines.job import Emission, Job, command_line
-from specplan.backends.engines.vllm import server_settings
+from specplan.backends.engines.vllm import notes, server_settings
 
 
 def project(job: Job) -> Emission:
@@ -35,12 +35,15 @@ def project(job: Job) -> Emission:
     return Emission(
         {"dynamo.yaml": deployment},
         command=command_line(
-            "python3 -m dynamo.frontend & python3 -m dynamo.vllm",
+            "python3 -m dynamo.frontend --discovery-backend file & "
+            "python3 -m dynamo.vllm --discovery-backend file",
             *(shlex.quote(part) for part in arguments),
         ),
         notes=(
-            "Set the container images of dynamo.yaml to those of your release, whose vLLM must be "
-            "of the version that these options are for.",
+            *notes(job),
+            "The command runs on one machine and finds its workers by files; without "
+            "--discovery-backend file Dynamo looks for an etcd server.",
+            "Set the container image of dynamo.yaml's worker to that of your release.",
         ),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from specplan.backends.engines.structure import Drafting, Structure, read_structure
@@ -45,6 +46,7 @@ class Job:
         devices: that share every layer (tensor parallelism).
         dtype: number type of the target's weights, or "auto".
         sampling: `temperature`, `top_k` (0: off) and `top_p`; empty for greedy decoding.
+        draft_devices: that share every layer of the drafter; None for as many as the target's.
     """
 
     table: Table
@@ -54,6 +56,7 @@ class Job:
     devices: int = 1
     dtype: str = "auto"
     sampling: Mapping[str, float] = field(default_factory=dict)
+    draft_devices: int | None = None
 
     @cached_property
     def structure(self) -> Structure:
@@ -84,14 +87,56 @@ class Job:
         return [(first, most if last is None else last, tokens) for first, last, tokens in lengths]
 
     @property
-    def forced(self) -> Load:
-        """The load at which acceptance is forced: the first at which most tokens are drafted."""
-        longest = self.drafting.tokens
+    def form(self) -> str:
+        """The form of the drafter's checkpoint (`checkpoints.FORMS`)."""
+        return self.table.form(self.drafting)
+
+    @property
+    def forces(self) -> bool:
+        """Whether the engine can force the predicted acceptance with this drafter."""
+        return bool(self.loads) and self.table.forces(self.drafting)
+
+    def drafted_at(self, batch: int) -> int:
+        """Tokens drafted at a batch size."""
         for first, last, tokens in self.structure.lengths:
-            for load in self.loads:
-                if tokens == longest and first <= load.batch <= (last or load.batch):
-                    return load
-        return self.loads[0]
+            if first <= batch and (last is None or batch <= last):
+                return tokens
+        return self.drafting.tokens
+
+    @cached_property
+    def acceptance_rates(self) -> tuple[float, ...]:
+        """Probability that the first i + 1 drafted tokens are all accepted, for each i.
+
+        Drafts of every length of the schedule get the tokens that are predicted for it. Between two
+        lengths each further token is accepted with one probability, given those before it, where
+        rates that only fall allow that.
+        """
+        predicted: dict[int, list[float]] = {}
+        for load in self.loads:
+            predicted.setdefault(self.drafted_at(load.batch), []).append(load.tokens_per_round.mean)
+        lengths = sorted(set(predicted) - {0}) or [self.drafting.tokens]
+        most = [predicted.get(length, [1.0]) for length in lengths]
+        sums = [0.0, *(sum(tokens) / len(tokens) - 1.0 for tokens in most)]
+        more = [after - before for before, after in pairwise([0, *lengths])]
+        steps = zip(pairwise(sums), more, strict=True)
+        means = [(after - before) / count for (before, after), count in steps]
+        rates: list[float] = []
+        for mean, count, following in zip(means, more, [*means[1:], 0.0], strict=True):
+            last = rates[-1] if rates else 1.0
+            part = _geometric(last, count, mean * count)
+            # a stretch that falls too low for the next one is level
+            rates += part if part[-1] >= following else [min(max(mean, 0.0), last)] * count
+        return (*rates, *[0.0] * (self.drafting.tokens - len(rates)))
+
+
+def _geometric(last: float, count: int, total: float) -> list[float]:
+    """`count` numbers below `last`, each the same part of the one before, that sum to `total`."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        part = (low + high) / 2.0
+        large = last * sum(part**power for power in range(1, count + 1)) > total
+        low, high = (low, part) if large else (part, high)
+    return [last * low**power for power in range(1, count + 1)]
 
 
 @dataclass(frozen=True)
@@ -99,7 +144,8 @@ class Forced:
     """How acceptance is forced, so that the prediction of time is tested apart from the drafter.
 
     Attributes:
-        command: starts the engine with forced acceptance.
+        command: starts the engine with forced acceptance; with `{tokens}`, of a round with the
+            bonus, or `{accepted}`, without it, to fill in where they differ by the load.
         measure: a load generator's command for one load, with `{batch}`, `{prompt_tokens}`,
             `{output_tokens}` and `{requests}` to fill in.
         read: where the engine tells how many tokens a round gave.
@@ -108,6 +154,22 @@ class Forced:
     command: str
     measure: str
     read: str
+
+    def at(self, load: Load) -> tuple[str, str]:
+        """The two commands for one load."""
+        tokens = max(load.tokens_per_round.mean, 1.0)
+        command = self.command.format(tokens=round(tokens, 3), accepted=round(tokens - 1.0, 3))
+        measure = self.measure.format(
+            batch=load.batch,
+            prompt_tokens=load.prompt_tokens,
+            output_tokens=load.output_tokens,
+            requests=_REQUESTS * load.batch,
+        )
+        return command, measure
+
+
+_REQUESTS = 8
+"""Requests of a load generator for each that runs at once."""
 
 
 @dataclass(frozen=True)
@@ -131,11 +193,11 @@ class Emission:
     notes: tuple[str, ...] = ()
 
 
-def benchmark(program: str, *flags: str) -> str:
+def benchmark(program: str, *flags: str, dataset: str = "random") -> str:
     """The command of `Forced.measure`, of load generators that descend from vLLM's."""
     return command_line(
         program,
-        "--dataset-name random --random-input-len {prompt_tokens}",
+        f"--dataset-name {dataset} --random-input-len {{prompt_tokens}}",
         " ".join(["--random-output-len {output_tokens}", *flags]),
         "--max-concurrency {batch} --num-prompts {requests}",
     )

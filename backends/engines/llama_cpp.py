@@ -1,20 +1,25 @@
 """llama.cpp: `llama-server` with `--spec-*` options.
 
-A drafter over hidden states is converted with `--target-model-dir`. By default a draft ends before
-the longest one where the drafter is unsure (`p-min`), which is turned off.
+A drafter over hidden states is converted with `--target-model-dir`. One device holds the model
+(`--split-mode none`), as the figures have it.
 """
 
 from __future__ import annotations
 
-from specplan.backends.engines.job import Emission, Job, command_line
+import shlex
+from dataclasses import replace
+
+from specplan.backends.engines.job import Emission, Forced, Job, benchmark, command_line, in_format
 
 _TYPES = {
     "model": "draft-simple",
-    "head": "draft-eagle3",
+    "eagle3": "draft-eagle3",
     "modules": "draft-mtp",
-    "block": "draft-dflash",
+    "dflash": "draft-dflash",
+    "dspark": "draft-dspark",
     "text": "ngram-simple",
 }
+"""Its word for the form of a checkpoint, or for a drafter without one."""
 
 
 def project(job: Job) -> Emission:
@@ -24,12 +29,21 @@ def project(job: Job) -> Emission:
     if job.drafting.own_weights:
         hidden = "" if job.drafting.drafter == "model" else f", --target-model-dir {job.target}"
         notes.append(f"Convert {job.draft} likewise{hidden}; set DRAFT to that file.")
-    return Emission(
-        {"llama_cpp.json": options},
-        command=command_line(
-            'llama-server -m "$TARGET"', *(_option(name, value) for name, value in options.items())
+    serve = ['llama-server -m "$TARGET"', *(_option(*option) for option in options.items())]
+    emission = Emission(
+        {"llama_cpp.json": options}, command=command_line(*serve), notes=tuple(notes)
+    )
+    if not job.forces:
+        return emission
+    rates = ",".join(format(rate, ".6f") for rate in job.acceptance_rates)
+    bench = f"vllm bench serve --base-url http://127.0.0.1:8080 --model {shlex.quote(job.target)}"
+    return replace(
+        emission,
+        forced=Forced(
+            command_line(*serve, f"--spec-synth-rates {rates}"),
+            benchmark(in_format(bench), "--ignore-eos"),
+            "each answer's timings: 1 + draft_n_accepted / (predicted_n - draft_n_accepted)",
         ),
-        notes=tuple(notes),
     )
 
 
@@ -40,9 +54,10 @@ def _option(name: str, value: str | float) -> str:
 def _options(job: Job) -> dict[str, str | float]:
     drafting = job.drafting
     options: dict[str, str | float] = {"parallel": job.structure.largest_batch}
+    options |= {"split-mode": "none", **_sampling(job)}
     if drafting.drafter == "none":
         return options
-    options["spec-type"] = _TYPES[drafting.drafter]
+    options["spec-type"] = _TYPES[job.form.partition("/")[0] or drafting.drafter]
     if drafting.own_weights:
         options["spec-draft-model"] = "$DRAFT"
     if drafting.drafter == "text":
@@ -51,4 +66,12 @@ def _options(job: Job) -> dict[str, str | float]:
             "spec-ngram-simple-size-m": drafting.tokens,
             "spec-ngram-simple-min-hits": 1,
         }
-    return options | {"spec-draft-n-max": drafting.tokens, "spec-draft-p-min": 0.0}
+    return options | {"spec-draft-n-max": drafting.tokens, "spec-draft-p-min": drafting.bar}
+
+
+def _sampling(job: Job) -> dict[str, float]:
+    """Defaults of requests; `min-p` would leave tokens out by itself."""
+    if not job.sampling:
+        return {"temp": 0.0}
+    names = {"temperature": "temp", "top_k": "top-k", "top_p": "top-p"}
+    return {names[name]: value for name, value in job.sampling.items()} | {"min-p": 0.0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from specplan.backends.engines.job import Emission, Job, command_line
-from specplan.backends.engines.vllm import server_settings
+from specplan.backends.engines.vllm import notes, server_settings
 
 
 def project(job: Job) -> Emission:
@@ -25,7 +25,8 @@ def project(job: Job) -> Emission:
         {"ray_serve.yaml": {"applications": [application]}},
         command=command_line("serve run ray_serve.yaml"),
         notes=(
-            "The vLLM that Ray brings must be of the version that these settings are for; to force "
-            "acceptance, emit for vllm and merge the speculative-config of forced.yaml.",
+            *notes(job),
+            "To force acceptance, emit for the vLLM that Ray brings (vllm@0.29) and merge the "
+            "speculative-config of forced.yaml.",
         ),
     )

@@ -53,7 +53,7 @@ def open_table(text: str, *, any_version: bool = False) -> Table:
     if not version:
         return newest
     for known, table in tables.items():
-        if f"{version}.".startswith(f"{known}."):
+        if f"{version}.".startswith(f"{known}.") or _later_build(version, table.build):
             return table if version == known else replace(table, asked=version)
     if any_version:
         return replace(newest, asked=version)
@@ -63,6 +63,12 @@ def open_table(text: str, *, any_version: bool = False) -> Table:
         remedy=f"Known: {', '.join(tables)}. Take one of them, or --any-version to write for "
         f"{newest.version} and check it yourself.",
     )
+
+
+def _later_build(version: str, first: int | None) -> bool:
+    """Whether the version is a build number, `b11517`, from the table's first build on."""
+    number = version.removeprefix("b")
+    return first is not None and number != version and number.isdigit() and int(number) >= first
 
 
 def project(table: Table, job: Job) -> Emission:

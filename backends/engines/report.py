@@ -16,8 +16,6 @@ from specplan.ir.plan import Plan
 from specplan.ir.text.printer import print_plan
 
 SCHEMA_VERSION = 1
-_REQUESTS = 8
-"""Requests of a load generator for each that runs at once."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,7 @@ class Projection:
         ratio: how many times as fast as the chosen plan the emitted one is; None for the same.
         refusals: why the engine cannot express the chosen plan.
         emission: files and commands.
+        sampling: that the plan was made for, as `Job.sampling`.
         folder: where they are.
     """
 
@@ -74,6 +73,7 @@ class Projection:
     ratio: Interval | None
     refusals: tuple[str, ...]
     emission: Emission
+    sampling: Mapping[str, float]
     folder: Path
 
     @property
@@ -104,6 +104,7 @@ class Projection:
             "differs": list(self.differs),
             "command": self.emission.command,
             "forced_acceptance": None if forced is None else asdict(forced),
+            "sampling": dict(self.sampling) or {"temperature": 0.0},
             "notes": list(self.emission.notes),
         }
 
@@ -150,6 +151,7 @@ def readme(projection: Projection) -> Iterator[str]:
         *(f"Differs: {words}." for words in projection.differs),
     ):
         yield from ["", note]
+    yield from ["", _sampling_words(projection.sampling)]
     yield from ["", "## Predicted", ""]
     yield from _figures(emitted)
     yield from _forced_words(projection)
@@ -176,6 +178,13 @@ def _loss_words(projection: Projection) -> Iterator[str]:
     )
 
 
+def _sampling_words(sampling: Mapping[str, float]) -> str:
+    if not sampling:
+        return "The plan was made for greedy decoding: requests ask for temperature 0."
+    asked = ", ".join(f"{name} {value:g}" for name, value in sampling.items())
+    return f"The plan was made for requests that ask for {asked} (top_k 0: all tokens)."
+
+
 def _figures(choice: Choice) -> Iterator[str]:
     for drafter, text in choice.assumed.items():
         yield f'**Assumed, not measured**: the acceptance of "{drafter}": {text}.'
@@ -200,15 +209,13 @@ def _forced_words(projection: Projection) -> Iterator[str]:
         "tokens as are predicted, whatever was drafted (the text is then nonsense), and compare "
         "tokens per second with the table above:"
     )
-    yield from ["", "```sh", forced.command, "```", "", "Then, for each load:", "", "```sh"]
-    for load in projection.emitted.loads:
-        yield forced.measure.format(
-            batch=load.batch,
-            prompt_tokens=load.prompt_tokens,
-            output_tokens=load.output_tokens,
-            requests=_REQUESTS * load.batch,
-        )
-    yield from ["```", "", f"Tokens per round: {forced.read}."]
+    runs = [forced.at(load) for load in projection.emitted.loads]
+    commands = list(dict.fromkeys(command for command, _ in runs))
+    for command in commands:
+        yield from ["", "```sh", command, "```", "", "Then:", "", "```sh"]
+        yield from (measure for at, measure in runs if at == command)
+        yield "```"
+    yield from ["", f"Tokens per round: {forced.read}."]
 
 
 def _interval(interval: Interval, form: str = ".3g") -> str:

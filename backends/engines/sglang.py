@@ -2,13 +2,14 @@
 
 Of `speculative-num-steps`, `speculative-eagle-topk` and `speculative-num-draft-tokens` all three
 are given or none; with one child per node the last is steps + 1, for the root is counted. Trees
-(more than one child) need the overlap scheduler off, and pages of one token with most attention
-backends. Draft lengths by batch size are slots of the adaptive file, by the first batch size of
-each (padded to that of a CUDA graph); they want one child per node.
+(more than one child) want pages of one token with most attention backends. Draft lengths by batch
+size are slots of the adaptive file, by the first batch size of each (padded to that of a CUDA
+graph); they want one child per node.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from specplan.backends.engines.job import Emission, Forced, Job, benchmark, command_line
@@ -16,12 +17,13 @@ from specplan.backends.engines.probe import PROMPTS, Client
 
 _ALGORITHMS = {
     "model": "STANDALONE",
-    "head": "EAGLE3",
+    "eagle3": "EAGLE3",
     "modules": "NEXTN",
-    "block": "DFLASH",
-    "text": "NGRAM",
+    "dflash": "DFLASH",
+    "dspark": "DSPARK",
     "past": "NGRAM",
 }
+"""Its word for the form of a checkpoint, or for a drafter without one."""
 _STEPWISE = ("model", "head", "modules")
 _LAUNCH = "python -m sglang.launch_server"
 
@@ -34,21 +36,22 @@ def project(job: Job) -> Emission:
     command = command_line(_LAUNCH, "--config sglang.yaml")
     if job.drafting.drafter == "none" or not job.loads:
         return Emission(documents, command=command)
-    length = round(job.forced.tokens_per_round.mean, 3)
+    emission = Emission(documents, command=command, notes=_notes(job))
+    if not job.forces or job.drafting.widest > 1:
+        return emission
     environment = {
-        "SGLANG_SIMULATE_ACC_LEN": str(length),
+        "SGLANG_SIMULATE_ACC_LEN": "{tokens}",
         "SGLANG_SIMULATE_ACC_METHOD": "match-expected",
         "SGLANG_SIMULATE_ACC_TOKEN_MODE": "real-draft-token",
     }
-    return Emission(
-        documents,
-        command=command,
+    bench = "python -m sglang.benchmark.serving --backend sglang"
+    return replace(
+        emission,
         forced=Forced(
             command_line(_LAUNCH, "--config sglang.yaml", environment=environment),
-            benchmark("python -m sglang.bench_serving --backend sglang", "--random-range-ratio 1"),
+            benchmark(bench, "--random-range-ratio 1", dataset="random-ids"),
             "/server_info: internal_states[0].avg_spec_accept_length",
         ),
-        notes=_notes(job),
     )
 
 
@@ -63,7 +66,7 @@ def _settings(job: Job) -> dict[str, Any]:
         settings["tensor-parallel-size"] = job.devices
     if drafting.drafter == "none":
         return settings
-    settings["speculative-algorithm"] = _ALGORITHMS[drafting.drafter]
+    settings["speculative-algorithm"] = _ALGORITHMS[job.form or drafting.drafter]
     if drafting.own_weights:
         settings["speculative-draft-model-path"] = job.draft
     if drafting.drafter in _STEPWISE:
@@ -72,15 +75,20 @@ def _settings(job: Job) -> dict[str, Any]:
             "speculative-eagle-topk": drafting.widest,
             "speculative-num-draft-tokens": drafting.tokens + 1,
         }
+    elif job.form == "dspark":
+        settings["speculative-dspark-block-size"] = drafting.tokens
     elif drafting.drafter == "block":
         settings["speculative-dflash-block-size"] = drafting.tokens + 1
     else:
         settings |= {
             "speculative-num-draft-tokens": drafting.tokens + 1,
             "speculative-ngram-max-bfs-breadth": drafting.widest,
+            "speculative-ngram-max-trie-depth": drafting.match[1] + drafting.depth,
         }
+    if drafting.rule == "block":
+        settings["speculative-use-block-verification"] = True
     if drafting.widest > 1:
-        settings |= {"disable-overlap-schedule": True, "page-size": 1}
+        settings["page-size"] = 1
     if job.ranges:
         settings |= {"speculative-adaptive": True, "speculative-adaptive-config": "adaptive.json"}
     return settings
@@ -95,13 +103,11 @@ def _adaptive(job: Job) -> dict[str, Any]:
 def _notes(job: Job) -> tuple[str, ...]:
     notes = []
     if job.drafting.widest > 1:
-        notes.append("Overlap is off and pages hold one token: trees work with nothing else.")
+        notes.append("Pages hold one token: some attention backends verify trees with no other.")
     if job.drafting.drafter == "model":
         notes.append("Do not add --enable-dp-attention: it does not work with a draft model.")
-    if job.drafting.drafter in ("text", "past"):
-        notes.append(
-            "Lookup needs CUDA, turns the overlap scheduler off, and knows no dp-attention."
-        )
+    if job.drafting.drafter == "past":
+        notes.append("Lookup knows no dp-attention, and learns from outputs, not from prompts.")
     return tuple(notes)
 
 

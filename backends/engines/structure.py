@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
+from specplan.backends.engines.endings import ENDING, read_ending
 from specplan.ir.formula import formula_names
 from specplan.ir.ops import Accept, Forward, Grow, Lookup
 from specplan.ir.plan import (
@@ -26,8 +27,8 @@ from specplan.ir.types.infer import Step, infer_round
 from specplan.ir.types.value_types import LogitsType, TreeType
 
 Drafter: TypeAlias = Literal[
-    "none", "model", "head", "modules", "block", "text", "past", "first_layers", "some_layers",
-    "other",
+    "none", "model", "head", "modules", "block", "text", "automaton", "past", "first_layers",
+    "some_layers", "other",
 ]  # fmt: skip
 Shape: TypeAlias = Literal["empty", "chain", "static tree", "dynamic tree"]
 
@@ -38,6 +39,7 @@ DRAFTERS: dict[Drafter, str] = {
     "modules": "the target's own drafting modules",
     "block": "a drafter of whole blocks over the target's hidden states",
     "text": "lookup in the request's own text",
+    "automaton": "the longest match of any length in the request's own text",
     "past": "lookup in past outputs",
     "first_layers": "the target's first layers",
     "some_layers": "the target with layers left out",
@@ -50,6 +52,8 @@ USUAL = frozenset({
     "emit", "commit", "update", "repeat", "segment",
 })  # fmt: skip
 """Ops of which every engine has a fixed composition of its own."""
+_LOOKUPS: dict[str, Drafter] = {"text": "text", "automaton": "automaton", "log": "past"}
+"""Who drafts, by the kind of source."""
 LOSSLESS_RULES = frozenset({"greedy", "token", "recursive"})
 
 
@@ -68,7 +72,11 @@ class Drafting:
         match: shortest and longest suffix that is looked up, in tokens.
         exit_layer: layers of the target that run before it drafts; 0 for other drafters.
         target_layers: layers of the target whose hidden states are read.
-        block: tokens that one pass drafts, of a drafter of blocks.
+        block: tokens that one pass drafts; 0 for drafters of one level a pass.
+        rule: that accepts the tokens, where it is not one that judges them one by one.
+        bar: probability of a drafted token below which drafting ends; 0 for no such bar.
+        first: drafted tokens of the first round, where the length then grows by two after a round
+            that was accepted whole, and shrinks by one after any other; 0 for a fixed length.
         unusual: what no engine has, in words.
     """
 
@@ -83,12 +91,22 @@ class Drafting:
     exit_layer: int = 0
     target_layers: tuple[int, ...] = ()
     block: int = 0
+    rule: str = ""
+    bar: float = 0.0
+    first: int = 0
     unusual: tuple[str, ...] = ()
 
     @property
     def own_weights(self) -> bool:
         """Whether the drafter is a checkpoint beside the target's."""
         return self.drafter in ("model", "head", "block")
+
+    @property
+    def usual_form(self) -> str:
+        """The form of checkpoint that drafts in this way (`checkpoints.FORMS`); "" without one."""
+        if self.drafter == "model":
+            return "pard" if self.block else "model"
+        return {"head": "eagle3", "block": "dflash"}.get(self.drafter, "")
 
 
 @dataclass(frozen=True)
@@ -157,6 +175,7 @@ def read_drafting(plan: Plan, item: Round) -> Drafting:
     if not tree.nodes and not who:
         return Drafting("none", "empty", unusual=unusual)
     drafter: Drafter = who.pop() if len(who) == 1 else "other"
+    rule = accept.op.rule.name
     return Drafting(
         drafter,
         _shape(tree),
@@ -164,7 +183,9 @@ def read_drafting(plan: Plan, item: Round) -> Drafting:
         tree.depth,
         unusual=unusual,
         drawn=tree.drawn,
+        rule="" if rule in LOSSLESS_RULES else rule,
         **_details(plan, steps, rows.model),
+        **read_ending(plan, item),
     )
 
 
@@ -201,8 +222,8 @@ def _drafters(plan: Plan, step: Step, accept: Accept, target: str) -> Iterator[D
     match step.op:
         case Lookup(source=source):
             state = plan.state(source)
-            past = isinstance(state, SourceState) and state.kind.name == "log"
-            yield "past" if past else "text" if str(source) == "text" else "other"
+            kind = state.kind.name if isinstance(state, SourceState) else str(source)
+            yield _LOOKUPS.get(kind, "other")
         case Forward() as op if accept.target not in op.results:
             yield from _forward_drafters(plan, op, target)
 
@@ -219,8 +240,8 @@ def _forward_drafters(plan: Plan, op: Forward, target: str) -> Iterator[Drafter]
     reads_target = isinstance(track, TrackState) and track.model == target
     if op.model.startswith(MODULE_PREFIX):
         yield "modules"
-    elif op.most_levels > 1 and op.cache is not None:
-        yield "block"
+    elif op.most_levels > 1 and reads_target:
+        yield "block" if op.cache is not None else "other"  # heads of one level each
     elif reads_target:
         yield "head"
     else:
@@ -261,13 +282,10 @@ def _unusual(plan: Plan, item: Round, judged: Sequence[Step]) -> Iterator[str]:
         yield "a reduced view of a cache"
     if len(judged) != 1:
         yield f"{len(judged)} acceptances in a round"
-    for step in judged:
-        assert isinstance(step.op, Accept)
-        if step.op.rule.name not in LOSSLESS_RULES:
-            yield f"acceptance by the rule {step.op.rule.name}"
+    ending = read_ending(plan, item)
     for op in walk(item.ops):
         region = op.body
-        if region is not None and region.until is not None:
+        if region is not None and region.until is not None and not ending:
             yield "drafting that stops early by what was drafted"
-        if op.keyword not in USUAL:
+        if op.keyword not in USUAL and not (ending and isinstance(op, ENDING)):
             yield f"the op {op.keyword}"

@@ -13,8 +13,8 @@ A table is `NAME.yaml` beside the engine's module:
           head: {shapes: [chain], schedule: [lengths, rise, stop]}
         why: {static tree: a reason that is added to refusals}
 
-A version stands for all that begin with it: "0.32" for 0.32.1. With `like: ENGINE` drafters and
-reasons are those of that engine's newest version.
+A version stands for all that begin with it: "0.32" for 0.32.1. With `like: ENGINE@VERSION` drafters
+and reasons are those of that version of the other engine.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import yaml
 
+from specplan.backends.engines.checkpoints import words_of
 from specplan.backends.engines.structure import DRAFTERS, Drafting, Shape, Structure, read_structure
 from specplan.ir.capabilities import Refusal
 from specplan.ir.plan import Plan
@@ -58,6 +59,11 @@ class Ability:
         whole_turns: drafted tokens are a multiple of the target's modules, or no more of them.
         within_beam: a tree verifies no more tokens than its levels times its widest branching.
         draws: at a temperature above 0 it draws what it drafts, instead of taking the best ranks.
+        rules: acceptance rules that it has besides judging tokens one by one.
+        ends: how it ends drafts early: by a `bar` on the last token's probability, or by `success`,
+            two tokens more after a draft that was accepted whole, else one less.
+        forms: checkpoints of the drafter that it loads (`checkpoints.FORMS`).
+        forced: whether its switch that forces acceptance works with this drafter.
         differs: what it does otherwise than the plan says, in words: the price may differ, the
             output law does not.
     """
@@ -69,6 +75,10 @@ class Ability:
     whole_turns: bool = False
     within_beam: bool = False
     draws: bool = True
+    rules: tuple[str, ...] = ()
+    ends: tuple[Literal["bar", "success"], ...] = ()
+    forms: tuple[str, ...] = ()
+    forced: bool = True
     differs: tuple[str, ...] = ()
 
 
@@ -87,7 +97,11 @@ class Table:
         drafters: who may draft.
         why: reasons that are added to refusals, by drafter, shape or `schedule`.
         dtypes: number types of the target that it takes.
+        shares: it can share every layer of a model among devices.
+        runs_on: prefixes of the names of the devices that it runs on; empty for any.
+        build: the first build, of an engine whose builds are numbered; later ones are taken too.
         asked: the version asked for where it is not this one, else "".
+        forms: form of each drafter's checkpoint in a problem, by role.
     """
 
     engine: str
@@ -100,7 +114,16 @@ class Table:
     drafters: Mapping[str, Ability]
     why: Mapping[str, str] = field(default_factory=dict)
     dtypes: tuple[str, ...] = ("auto", "bfloat16", "float16", "float32")
+    shares: bool = True
+    runs_on: tuple[str, ...] = ()
+    build: int | None = None
     asked: str = ""
+    forms: Mapping[str, str] = field(default_factory=dict)
+
+    def form(self, drafting: Drafting) -> str:
+        """The form of the checkpoint that drafts; that of its structure where none is known."""
+        role = drafting.models[0] if drafting.own_weights else ""
+        return self.forms.get(role) or drafting.usual_form
 
     def refusals(self, plan: Plan) -> tuple[Refusal, ...]:
         """Everything in a verified plan that the engine cannot express; empty for nothing."""
@@ -121,6 +144,10 @@ class Table:
         if drafting.drawn and not ability.draws:
             return (*ability.differs, "it drafts the best ranks, the plan draws")
         return ability.differs
+
+    def forces(self, drafting: Drafting) -> bool:
+        """Whether acceptance can be forced with this drafter."""
+        return drafting.drafter != "none" and self.drafters[drafting.drafter].forced
 
     def _because(self, key: str) -> str:
         return f" ({self.why[key]})" if key in self.why else ""
@@ -144,9 +171,21 @@ class Table:
             yield f"it drafts for batches of {ability.largest_batch} at most"
         if ability.within_beam and drafting.tokens > drafting.widest * drafting.depth:
             yield f"it verifies {drafting.widest} tokens for each level at most"
+        yield from self._of_acceptance(drafting, ability)
         modules = len(drafting.models)
         if ability.whole_turns and drafting.tokens % modules:
             yield f"it drafts a multiple of the target's {modules} modules"
+
+    def _of_acceptance(self, drafting: Drafting, ability: Ability) -> Iterator[str]:
+        """What it lacks of a round's rules and of the drafter's checkpoint."""
+        if drafting.rule and drafting.rule not in ability.rules:
+            yield f"it has no setting for acceptance by the rule {drafting.rule}"
+        ends = "bar" if drafting.bar else "success" if drafting.first else ""
+        if ends and ends not in ability.ends:
+            yield "it has no setting for drafting that stops early by what was drafted"
+        form = self.form(drafting)
+        if ability.forms and form not in ability.forms:
+            yield f"it does not load {words_of(form)}{self._because(form)}"
 
     def _of_schedule(self, structure: Structure) -> Iterator[str]:
         drafted = set(structure.rounds.values())
@@ -184,10 +223,9 @@ def read_tables(engine: str) -> dict[str, Table]:
 
 def _table(version: str, data: Mapping[str, Any]) -> Table:
     if "like" in data:
-        data = dict(data)
-        model = next(iter(read_tables(data.pop("like")).values()))
-        against = f"{data['against']} {model.version}"
-        return replace(model, **{**data, "version": version, "against": against})
+        engine, _, of = data["like"].partition("@")
+        given = {key: item for key, item in data.items() if key != "like"}
+        return replace(read_tables(engine)[of], **given, version=version)
     drafters = {}
     for drafter, given in data["drafters"].items():
         if drafter not in DRAFTERS:

@@ -9,20 +9,23 @@ is the server's largest batch.
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import Any
 
 from specplan.backends.engines.job import Emission, Forced, Job, benchmark, command_line, in_format
 
 _TYPES = {
     "model": "Draft_Target",
-    "head": "Eagle3",
+    "pard": "PARD",
+    "eagle3": "Eagle3",
     "modules": "MTP",
-    "block": "DFlash",
+    "dflash": "DFlash",
     "text": "NGram",
+    "automaton": "SA",
     "past": "SA",
 }
+"""Its word for the form of a checkpoint, or for a drafter without one."""
 _BENCH = "python -m tensorrt_llm.serve.scripts.benchmark_serving"
-_TWO_MODELS = ("model", "text")
 
 
 def project(job: Job) -> Emission:
@@ -32,21 +35,22 @@ def project(job: Job) -> Emission:
     serve = command_line(f"trtllm-serve {target}", "--config tensorrt_llm.yaml")
     if job.drafting.drafter == "none":
         return Emission(documents, command=serve)
-    accepted = max(
-        job.forced.tokens_per_round.mean - 1.0, 0.0
-    )  # counts drafted tokens, not the bonus
-    environment = {"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS": str(round(accepted, 3))}
-    return Emission(
-        documents,
-        command=serve,
+    emission = Emission(documents, command=serve, notes=_notes(job))
+    if not job.forces:
+        return emission
+    environment = {"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS": "{accepted}"}
+    command = command_line(
+        f"trtllm-serve {in_format(target)}",
+        "--config tensorrt_llm.yaml",
+        environment=environment,
+    )
+    return replace(
+        emission,
         forced=Forced(
-            command_line(
-                f"trtllm-serve {target}", "--config tensorrt_llm.yaml", environment=environment
-            ),
-            benchmark(f"{_BENCH} --model {in_format(target)}", "--ignore-eos"),
+            command,
+            benchmark(f"{_BENCH} --model {in_format(target)}", "--random-ids --ignore-eos"),
             "the metric trtllm_spec_decode_acceptance_length",
         ),
-        notes=_notes(job),
     )
 
 
@@ -58,7 +62,7 @@ def _settings(job: Job) -> dict[str, Any]:
     if job.devices > 1:
         settings["tensor_parallel_size"] = job.devices
     drafter = job.drafting.drafter
-    if drafter in _TWO_MODELS:
+    if drafter == "text":  # the only drafter outside the target's own model
         settings["disable_overlap_scheduler"] = True
     if drafter != "none":
         settings["speculative_config"] = _speculative(job)
@@ -67,17 +71,20 @@ def _settings(job: Job) -> dict[str, Any]:
 
 def _speculative(job: Job) -> dict[str, Any]:
     drafting = job.drafting
-    config: dict[str, Any] = {"decoding_type": _TYPES[drafting.drafter]}
+    config: dict[str, Any] = {"decoding_type": _TYPES[job.form or drafting.drafter]}
     config["max_draft_len"] = drafting.depth
     if drafting.own_weights:
         config["speculative_model"] = job.draft
     match drafting.drafter:
         case "text":
-            config |= {"max_matching_ngram_size": drafting.match[1], "is_public_pool": False}
-        case "past":
-            config["enable_global_pool"] = True
-        case "block":
-            config["target_layer_ids"] = list(drafting.target_layers)
+            config |= {
+                "max_matching_ngram_size": drafting.match[1],
+                "is_use_oldest": False,
+                "is_public_pool": False,
+            }
+        case "past" | "automaton" as lookup:
+            config["max_matching_ngram_size"] = -1
+            config["enable_global_pool"] = lookup == "past"
     if drafting.shape == "dynamic tree":
         config |= {
             "use_dynamic_tree": True,

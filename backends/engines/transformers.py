@@ -1,7 +1,8 @@
 """transformers: `generate()` with its own assisted decoding; `python generate.py PROMPT...`.
 
 How many tokens are drafted is read from the generation config of the model that drafts, not from
-what `generate()` is called with; its confidence threshold (0.4 by default) would stop drafts early.
+what `generate()` is called with; its confidence threshold (0.4 by default) would stop drafts early,
+and is the plan's, or 0. The schedule `heuristic_transient` starts each request anew, as the plan.
 Where nothing else is said `top_k` is 50.
 """
 
@@ -28,9 +29,9 @@ def _settings(job: Job) -> dict[str, Any]:
     settings: dict[str, Any] = {"target": job.target, "dtype": job.dtype, "generate": {}}
     drafting = job.drafting
     exactly = {
-        "num_assistant_tokens": drafting.tokens,
-        "num_assistant_tokens_schedule": "constant",
-        "assistant_confidence_threshold": 0.0,
+        "num_assistant_tokens": drafting.first or drafting.tokens,
+        "num_assistant_tokens_schedule": "heuristic_transient" if drafting.first else "constant",
+        "assistant_confidence_threshold": drafting.bar,
     }
     match drafting.drafter:
         case "model":

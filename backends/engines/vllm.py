@@ -8,19 +8,27 @@ the drafter is `draft_tensor_parallel_size`, 1 or the target's.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from specplan.backends.engines.job import Emission, Forced, Job, benchmark, command_line, in_format
 from specplan.backends.engines.probe import PROMPTS, Client
+from specplan.backends.engines.structure import Drafting
 
 _METHODS = {
     "model": "draft_model",
-    "head": "eagle3",
+    "pard": "draft_model",
+    "eagle3": "eagle3",
+    "p_eagle": "eagle3",
+    "dflash": "dflash",
+    "dspark": "dspark",
     "modules": "mtp",
-    "block": "dflash",
     "text": "ngram",
     "past": "suffix",
 }
+"""Its word for the form of a checkpoint, or for a drafter without one."""
+_PARALLEL = ("pard", "p_eagle")
 
 
 def project(job: Job) -> Emission:
@@ -30,18 +38,37 @@ def project(job: Job) -> Emission:
     serve = f"vllm serve {target}"
     if job.drafting.drafter == "none" or not job.loads:
         return Emission({"vllm.yaml": settings}, command=command_line(serve, "--config vllm.yaml"))
-    forced = settings | {"speculative-config": settings["speculative-config"] | _synthetic(job)}
-    notes = ("The lengths by batch size do not work with data parallelism.",) if job.ranges else ()
-    return Emission(
-        {"vllm.yaml": settings, "forced.yaml": forced},
+    emission = Emission(
+        {"vllm.yaml": settings},
         command=command_line(serve, "--config vllm.yaml"),
-        forced=Forced(
-            command_line(serve, "--config forced.yaml"),
-            benchmark(f"vllm bench serve --model {in_format(target)}", "--ignore-eos"),
-            "Prometheus: 1 + vllm:spec_decode_num_accepted_tokens / vllm:spec_decode_num_drafts",
-        ),
-        notes=notes,
+        notes=tuple(notes(job)),
     )
+    if not job.forces:
+        return emission
+    forced = settings | {"speculative-config": settings["speculative-config"] | _synthetic(job)}
+    return replace(
+        emission,
+        documents={"vllm.yaml": settings, "forced.yaml": forced},
+        forced=Forced(
+            command_line(in_format(serve), "--config forced.yaml"),
+            benchmark(f"vllm bench serve --model {in_format(target)}", "--ignore-eos"),
+            "Prometheus: 1 + vllm:spec_decode_num_accepted_tokens_total / "
+            "vllm:spec_decode_num_drafts_total",
+        ),
+    )
+
+
+def notes(job: Job) -> Iterator[str]:
+    """What the user of the settings has to know."""
+    if job.drafting.drafter == "past":
+        yield "Suffix decoding needs `pip install arctic-inference==0.1.1` beside vLLM."
+    if job.ranges:
+        yield "The lengths by batch size do not work with data parallelism."
+    if job.draft_devices is not None and job.draft_devices < job.devices:
+        yield (
+            f"{job.devices} devices cannot share the drafter's attention heads: it runs whole on "
+            "each, while the predicted figures share it."
+        )
 
 
 def server_settings(job: Job) -> dict[str, Any]:
@@ -51,32 +78,53 @@ def server_settings(job: Job) -> dict[str, Any]:
         settings["tensor-parallel-size"] = job.devices
     if job.drafting.drafter != "none":
         settings["speculative-config"] = _speculative(job)
+    settings["override-generation-config"] = dict(job.sampling) or {"temperature": 0.0}
     return settings
 
 
 def _speculative(job: Job) -> dict[str, Any]:
     drafting = job.drafting
-    config: dict[str, Any] = {"method": _METHODS[drafting.drafter]}
+    form = job.form.partition("/")[0]
+    config: dict[str, Any] = {"method": _METHODS[form or drafting.drafter]}
     if drafting.own_weights:
         config["model"] = job.draft
         if job.devices > 1:
-            config["draft_tensor_parallel_size"] = job.devices
+            config["draft_tensor_parallel_size"] = job.draft_devices or job.devices
+        if form in _PARALLEL:
+            config["parallel_drafting"] = True
     config["num_speculative_tokens"] = drafting.tokens
     if drafting.drafter == "text":
         shortest, longest = drafting.match
         config |= {"prompt_lookup_min": shortest, "prompt_lookup_max": longest}
+    if drafting.drafter == "past":
+        config |= _suffix(drafting)
     if drafting.drafter == "model" and drafting.drawn:
         config["draft_sample_method"] = "probabilistic"
+    if drafting.rule:
+        config["rejection_sample_method"] = drafting.rule
     if job.ranges:
         config["num_speculative_tokens_per_batch_size"] = [list(part) for part in job.ranges]
     return config
 
 
+def _suffix(drafting: Drafting) -> dict[str, Any]:
+    """Drafts of the plan's length after every match: its defaults bound them by the match.
+
+    Its trees hold match and draft together, and a draft is at most `max_spec_factor` times as long
+    as the match.
+    """
+    shortest, longest = drafting.match
+    return {
+        "suffix_decoding_max_tree_depth": longest + drafting.tokens,
+        "suffix_decoding_max_spec_factor": float(drafting.tokens) / shortest,
+        "suffix_decoding_min_token_prob": 0.0,
+    }
+
+
 def _synthetic(job: Job) -> dict[str, Any]:
-    """Accepts as many as are predicted, whatever was drafted."""
-    most = job.drafting.tokens + 1
-    length = min(max(job.forced.tokens_per_round.mean, 1.0), float(most))
-    return {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": round(length, 3)}
+    """Accepts as many as are predicted at every length of the schedule, whatever was drafted."""
+    rates = [round(rate, 6) for rate in job.acceptance_rates]
+    return {"rejection_sample_method": "synthetic", "synthetic_acceptance_rates": rates}
 
 
 def client(job: Job) -> Client:

@@ -28,9 +28,19 @@ and the way to check them, and `projection.json` with the same as data.
   plan: who drafts, in which shape, how the length goes by the batch. Every file is checked against
   a JSON Schema (`NAME.schema.json`) before it is written; golden files are in
   `tests/backends/engines/golden/`.
-- Each `README.md` says how to force the predicted acceptance in the engine (synthetic in vLLM,
-  simulated in SGLang, forced in TensorRT-LLM), so that the predicted time is tested apart from the
-  drafter.
+- Each `README.md` says how to force the predicted acceptance in the engine (synthetic in vLLM and
+  llama.cpp, simulated in SGLang, forced in TensorRT-LLM), so that the predicted time is tested
+  apart from the drafter. With a schedule the predicted tokens of every length are forced. Where the
+  engine's switch fails with a drafter, none is written.
+- The figures are those of the command: an engine that runs a model on one device is predicted for
+  one device of a problem that names several.
+- A checkpoint is loaded by its form (`backends/engines/checkpoints.py`): an EAGLE-3 head, P-EAGLE,
+  PARD, DFlash, DSpark, in the layout of `speculators` or not. An engine that does not load it
+  refuses it.
+- `make test-engines` installs the engines that install on a CPU, each in an environment of its own
+  under `.work/engines`, lets them read every case, and generates with OpenVINO GenAI, ONNX Runtime
+  GenAI and llama.cpp. What the engines said of their options is in `tests/engines/schemas`;
+  `make test` holds every emission against it.
 
 ## Measuring a running engine
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 from specplan.planner.answer.names import spread, times
@@ -11,6 +12,7 @@ from specplan.planner.training.candidates import Untrained, UntrainedDrafter
 from specplan.planner.training.families import FAMILIES
 
 _DURATIONS = ((86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+WIDTH = 100
 HEADS = (
     "drafter", "layers", "width", "vocabulary", "pays from", "speedup", "90 % interval", "K",
     "training",
@@ -48,7 +50,7 @@ def table_lines(untrained: Untrained) -> Iterator[str]:
         reasons.setdefault((one.family, one.reason), []).append(size)
     for (family, reason), sizes in reasons.items():
         named = f" ({'; '.join(sizes)})" if all(sizes) else ""
-        yield f"Left out: {FAMILIES[family].words}{named}: {reason}."
+        yield from wrap(f"Left out: {FAMILIES[family].words}{named}: {reason}.", WIDTH)
 
 
 def untrained_line(best: UntrainedDrafter) -> str:

@@ -134,7 +134,7 @@ FAMILIES: Mapping[str, Family] = {
         ),
         Family(
             "mtp",
-            "module for one token more (MTP)",
+            "MTP module",
             _module_sizes,
             None,
             Recipe(532_000, 10, 1.0, "no recipe for a finished target is published; as EAGLE-3's"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specplan.backends.bundle import Bundle
+from specplan.backends.engines.checkpoints import can_share, read_config
 from specplan.backends.engines.job import Emission, Job, Load
 from specplan.backends.engines.registry import open_table, project
 from specplan.backends.engines.report import Choice, Projection, write_projection
@@ -19,11 +20,11 @@ from specplan.cost_models.devices.device import device_count
 from specplan.cost_models.intervals import Interval
 from specplan.ir.errors import UsageError
 from specplan.ir.files import check_destination
-from specplan.ir.plan import MODULE_PREFIX
+from specplan.ir.plan import MODULE_PREFIX, Plan
 from specplan.planner.search.candidates import estimate_as_dict
 from specplan.planner.search.comparing import speedup
 from specplan.planner.search.search import SearchResult, search
-from specplan.problems import as_problem
+from specplan.problems import as_problem, one_device, table_for
 from specplan.progress import Progress, silent
 from specplan.result import check_decided
 
@@ -61,21 +62,32 @@ def emit(
         UndecidedError: no acceptance is known for any drafter that the problem lists.
         MissingCapabilityError: the engine cannot even decode plainly.
     """
-    table = open_table(engine, any_version=any_version)
+    open_table(engine, any_version=any_version)  # before anything is read
     folder = Path(out).resolve()
     check_destination(folder, "projection.json", "projection")
     bundle = bundle_of(source)
     if bundle is None:
         assert not isinstance(source, Bundle)
         problem = as_problem(source)
+        table = table_for(problem, engine, any_version=any_version)
     else:
         from specplan.bundles.contest import problem_of
 
         problem = problem_of(bundle)
         choice = _choice_of_bundle(bundle)
-        if not table.refusals(bundle.plan):
+        table = table_for(problem, engine, any_version=any_version)
+        if not _reasons(table, problem, bundle.plan):
             return _written(table, problem, choice, choice, None, (), folder)
     return _searched(table, problem, bundle, folder, progress)
+
+
+def _reasons(table: Table, problem: Problem, plan: Plan) -> tuple[str, ...]:
+    """Why the engine cannot serve a plan of the problem on its devices; empty where it can."""
+    devices = device_count(problem.device)
+    alone: tuple[str, ...] = ()
+    if devices > 1 and not table.shares:
+        alone = (f"device: it runs a model on one device, and the plan shares it among {devices}",)
+    return (*alone, *(refusal.words for refusal in table.refusals(plan)))
 
 
 def bundle_of(source: Bundle | ProblemLike) -> Bundle | None:
@@ -102,10 +114,13 @@ def _searched(
     check_decided(whole.undecided, "an engine's files", "specplan emit")
     wanted = _of_bundle(whole, bundle)
     assert wanted.plan is not None, "what is chosen has a plan"
-    reasons = tuple(refusal.words for refusal in table.refusals(wanted.plan))
+    reasons = _reasons(table, problem, wanted.plan)
     if not reasons:
         choice = _choice(whole, wanted)
         return _written(table, problem, choice, choice, None, (), folder)
+    if device_count(problem.device) > 1 and not table.shares:
+        problem = problem.model_copy(update={"device": one_device(problem.device)})
+        facts = gather(problem, progress)
     own = search(replace(facts, capabilities=table), pricing)
     ratio = speedup(own.chosen, wanted, facts.objective)
     chosen, emitted = _choice(whole, wanted), _choice(own, own.chosen)
@@ -179,7 +194,7 @@ def _written(
     job = job_of(table, problem, emitted.plan, emitted.loads)
     emission: Emission = project(table, job)
     projection = Projection(
-        table, problem.objective, chosen, emitted, ratio, refusals, emission, folder
+        table, problem.objective, chosen, emitted, ratio, refusals, emission, job.sampling, folder
     )
     write_projection(projection)
     return projection
@@ -198,7 +213,7 @@ def job_of(table: Table, problem: Problem, plan: Plan, loads: tuple[Load, ...]) 
             where="models.target.dtype",
             remedy=f"It takes {', '.join(table.dtypes)}.",
         )
-    return Job(
+    job = Job(
         table=table,
         plan=plan,
         paths=_paths(problem, plan.models_run),
@@ -207,6 +222,9 @@ def job_of(table: Table, problem: Problem, plan: Plan, loads: tuple[Load, ...]) 
         dtype=dtype,
         sampling=_sampling(problem.workload),
     )
+    if job.drafting.own_weights and not can_share(read_config(job.draft), job.devices):
+        return replace(job, draft_devices=1)
+    return job
 
 
 def _paths(problem: Problem, roles: tuple[str, ...]) -> Mapping[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from specplan.planner.problem.paths import device_is_path
 from specplan.planner.problem.schema import NO_BACKEND, Problem
 
 if TYPE_CHECKING:
+    from specplan.backends.engines.table import Table
     from specplan.ir.capabilities import CapabilityChecker
 
 ProblemLike: TypeAlias = "Problem | Path | str | Mapping[str, Any]"
@@ -67,12 +69,41 @@ def capabilities_of(problem: Problem) -> CapabilityChecker | None:
     """
     if problem.backend == NO_BACKEND:
         return None
-    from specplan.backends.engines.registry import is_engine, open_table
+    from specplan.backends.engines.registry import is_engine
     from specplan.backends.registry import backend_capabilities
 
     if is_engine(problem.backend):
-        return open_table(problem.backend)
+        return table_for(problem, problem.backend)
     return replace(backend_capabilities(problem.backend), from_checkpoints=True)
+
+
+def table_for(problem: Problem, engine: str, *, any_version: bool = False) -> Table:
+    """What an engine can express of a problem's models.
+
+    Raises:
+        UsageError: no engine has that name, nothing was verified for that version, or it does not
+            run on the problem's device.
+    """
+    from specplan.backends.engines.checkpoints import form_of, read_config
+    from specplan.backends.engines.registry import open_table
+
+    table = open_table(engine, any_version=any_version)
+    device = one_device(problem.device).partition("@")[0]
+    measured = problem.device == "measured" or device_is_path(problem.device)
+    if table.runs_on and not measured and not device.startswith(table.runs_on):
+        raise UsageError(
+            f"{table.title} does not run on {device}",
+            where="device",
+            remedy=f"Name a device that begins with {' or '.join(table.runs_on)}, or a profile "
+            "of yours.",
+        )
+    forms = {draft.name: form_of(read_config(draft.path)) for draft in problem.models.drafts}
+    return replace(table, forms={name: form for name, form in forms.items() if form})
+
+
+def one_device(device: str) -> str:
+    """The device without its number: `h100-sxm` of `8xh100-sxm`."""
+    return re.sub(r"^\d+x", "", device)
 
 
 def each_backend(problem: Problem) -> tuple[Problem, ...]:

@@ -42,7 +42,7 @@ def decodes_as_defined(
     """
     plan = parse_plan(text)
     assert verify_plan(plan) == () == refusals(plan, CAPABILITIES)
-    found = outputs(EagerBackend().compile(plan, models), requests)
-    assert found == outputs(OracleBackend().compile(plan, models), requests)
+    decodes = outputs(EagerBackend().compile(plan, models), requests)
+    assert decodes == outputs(OracleBackend().compile(plan, models), requests)
     if plan.assumptions.lossless and not any(request.temperature for request in requests):
-        assert [tokens for tokens, _ in found] == run(plain(), models, requests)
+        assert [tokens for tokens, _ in decodes] == run(plain(), models, requests)

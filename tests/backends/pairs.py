@@ -12,6 +12,8 @@ import transformers
 from specplan.backends.eager.backend import EagerBackend
 from specplan.ir.plan import Plan
 from specplan.measure.device.probes import plain_plan
+from specplan.passes.pipeline import PASSES, run_passes
+from specplan.passes.renumber import plan_digest
 from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel, load_model
 from specplan.runtime.requests import Request
@@ -89,3 +91,18 @@ def in_batches(
 def plain(greedy: bool = True) -> Plan:
     """Autoregressive decoding."""
     return plain_plan(greedy)
+
+
+def plans_after_passes(plan: Plan) -> list[tuple[str, Plan]]:
+    """(pass, plan) after each pass that changed more than names."""
+    stages: list[tuple[str, Plan]] = []
+    digest = plan_digest(plan)
+
+    def watch(name: str, after: Plan, changed: bool, _: float) -> None:
+        nonlocal digest
+        if changed and plan_digest(after) != digest:
+            digest = plan_digest(after)
+            stages.append((name, after))
+
+    run_passes(plan, PASSES, watch=watch)
+    return stages

@@ -7,7 +7,6 @@ them must hold. Those of compiled rounds and kernels are in `test_served.py`.
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
@@ -19,14 +18,15 @@ from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.rules.verify import verify_plan
 from specplan.ir.text.parser import parse_plan
 from tests.backends.mutations import changed, mutated, sum_anew
+from tests.matrix import sized
 from tests.planner.checkpoints import write_checkpoint
 
 PLANS = Path(__file__).parent.parent / "ir" / "plans"
 MACHINE = Machine("Linux", "x86_64", "AVX2", "2.13")
 HELD = Executables(MACHINE, "greedy", (Shape(1, 256, "inductor", {"inductor": 0.01}),))
 CODE = "executables/decode-greedy-b1-t256/round.pt2"
-MUTATIONS = int(os.environ.get("SPECPLAN_MUTATIONS", "5000"))
-"""Of each of the two kinds; a tenth of the second is in `test_served.py`."""
+MUTATIONS = sized(1000, 20_000)
+"""Of each of the two kinds; those of compiled rounds are in `test_served.py`."""
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +72,11 @@ def test_every_change_is_noticed_by_its_sum(bundle: Bundle) -> None:
         path = bundle.folder / draws.choice(names)
         raw = path.read_bytes()
         path.write_bytes(damaged := mutated(raw, draws))
-        found = outcome(bundle.folder)
+        outcome_of = outcome(bundle.folder)
         path.write_bytes(raw)
         if path.name != "manifest.json":
-            assert isinstance(found, SpecplanError) == (damaged != raw), (path.name, damaged)
-        refused += isinstance(found, SpecplanError)
+            assert isinstance(outcome_of, SpecplanError) == (damaged != raw), (path.name, damaged)
+        refused += isinstance(outcome_of, SpecplanError)
     assert refused > 0.9 * MUTATIONS
     assert outcome(bundle.folder) == bundle
 
@@ -86,17 +86,17 @@ def test_readers_hold_where_the_sums_are_made_anew(bundle: Bundle) -> None:
     sound, names = manifest_path.read_bytes(), files_of(bundle)
     names.remove(CODE)
     read = 0
-    for _ in range(MUTATIONS * 9 // 10):
+    for _ in range(MUTATIONS):
         path = bundle.folder / draws.choice(names)
         raw = path.read_bytes()
         path.write_bytes(changed(path, raw, draws))
         if path != manifest_path:
             sum_anew(bundle.folder, path)
-        found = outcome(bundle.folder)
-        if isinstance(found, Bundle):
+        outcome_of = outcome(bundle.folder)
+        if isinstance(outcome_of, Bundle):
             read += 1
-            assert not verify_plan(found.plan)
-            assert parse_plan((bundle.folder / "plan.txt").read_text()) == found.plan
+            assert not verify_plan(outcome_of.plan)
+            assert parse_plan((bundle.folder / "plan.txt").read_text()) == outcome_of.plan
         path.write_bytes(raw)
         manifest_path.write_bytes(sound)
     assert 0 < read < 0.8 * MUTATIONS

@@ -68,8 +68,8 @@ def test_captured_rounds_tell_the_same_tokens(name: str, kernels: bool, tmp_path
         captured_on={"cuda"},
     )
     for _ in range(2):  # another batch is captured anew
-        found = generate(executable, requests).completions
-        assert [item.tokens for item in found] == expected
+        generation = generate(executable, requests).completions
+        assert [item.tokens for item in generation] == expected
 
 
 @pytest.mark.gpu
@@ -106,5 +106,5 @@ def test_compiled_rounds_tell_the_same_tokens(name: str, tmp_path: Path) -> None
     models = load_pair(tmp_path, "float32", "cuda")
     compiled = InductorBackend().compile(plan, models, tmp_path / "out")
     for _ in range(2):
-        found = generate(compiled, requests).completions
-        assert [item.tokens for item in found] == expected
+        generation = generate(compiled, requests).completions
+        assert [item.tokens for item in generation] == expected

@@ -17,6 +17,7 @@ from tests.backends.dynamic_trees import dynamic_text
 from tests.backends.pairs import load_pair, plain, run
 from tests.ir.edits import change_name, delete, duplicate, swap
 from tests.ir.plans_on_disk import plan_of, text_of
+from tests.matrix import sized
 
 TWO_TREES = """plan two_trees
 model target
@@ -80,7 +81,7 @@ BASES = (
     layer_spans.text_of(layer_spans.TREE),
     dynamic_text(3, 3, 7),
 )
-RUNS = 150
+RUNS = sized(40, 150)
 
 
 def number(lines: list[str], chance: random.Random) -> None:
@@ -180,8 +181,10 @@ BROKEN: dict[str, dict[str, str]] = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_siblings_whose_draws_no_rule_judges_are_refused(name: str) -> None:
-    found = verify_plan(parse_plan(edited(text_of("static_tree"), BROKEN[name])))
-    assert any(one.rule == "law" and "use one how= for all" in str(one) for one in found), found
+    findings = verify_plan(parse_plan(edited(text_of("static_tree"), BROKEN[name])))
+    assert any(one.rule == "law" and "use one how= for all" in str(one) for one in findings), (
+        findings
+    )
 
 
 def test_more_uniforms_than_needed_change_nothing(pair_folder: Path) -> None:

@@ -128,10 +128,10 @@ def test_a_formula_without_a_value_is_told(plan: Plan, models: dict[str, CausalM
     for kind in (EagerBackend().compile, StaticExecutable):
         session = kind(plan, models).start(requests_of(0.0)[1:3])
         session.prefill()
-        with pytest.raises(UsageError, match="the formula has no value") as told:
+        with pytest.raises(UsageError, match="the formula has no value") as error:
             for _ in range(3):
                 session.step("decode")
-        assert '"1' in str(told.value) or '"n > 3' in str(told.value)
+        assert '"1' in str(error.value) or '"n > 3' in str(error.value)
 
 
 def test_who_has_stopped_or_is_done_needs_no_value(models: dict[str, CausalModel]) -> None:

@@ -45,8 +45,8 @@ def test_tokens_are_those_of_the_interpreter(name: str, models: dict[str, Causal
     plan, settings = ALL[name]
     requests = requests_of(**settings)
     executable = StaticExecutable(plan, models, fused_on={"cpu"})
-    found = [item.tokens for item in generate(executable, requests).completions]
-    assert found == run(plan, models, requests)
+    tokens = [item.tokens for item in generate(executable, requests).completions]
+    assert tokens == run(plan, models, requests)
 
 
 def test_an_exported_round_calls_the_ops(models: dict[str, CausalModel]) -> None:
@@ -59,9 +59,9 @@ def test_an_exported_round_calls_the_ops(models: dict[str, CausalModel]) -> None
         return program.module()
 
     executable = StaticExecutable(plan, models, traced, fused_on={"cpu"})
-    found = [item.tokens for item in generate(executable, requests).completions]
+    tokens = [item.tokens for item in generate(executable, requests).completions]
     assert called >= OPS
-    assert found == run(plan, models, requests)
+    assert tokens == run(plan, models, requests)
 
 
 @pytest.mark.parametrize("fused", [True, False])
@@ -77,10 +77,10 @@ def test_a_flat_program_calls_kernels_between_its_products(
         return program
 
     executable = StaticExecutable(plan, models, flat, fused_on={"cpu"} if fused else ())
-    found = [item.tokens for item in generate(executable, requests).completions]
+    tokens = [item.tokens for item in generate(executable, requests).completions]
     assert (called & OF_LAYERS) == (OF_LAYERS if fused else set())
     assert ("aten.silu.default" in called) != fused
-    assert found == run(plan, models, requests)
+    assert tokens == run(plan, models, requests)
 
 
 class Between(torch.nn.Module):

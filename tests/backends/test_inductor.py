@@ -20,7 +20,10 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FEWER)
+@pytest.mark.parametrize(
+    "name",
+    [name if "loops" in name else pytest.param(name, marks=pytest.mark.long) for name in FEWER],
+)
 def test_tokens_are_those_of_the_interpreter(name: str, tmp_path: Path) -> None:
     plan, settings = FEWER[name]
     fused = "spans" in name  # once with the ops of our kernels, in their plain form
@@ -31,8 +34,8 @@ def test_tokens_are_those_of_the_interpreter(name: str, tmp_path: Path) -> None:
     expected = run(plan, models, requests)
     executable = backend.compile(plan, models, out)
     assert len(executable.fused.attention) == (2 if fused else 0)
-    found = generate(executable, requests)
-    assert [item.tokens for item in found.completions] == expected
+    generation = generate(executable, requests)
+    assert [item.tokens for item in generation.completions] == expected
     # the package alone, with weights of models that are loaded anew
     again = backend.compile(plan, load_pair(tmp_path, dtype), out)
     written = sorted(out.rglob("*"))

@@ -139,8 +139,8 @@ def test_graphs_decode_as_the_interpreter_does(
     requests = requests_of(temperature)[1:3]
     plan = joined_plan(**PLANS[name], greedy=not temperature)
     expected = in_batches(plan, three, requests, 2)
-    found = generate(StaticExecutable(plan, three), requests).completions
-    assert [item.tokens for item in found] == expected
+    generation = generate(StaticExecutable(plan, three), requests).completions
+    assert [item.tokens for item in generation] == expected
 
 
 def test_what_any_drafter_knows_is_accepted(three: dict[str, CausalModel]) -> None:

@@ -1,36 +1,22 @@
-"""Greedy output of every method is that of plain decoding, token by token, in float64."""
+"""Greedy output is that of plain decoding: other settings, other architectures, mixed rounds.
+
+`test_every_plan.py` holds a plan of every kind to it, on 100 prompts.
+"""
 
 from __future__ import annotations
 
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from specplan.backends.eager.backend import EagerBackend
-from specplan.ir.plan import Plan
-from specplan.passes.pipeline import run_passes
-from specplan.passes.renumber import plan_digest
-from specplan.planner.facts import ProblemFacts
 from specplan.planner.templates.merged_rounds import scheduled
-from specplan.runtime.generate import generate
-from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
-from tests.backends.kinds import EVERY_WAY, LOSSLESS, RUNNABLE, all_facts, every_kind, kinds_of
-from tests.backends.pairs import in_batches, load_pair, plain, save_pair
+from tests.backends.kinds import EVERY_WAY, LOSSLESS, all_facts, every_kind, kinds_of
+from tests.backends.pairs import in_batches, load_pair, plain
 
 NEW_TOKENS = 20
 VOCABULARY = 61
-
-
-class Case(NamedTuple):
-    """What every method decodes: models, 100 requests, their plain outputs, and the facts."""
-
-    models: dict[str, CausalModel]
-    requests: list[Request]
-    expected: list[tuple[int, ...]]
-    facts: ProblemFacts
 
 
 def prompts_of(held_out: list[str]) -> list[tuple[int, ...]]:
@@ -54,59 +40,6 @@ def requests(held_out: list[str]) -> list[Request]:
     ]
 
 
-@pytest.fixture(scope="module")
-def case(held_out: list[str], tmp_path_factory: pytest.TempPathFactory) -> Case:
-    """A pair that repeats itself, and is sure: texts, sources and models all draft well."""
-    folder = tmp_path_factory.mktemp("every_method")
-    save_pair(folder, VOCABULARY, scale=0.14, sureness=6.0)
-    models = load_pair(folder)
-    requests = [
-        Request(
-            prompt_tokens=tokens,
-            max_new_tokens=3 + index % 4,
-            stop_tokens=(7,) if index % 3 == 0 else (),
-            seed=index,
-        )
-        for index, tokens in enumerate(prompts_of(held_out))
-    ]
-    assert len(requests) == 100
-    expected = in_batches(plain(), models, requests, 1)
-    texts = ((*item.prompt_tokens, *out) for item, out in zip(requests, expected, strict=True))
-    corpus = tuple(chain.from_iterable(texts))
-    return Case(models, requests, expected, all_facts(folder / "problem", 0.0, VOCABULARY, corpus))
-
-
-def decoded(plan: Plan, case: Case) -> tuple[list[tuple[int, ...]], int]:
-    """Outputs of all requests, four at a time, and how many rounds each took part in, summed.
-
-    One executable for all, so that what its requests share fills up.
-    """
-    executable = EagerBackend().compile(plan, case.models)
-    found = [
-        item
-        for start in range(0, len(case.requests), 4)
-        for item in generate(executable, case.requests[start : start + 4]).completions
-    ]
-    return [item.tokens for item in found], sum(item.rounds for item in found)
-
-
-@pytest.mark.parametrize("name", RUNNABLE)
-def test_every_method_on_100_prompts(name: str, case: Case) -> None:
-    """Before and after the passes; what declares that it changes the law, alike in both."""
-    method = RUNNABLE[name]
-    kinds = [*kinds_of(method, case.facts)]
-    assert kinds
-    for words, plan, drafts in kinds:
-        expected, rounds = decoded(plan, case)
-        if method.lossless:
-            assert expected == case.expected, words
-            assert in_batches(plan, case.models, case.requests[::25], 1) == expected[::25], words
-        assert rounds < sum(map(len, expected)) or not drafts, f"{words}: nothing was accepted"
-        lowered = run_passes(plan)
-        if plan_digest(lowered) != plan_digest(plan):
-            assert decoded(lowered, case) == (expected, rounds), words
-
-
 def test_rounds_of_two_methods_take_turns(
     pair_folder: Path, requests: list[Request], tmp_path: Path
 ) -> None:
@@ -126,6 +59,7 @@ def test_rounds_of_two_methods_take_turns(
     assert apart > 1
 
 
+@pytest.mark.long
 def test_more_settings_of_every_kind(
     pair_folder: Path, requests: list[Request], tmp_path: Path
 ) -> None:

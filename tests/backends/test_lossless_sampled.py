@@ -1,6 +1,7 @@
-"""Sampled output of every method follows the target's law.
+"""Sampled output follows the target's distribution, as counted over many texts.
 
-That it depends on the seed alone is seen where `test_interpreters_agree.py` compares draws.
+Each acceptance rule is also enumerated exactly (`tests/runtime`); that draws depend on the seed
+alone is asserted in `test_every_plan.py`.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from specplan.ir.ops import Accept, Graft, Grow
+from specplan.ir.plan import Plan, walk_plan
 from specplan.ir.text.parser import parse_plan
 from specplan.ir.text.printer import print_plan
 from specplan.ir.values import Entry
 from specplan.planner.facts import ProblemFacts
 from specplan.runtime.models.causal import CausalModel
 from tests.backends.dynamic_trees import dynamic_plan
-from tests.backends.kinds import LOSSLESS, all_facts, every_kind, kinds_of
+from tests.backends.kinds import LOSSLESS, Kind, all_facts, every_kind, kinds_of
 from tests.backends.pairs import load_pair, plain, save_pair
 from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value
 
@@ -50,6 +53,33 @@ def test_plain_decoding_has_the_targets_law(
     assert p_value(plain(greedy=False), small_pair, exact_law, SEEDS) > CHANCE
 
 
+def judging(plan: Plan) -> frozenset[str]:
+    """What makes tokens follow the target: rules, draws of drafts, whether trees are joined."""
+    ops = [*walk_plan(plan)]
+    rules = {f"rule={op.rule.name}" for op in ops if isinstance(op, Accept)}
+    draws = {f"how={op.how}" for op in ops if isinstance(op, Grow)}
+    return frozenset(rules | draws | {op.keyword for op in ops if isinstance(op, Graft)})
+
+
+def test_every_rule_and_way_of_drawing_keeps_the_targets_distribution(
+    small_pair: dict[str, CausalModel], exact_law: np.ndarray, facts: ProblemFacts
+) -> None:
+    """One plan of each pair that methods use, the one of the most ops.
+
+    Trees have few children: a node has no more than there are tokens.
+    """
+    pairs: dict[frozenset[str], Kind] = {}
+    for method in LOSSLESS.values():
+        for kind in kinds_of(method, facts, most=VOCABULARY):
+            known = pairs.setdefault(judging(kind.plan), kind)
+            if len([*walk_plan(kind.plan)]) > len([*walk_plan(known.plan)]):
+                pairs[judging(kind.plan)] = kind
+    assert len(pairs) >= 8
+    for pair, (words, plan, _) in pairs.items():
+        assert p_value(plan, small_pair, exact_law, SEEDS) > CHANCE, (sorted(pair), words)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("name", LOSSLESS)
 def test_every_method_has_the_targets_law(
     name: str,
@@ -57,7 +87,7 @@ def test_every_method_has_the_targets_law(
     exact_law: np.ndarray,
     facts: ProblemFacts,
 ) -> None:
-    """Trees have few children: a node has no more than there are tokens."""
+    """Every kind of its plans."""
     kinds = [*kinds_of(LOSSLESS[name], facts, most=VOCABULARY)]
     assert kinds
     for words, plan, _ in kinds:
@@ -75,6 +105,7 @@ def test_a_rule_that_changes_the_law_a_little_is_noticed(
     assert p_value(bent, small_pair, exact_law, SEEDS) < CHANCE
 
 
+@pytest.mark.long
 def test_chains_judged_as_a_block_have_the_targets_law(
     small_pair: dict[str, CausalModel], exact_law: np.ndarray, tmp_path: Path
 ) -> None:

@@ -67,8 +67,8 @@ def test_tokens_are_those_of_the_interpreter(
     models, requests = load_pair(shallow_folder), requests_of(**settings)
     expected = run(plan, models, requests)
     executable = OnnxRuntimeBackend().compile(plan, models, tmp_path)
-    found = generate(executable, requests)
-    assert [item.tokens for item in found.completions] == expected
+    generation = generate(executable, requests)
+    assert [item.tokens for item in generation.completions] == expected
     # the package alone, with weights of models that are loaded anew
     again = OnnxRuntimeBackend().compile(plan, load_pair(shallow_folder), tmp_path, frozen=True)
     written = sorted(tmp_path.rglob("*"))
@@ -89,11 +89,11 @@ def test_tokens_are_those_of_the_interpreter(
 @pytest.mark.parametrize(
     "number",
     [
-        0,  # a cache that one round leaves alone
+        pytest.param(0, marks=pytest.mark.long),  # a cache that one round leaves alone
         2,  # beams, whose nodes are put in order
-        4,  # two outputs that are one value
-        23,  # no round runs the target
-        98,  # weights that nothing reads in the end
+        pytest.param(4, marks=pytest.mark.long),  # two outputs that are one value
+        pytest.param(23, marks=pytest.mark.long),  # no round runs the target
+        pytest.param(98, marks=pytest.mark.long),  # weights that nothing reads in the end
     ],
 )
 def test_generated_plans_decode_as_the_interpreter_does(
@@ -203,6 +203,6 @@ def test_damaged_packages_are_refused(
     for changed, listed in broken:
         (tmp_path / CODE).write_bytes(changed)
         (tmp_path / NAMES).write_bytes(listed)
-        with pytest.raises(SpecplanError) as found:
+        with pytest.raises(SpecplanError) as error:
             backend.load(tmp_path, models)
-        assert isinstance(found.value, UsageError) and str(tmp_path) in str(found.value)
+        assert isinstance(error.value, UsageError) and str(tmp_path) in str(error.value)

@@ -22,8 +22,8 @@ REASONS = {
 
 @pytest.mark.parametrize("name", REASONS)
 def test_what_does_not_run_is_refused_by_name(name: str) -> None:
-    found = refusals(plan_of(name), backend_capabilities("eager"))
-    assert any(REASONS[name] in str(item) for item in found), found
+    refused = refusals(plan_of(name), backend_capabilities("eager"))
+    assert any(REASONS[name] in str(item) for item in refused), refused
 
 
 def test_compile_names_op_backend_and_remedy() -> None:

@@ -24,7 +24,7 @@ from specplan.runtime.models.causal import load_model
 from specplan.runtime.requests import Request
 from tests.backends.pairs import in_batches, load_pair, plain
 from tests.backends.test_small_caches import small_plan
-from tests.runtime.test_retrieval import kept_by_definition
+from tests.runtime.sources.test_retrieval import kept_by_definition
 from tests.runtime.tiny_models import save_tiny
 
 TREE = """plan tree
@@ -161,8 +161,8 @@ BROKEN = {
 @pytest.mark.parametrize(("old", "new", "reason"), BROKEN.values(), ids=BROKEN)
 def test_views_without_chunks_to_keep_are_refused(old: str, new: str, reason: str) -> None:
     assert old in TREE
-    found = verify_plan(parse_plan(TREE.replace(old, new)))
-    assert any(item.rule == "state" and reason in str(item) for item in found), found
+    findings = verify_plan(parse_plan(TREE.replace(old, new)))
+    assert any(item.rule == "state" and reason in str(item) for item in findings), findings
 
 
 def test_models_with_windows_and_compiled_rounds_are_refused(tmp_path: Path) -> None:

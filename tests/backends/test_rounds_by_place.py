@@ -27,7 +27,7 @@ from specplan.runtime.generate import Generation, generate
 from specplan.runtime.requests import Request
 from tests.backends.kinds import all_facts
 from tests.backends.pairs import in_batches, load_pair, plain, save_pair
-from tests.cost_models.test_pricing import greedy_chain
+from tests.cost_models.rounds.test_pricing import greedy_chain
 
 FIRST = 6
 
@@ -74,12 +74,12 @@ def test_blocks_and_then_plain_decoding(
     """Blocks end where a request has emitted so many tokens; all passes keep every round."""
     models, requests = load_pair(repeating), requests_of(temperature)
     plan = METHOD.plan(all_facts(tmp_path, temperature), JacobiOptions(4, FIRST))
-    found = ran(EagerBackend().compile(plan, models), requests, batch)
+    tokens = ran(EagerBackend().compile(plan, models), requests, batch)
     if not temperature:
-        assert texts(found) == in_batches(plain(), models, requests, 6)
-        assert counts(found, "blocks") < FIRST * len(found), "some guess was right"
-    assert counts(found, "blocks") > 0 and counts(found, "plain") > 0
-    for generation in found if batch == 1 else ():
+        assert texts(tokens) == in_batches(plain(), models, requests, 6)
+        assert counts(tokens, "blocks") < FIRST * len(tokens), "some guess was right"
+    assert counts(tokens, "blocks") > 0 and counts(tokens, "plain") > 0
+    for generation in tokens if batch == 1 else ():
         (completion,) = generation.completions
         blocks, after = (generation.rounds_by_name.get(n, 0) for n in ("blocks", "plain"))
         emitted = len(completion.tokens)
@@ -88,8 +88,8 @@ def test_blocks_and_then_plain_decoding(
             assert after >= emitted - FIRST - 4
     for other in (canonicalise(plan), run_passes(plan)) if batch > 1 else ():
         again = ran(EagerBackend().compile(other, models), requests, batch)
-        assert texts(again) == texts(found)
-        names = [sorted(generation.rounds_by_name.values()) for generation in found]
+        assert texts(again) == texts(tokens)
+        names = [sorted(generation.rounds_by_name.values()) for generation in tokens]
         assert [sorted(generation.rounds_by_name.values()) for generation in again] == names
 
 
@@ -122,16 +122,16 @@ def test_rounds_are_priced_by_the_run_without_an_end(repeating: Path, tmp_path: 
     models, facts, output = load_pair(repeating), all_facts(tmp_path, 0.0), 16
     requests = [replace(r, max_new_tokens=output, stop_tokens=()) for r in requests_of()]
     pure, first = (METHOD.plan(facts, JacobiOptions(4, first)) for first in (None, FIRST))
-    told = run_rounds(EagerBackend().compile(pure, models), requests)
-    evidence = RoundsRun.of_places(told)
+    lengths = run_rounds(EagerBackend().compile(pure, models), requests)
+    evidence = RoundsRun.of_places(lengths)
     drafted = read_drafted(first, read_segments(first, 1, 40, output), evidence)
     assert not isinstance(drafted, Unpriced)
     blocks, after = segment_rounds(drafted, 1)
-    found = ran(EagerBackend().compile(first, models), requests, 1)
-    assert counts(found, "blocks") / len(requests) == pytest.approx(blocks.mean)
-    assert counts(found, "blocks") < FIRST * len(requests), "some guess was right"
+    tokens = ran(EagerBackend().compile(first, models), requests, 1)
+    assert counts(tokens, "blocks") / len(requests) == pytest.approx(blocks.mean)
+    assert counts(tokens, "blocks") < FIRST * len(requests), "some guess was right"
     # what the last of these rounds emits beyond the bound is known in the mean of all rounds
-    assert counts(found, "plain") / len(requests) == pytest.approx(after.mean, abs=0.5)
+    assert counts(tokens, "plain") / len(requests) == pytest.approx(after.mean, abs=0.5)
 
 
 @pytest.mark.parametrize("then", ["plain", "chains"])
@@ -142,8 +142,8 @@ def test_graphs_of_both_rounds(then: str, repeating: Path) -> None:
     assert not STATIC.refusals(plan)
     expected = in_batches(plain(), models, requests, 4)
     executable = StaticExecutable(plan, models, buckets=[Bucket(2, 64), Bucket(4, 64)])
-    found = ran(executable, requests, 2)
-    assert texts(found) == expected
+    tokens = ran(executable, requests, 2)
+    assert texts(tokens) == expected
     reference = ran(EagerBackend().compile(plan, models), requests, 2)
-    assert [one.rounds_by_name for one in found] == [one.rounds_by_name for one in reference]
-    assert counts(found, "early") > 0 and counts(found, "late") > 0
+    assert [one.rounds_by_name for one in tokens] == [one.rounds_by_name for one in reference]
+    assert counts(tokens, "early") > 0 and counts(tokens, "late") > 0

@@ -33,7 +33,7 @@ from specplan.runtime.generate import generate
 from tests.backends.executable_fuzz import OTHER
 from tests.backends.mutations import sum_anew
 from tests.backends.served_bundle import BUCKET, REQUESTS, write_served
-from tests.backends.test_bundle_fuzz import MUTATIONS
+from tests.matrix import sized
 
 KINDS = {"onnxruntime": ("run", "round.onnx"), "inductor": ("interpreted", "round.pt2")}
 """Bundles: what becomes of their compiled round, and the file of its code."""
@@ -64,7 +64,7 @@ def copied(bundle: Bundle, name: str) -> Path:
 @pytest.mark.slow
 def test_damage_is_refused_or_does_no_harm(served: dict[str, Bundle], repository: Path) -> None:
     folders = [str(copied(served[kind], "fuzzed")) for kind in KINDS]
-    count = max(250, MUTATIONS // 10 // len(folders))
+    count = sized(120, 1000)
     command = [sys.executable, "-m", "tests.backends.executable_fuzz", "3", str(count), *folders]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()

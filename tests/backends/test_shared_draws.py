@@ -118,14 +118,14 @@ def test_texts_have_the_targets_law(small_pair: dict[str, CausalModel]) -> None:
     ],
 )
 def test_only_races_share_numbers(old: str, new: str, rule: str) -> None:
-    found = verify_plan(parse_plan(DRAFTED["chain"].replace(old, new)))
-    assert {item.rule for item in found} - {"law"} == ({rule} if rule else set())
+    findings = verify_plan(parse_plan(DRAFTED["chain"].replace(old, new)))
+    assert {item.rule for item in findings} - {"law"} == ({rule} if rule else set())
 
 
 def test_numbers_of_later_positions_are_for_shared_races_alone() -> None:
     text = text_of("draft_chain").replace("stream=accept", "stream=accept key=position")
-    found = verify_plan(parse_plan(text))
-    assert [item.rule for item in found] == ["stream"]
+    findings = verify_plan(parse_plan(text))
+    assert [item.rule for item in findings] == ["stream"]
     block = DRAFTED["chain"].replace("rule=gumbel by=%v", "rule=block by=%w")
     block = block.replace("  %a = ", "  %w = uniform 5 stream=accept\n  %a = ")
     assert [item.rule for item in verify_plan(parse_plan(block))] == ["stream"]

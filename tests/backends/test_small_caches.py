@@ -195,5 +195,5 @@ REFUSED = {
 def test_other_small_caches_are_refused(old: str, new: str, reason: str) -> None:
     text = print_plan(small_plan(False, kept(9)))
     assert old in text
-    found = refusals(parse_plan(text.replace(old, new)), CAPABILITIES)
-    assert any(reason in str(refusal) for refusal in found), found
+    refused = refusals(parse_plan(text.replace(old, new)), CAPABILITIES)
+    assert any(reason in str(refusal) for refusal in refused), refused

@@ -133,8 +133,8 @@ def test_other_compositions_decode_as_is_defined(
 
 def test_other_sources_are_refused_with_what_there_is() -> None:
     few = replace(CAPABILITIES, sources=frozenset({"trie", "ngram"}))
-    found = refusals(lookup_plan(*LOOKUPS["log"], True), few)
-    assert "it looks up @text, ngram, trie only" in str(found[0])
+    refused = refusals(lookup_plan(*LOOKUPS["log"], True), few)
+    assert "it looks up @text, ngram, trie only" in str(refused[0])
 
 
 def test_batches_of_one_draw_alike(pair_folder: Path, requests: list[Request]) -> None:

@@ -1,4 +1,7 @@
-"""Rounds as graphs of tensors decode as the interpreter does: same tokens, same caches."""
+"""Rounds as graphs of tensors decode as the interpreter does: sources, buckets, truncation.
+
+`test_every_plan.py` decodes every kind that makes a graph.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,12 @@ from specplan.backends.static.graph_capabilities import STATIC
 from specplan.backends.static.packages import check_packages
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
-from specplan.planner.facts import ProblemFacts
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.dynamic_trees import dynamic_plan
-from tests.backends.kinds import RUNNABLE, all_facts, every_kind, kinds_of
+from tests.backends.kinds import every_kind
 from tests.backends.pairs import in_batches, load_pair, plain, run, save_pair
 from tests.backends.source_plans import source_plans
 from tests.benchmarks.fake_backend import Fake
@@ -68,28 +70,8 @@ def graphs_of(folder: Path, temperature: float, per_family: int) -> Iterator[tup
             yield name, plan
 
 
-@pytest.fixture(scope="module", params=[0.0, 0.8], ids=["greedy", "sampled"])
-def facts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ProblemFacts:
-    return all_facts(tmp_path_factory.mktemp("every_method"), request.param)
-
-
 def test_the_ways_of_drafting_make_graphs(tmp_path: Path) -> None:
     assert len(dict(graphs_of(tmp_path, 0.0, 1))) >= 6
-
-
-@pytest.mark.parametrize("name", RUNNABLE)
-def test_every_method_decodes_as_the_interpreter_does(
-    name: str, facts: ProblemFacts, pair_folder: Path
-) -> None:
-    """What makes a graph: rounds without carried trees and lookups of drafted tokens."""
-    kinds = [kind for kind in kinds_of(RUNNABLE[name], facts) if not STATIC.refusals(kind.plan)]
-    if not kinds:
-        pytest.skip("no graph holds its rounds")
-    models = load_pair(pair_folder)
-    requests = requests_of(facts.problem.workload.temperature)[2:]
-    for words, plan, _ in kinds:
-        expected = in_turn(EagerBackend().compile(plan, models), requests, 2)
-        assert decoded(plan, models, requests, 2, [Bucket(4, 64)]) == expected, words
 
 
 def test_what_sources_learn_is_the_same(pair_folder: Path) -> None:

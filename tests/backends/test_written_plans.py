@@ -223,8 +223,8 @@ def test_graphs_look_up_below_nodes_that_data_chooses(models: dict[str, CausalMo
     assert not verify_plan(plan) and not refusals(plan, STATIC)
     asked = requests(0.0)
     expected = generate(EagerBackend().compile(plan, models), asked).completions
-    found = generate(StaticExecutable(plan, models), asked).completions
-    assert [one.tokens for one in found] == [one.tokens for one in expected]
+    generation = generate(StaticExecutable(plan, models), asked).completions
+    assert [one.tokens for one in generation] == [one.tokens for one in expected]
 
 
 def test_formulas_need_no_value_for_requests_that_have_just_ended(

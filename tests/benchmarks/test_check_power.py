@@ -28,8 +28,8 @@ def power(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def answer(power: Any, capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     power.main(arguments)
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
 
 
 def test_replays_tell_what_the_test_does(

@@ -32,11 +32,11 @@ def scores_of(repository: Path, file: Path) -> list[dict[str, Any]]:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)["scores"]
+    document = json.loads(done.stdout)["scores"]
     machines = ("A100-80GB", "RTX 3090 24GB")
     return [
         score
-        for score in found
+        for score in document
         if score["metric"] == "step_cost_ratio" and score["hardware"] in machines
     ]
 

@@ -74,9 +74,9 @@ def test_a_record_needs_no_weights_and_is_planned_alike(problem: Path, recorded:
     copied = yaml.safe_load((recorded / "pair" / PROBLEM).read_text())
     assert copied["limits"] == {"ttft": 1.0} and copied["objective"] == "throughput"
     assert not difference(answer_of(str(problem)), answer_of(str(recorded / "pair" / PROBLEM)))
-    found = check_plans(recorded)
-    assert [(item.name, item.status) for item in found.items] == [("pair", "ok")]
-    assert {metric.unit for metric in found.items[0].metrics} == {"s/token"}
+    checked = check_plans(recorded)
+    assert [(item.name, item.status) for item in checked.items] == [("pair", "ok")]
+    assert {metric.unit for metric in checked.items[0].metrics} == {"s/token"}
     assert records(recorded / "pair") == [recorded / "pair"]
 
 
@@ -149,9 +149,9 @@ def test_another_environment_plans_the_same_problems(recorded: Path, tmp_path: P
     assert check_plans(folder).items[0].status == "noted"
     broken = shutil.copytree(folder / "pair", folder / "worse")
     (broken / "target/config.json").unlink()
-    found = check_plans(folder, base_python=Path(sys.executable))
-    assert [item.status for item in found.items] == ["ok", "regressed"]
-    assert "config.json" in found.items[1].summary
+    checked = check_plans(folder, base_python=Path(sys.executable))
+    assert [item.status for item in checked.items] == ["ok", "regressed"]
+    assert "config.json" in checked.items[1].summary
 
 
 def test_what_is_no_environment_is_refused(tmp_path: Path) -> None:
@@ -181,9 +181,9 @@ def test_what_is_no_record_is_refused(problem: Path, tmp_path: Path) -> None:
 
 def test_our_own_records_hold() -> None:
     """A deliberate change of a price: `specplan check plans examples/ci/plans --update`."""
-    found = check_plans(OWN)
-    assert {item.name: item.details for item in found.items if item.status != "ok"} == {}
-    assert len(found.items) >= 4
+    checked = check_plans(OWN)
+    assert {item.name: item.details for item in checked.items if item.status != "ok"} == {}
+    assert len(checked.items) >= 4
 
 
 def test_measured_devices_and_acceptance_are_recorded_as_measured(tmp_path: Path) -> None:

@@ -87,9 +87,9 @@ def test_a_report_that_lacks_everything_is_named(copied: Path, reader: str) -> N
 )
 def test_loads_that_are_no_numbers_are_named(copied: Path, damage: dict[str, Any]) -> None:
     path = copied / "report.json"
-    told = json.loads(path.read_text())
-    told["explanation"]["chosen"]["by_batch"][0] |= damage
-    path.write_text(json.dumps(told))
+    document = json.loads(path.read_text())
+    document["explanation"]["chosen"]["by_batch"][0] |= damage
+    path.write_text(json.dumps(document))
     sum_anew(copied, path)
     with pytest.raises(UsageError, match="the bundle's report cannot be read"):
         READERS["compile"](copied)

@@ -11,7 +11,7 @@ import yaml
 
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from tests.cli.test_program import no_torch, specplan, specplan_here
-from tests.cost_models.importer_files import GOLDEN_YAML, PROMETHEUS
+from tests.cost_models.acceptance.importer_files import GOLDEN_YAML, PROMETHEUS
 from tests.planner.checkpoints import write_checkpoint
 
 __all__ = ["no_torch"]
@@ -68,8 +68,9 @@ def test_a_log_becomes_a_plan(folder: Path, no_torch: str) -> None:
     for chain in known:
         tokens = 1.0 + accepted[: chain["options"]["nodes"]].sum()
         assert chain["estimates"][0]["tokens_per_round"]["mean"] == pytest.approx(tokens)
-    words = specplan_here("explain", str(folder / "bundle")).stdout
-    assert 'acceptance of "draft": imported, from metrics.txt (vllm-prometheus, 1,000' in words
+    words = " ".join(specplan_here("explain", str(folder / "bundle")).stdout.split())
+    assert 'acceptance of "draft": imported today, ' in words
+    assert "from metrics.txt (vllm-prometheus, 1,000" in words
 
 
 def test_what_people_see(folder: Path) -> None:

@@ -105,9 +105,9 @@ def test_laws_are_listed_and_printed() -> None:
     listed = specplan_here("laws").stdout
     names = [law["name"] for law in json.loads(specplan_here("laws", "--json").stdout)["laws"]]
     assert len(names) > 20 and all(name in listed for name in names)
-    told = specplan_here("explain", "--law", "pearl").stdout
-    assert told == specplan_here("laws", "pearl").stdout
-    assert "arXiv 2408.11850" in told and "1.5825" in told
+    done = specplan_here("explain", "--law", "pearl").stdout
+    assert done == specplan_here("laws", "pearl").stdout
+    assert "arXiv 2408.11850" in done and "1.5825" in done
     page = Path(__file__).resolve().parents[2] / "docs/laws.md"
     assert specplan_here("laws", "--markdown").stdout == page.read_text(encoding="utf-8")
     lost = specplan_here("explain", "--law", "nobody")
@@ -125,20 +125,20 @@ def test_methods_and_devices_are_listed() -> None:
 
 def test_the_catalogue_is_whole() -> None:
     """Of each: where it was published, what it needs, and whether it keeps the target's law."""
-    found = json.loads(specplan_here("methods", "--json").stdout)
-    assert len({method["name"] for method in found["methods"]}) >= 28
-    assert len({rule["name"] for rule in found["rules"]}) >= 14
-    for method in found["methods"]:
+    document = json.loads(specplan_here("methods", "--json").stdout)
+    assert len({method["name"] for method in document["methods"]}) >= 28
+    assert len({rule["name"] for rule in document["rules"]}) >= 14
+    for method in document["methods"]:
         drafts = bool(method["acceptance"])  # plain decoding drafts nothing, and nobody claims it
         assert bool(method["paper"]) == drafts, method["name"]
         assert isinstance(method["sources"], list), method["name"]
         assert isinstance(method["needs_draft_model"], bool), method["name"]
         assert isinstance(method["lossless"], bool), method["name"]
-    for rule in found["rules"]:
+    for rule in document["rules"]:
         assert rule["paper"] and isinstance(rule["needs"], list), rule["name"]
         assert rule["lossless"] == (rule["loss"] is None), rule["name"]
-    assert sum(not method["acceptance"] for method in found["methods"]) == 1
-    assert sum(not rule["needs"] for rule in found["rules"]) <= 1  # what accepts unseen
+    assert sum(not method["acceptance"] for method in document["methods"]) == 1
+    assert sum(not rule["needs"] for rule in document["rules"]) <= 1  # what accepts unseen
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from specplan.cost_models.cells import each, grid, split
 from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.estimate import Estimate, Pricer, price_plan
 from specplan.cost_models.intervals import Interval, Seconds
-from tests.cost_models.test_pricing import SHAPES, greedy_chain, read
+from tests.cost_models.rounds.test_pricing import SHAPES, greedy_chain, read
 
 PLANS = {"chain": greedy_chain(4), "tree": read("static_tree")}
 PROFILES = {
@@ -38,9 +38,9 @@ def test_a_cell_is_the_load_alone(
     device = load_device("a100-sxm-80gb")
     batch, prompt = grid(batches, prompts)
     acceptance = PROFILES[evidence]
-    found = Pricer(device, SHAPES, batch, prompt, 40).estimate(PLANS[kind], acceptance)
-    assert isinstance(found, Estimate)
-    cells = found.cells()
+    pricer = Pricer(device, SHAPES, batch, prompt, 40).estimate(PLANS[kind], acceptance)
+    assert isinstance(pricer, Estimate)
+    cells = pricer.cells()
     assert [(c.batch, c.prompt_tokens) for c in cells] == [(b, p) for b in batches for p in prompts]
     for one in cells:
         alone = price_plan(

@@ -26,7 +26,7 @@ def models() -> Path:
 def prompts() -> dict[str, list[dict[str, Any]]]:
     """The prompts of each task."""
     out = {}
-    for task in ("code", "prose"):
+    for task in ("code", "prose", "functions"):
         lines = (PROMPTS / f"{task}.jsonl").read_text(encoding="utf-8").splitlines()
         out[task] = [json.loads(line) for line in lines]
     return out

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from recipe import corpus
-from recipe.prompts import COUNTS, LONGEST, SHORTEST, window_hashes
+from recipe.prompts import COUNTS, LONGEST, SHORTEST, functions, window_hashes
 from tokenizers import Tokenizer
 
 Prompts = dict[str, list[dict[str, Any]]]
@@ -43,11 +44,13 @@ def test_the_halves_come_from_different_sources(prompts: Prompts) -> None:
 
 
 def test_no_two_prompts_share_a_window(prompts: Prompts) -> None:
-    seen: set[int] = set()
-    for prompt in (p for rows in prompts.values() for p in rows):
-        mine = set(window_hashes(prompt["text"]).tolist())
-        assert mine and not mine & seen
-        seen |= mine
+    """Nor do those of code and prose; a function's start may be a prompt of code too."""
+    for tasks in (("code", "prose"), ("functions",)):
+        seen: set[int] = set()
+        for prompt in (p for task in tasks for p in prompts[task]):
+            mine = set(window_hashes(prompt["text"]).tolist())
+            assert mine and not mine & seen
+            seen |= mine
 
 
 def test_prompts_are_excerpts_of_their_sources(models: Path, prompts: Prompts) -> None:
@@ -58,6 +61,16 @@ def test_prompts_are_excerpts_of_their_sources(models: Path, prompts: Prompts) -
         path = root / prompt["source"]
         if path.exists() and corpus.hash_file(path) == listed[prompt["source"]].sha256:
             assert prompt["text"] in corpus.read_text(listed[prompt["source"]])
+    for prompt in prompts["functions"]:
+        assert ast.parse(prompt["text"]) and not prompt["text"].endswith("\n")
+        path = root / prompt["source"]
+        if path.exists() and corpus.hash_file(path) == listed[prompt["source"]].sha256:
+            rest = [
+                len(prompt["text"]) < len(function)
+                for function in functions(corpus.read_text(listed[prompt["source"]]))
+                if function.startswith(prompt["text"])
+            ]
+            assert rest and all(rest)
 
 
 def test_the_split_follows_from_the_name(models: Path) -> None:

@@ -88,8 +88,8 @@ def test_a_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
         writer.kill()
         writer.wait()
         writer.stdout.close()
-        found = path.read_bytes()
-        assert len(found) == size and len(set(found)) == 1
+        raw = path.read_bytes()
+        assert len(raw) == size and len(set(raw)) == 1
     left = [item for item in tmp_path.iterdir() if item != path]
     assert all(item.name.startswith(".file.") for item in left), "left-overs cannot be mistaken"
 
@@ -104,8 +104,8 @@ def test_readers_never_see_half_a_file(tmp_path: Path) -> None:
         assert writer.stdout is not None and writer.stdout.readline() == b"ready\n"
         end = time.monotonic() + 0.5
         while time.monotonic() < end:
-            found = path.read_bytes()
-            assert len(found) == size and len(set(found)) == 1
+            raw = path.read_bytes()
+            assert len(raw) == size and len(set(raw)) == 1
     finally:
         writer.kill()
         writer.wait()

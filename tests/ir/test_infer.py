@@ -61,10 +61,10 @@ SHAPES = {
 def test_static_shapes(
     body: str, name: str, parents: object, ranks: object, depths: object, newest: object
 ) -> None:
-    found = tree_of(body, name)
-    assert (found.parents, found.ranks, found.depths) == (parents, ranks, depths)
-    assert found.newest == newest and found.nodes == len(found.parents or ())
-    assert found.depth == max(found.depths or (0,))
+    tree = tree_of(body, name)
+    assert (tree.parents, tree.ranks, tree.depths) == (parents, ranks, depths)
+    assert tree.newest == newest and tree.nodes == len(tree.parents or ())
+    assert tree.depth == max(tree.depths or (0,))
 
 
 @settings(max_examples=60)
@@ -87,10 +87,10 @@ def test_levels_grow_as_counted(levels: list[list[int]]) -> None:
         start = len(parents)
         parents += [n for n, count in zip(newest, counts, strict=True) for _ in range(count)]
         newest = list(range(start, len(parents)))
-    found = tree_of("\n".join(lines), f"t{len(counted)}")
-    assert found.parents == tuple(parents)
-    assert found.leaves == (tuple(sorted({*range(len(parents))} - {*parents})) or (ROOT,))
-    assert found.is_chain == (len(set(parents)) == len(parents))
+    tree = tree_of("\n".join(lines), f"t{len(counted)}")
+    assert tree.parents == tuple(parents)
+    assert tree.leaves == (tuple(sorted({*range(len(parents))} - {*parents})) or (ROOT,))
+    assert tree.is_chain == (len(set(parents)) == len(parents))
 
 
 def test_loops_unroll_into_steps() -> None:
@@ -160,8 +160,8 @@ def test_a_bounded_tree_is_no_chain() -> None:
     body = DRAFTED + "%x = grow %t0 at=%t0 logits=%q children=3 keep=1\n"
     assert tree_of(body, "x").nodes == 1
     body += "%q2 = forward draft %x cache=@dkv\n%y = grow %x at=%x logits=%q2 keep=1"
-    found = tree_of(body, "y")
-    assert (found.nodes, found.depth) == (2, 2) and not found.is_chain
+    tree = tree_of(body, "y")
+    assert (tree.nodes, tree.depth) == (2, 2) and not tree.is_chain
 
 
 def test_lookups_at_the_tip_of_a_chain_are_chains() -> None:

@@ -59,5 +59,5 @@ def test_it_is_well_formed_and_canonical(name: str) -> None:
 def test_an_edit_is_refused_by_the_rule_meant(why: str) -> None:
     name, old, new, rule = BROKEN[why]
     assert LEDGER[name].count(old) >= 1
-    found = verify_plan(parse_plan(LEDGER[name].replace(old, new)))
-    assert rule in {one.rule for one in found}, found
+    findings = verify_plan(parse_plan(LEDGER[name].replace(old, new)))
+    assert rule in {one.rule for one in findings}, findings

@@ -37,16 +37,16 @@ def survives(text: str) -> str:
     printed = print_plan(plan)
     assert parse_plan(printed) == plan and print_plan(parse_plan(printed)) == printed
     assert plan_from_json(json.loads(json.dumps(plan_to_json(plan), allow_nan=False))) == plan
-    found = verify_plan(plan)
-    assert {item.rule for item in found} <= set(RULES)
+    findings = verify_plan(plan)
+    assert {item.rule for item in findings} <= set(RULES)
     for item in plan.rounds:
         try:
             infer_round(plan, item)
         except InferenceError as error:
             assert error.error.rule in RULES
-            assert found, "what cannot be typed is refused"
+            assert findings, "what cannot be typed is refused"
     assert time.perf_counter() - start < MOST_SECONDS
-    return "refused" if found else "accepted"
+    return "refused" if findings else "accepted"
 
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])

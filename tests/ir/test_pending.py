@@ -35,9 +35,9 @@ def test_what_shapes_tell_need_not_be_written(name: str) -> None:
 
 @pytest.mark.parametrize("name", UNTOLD)
 def test_what_data_decides_is_asked_for(name: str) -> None:
-    found = verify_plan(parse_plan(without(text_of(name))))
-    assert {one.rule for one in found} == {"residency"}
-    assert any(UNTOLD[name] in one.where and "give pending=" in one.what for one in found)
+    findings = verify_plan(parse_plan(without(text_of(name))))
+    assert {one.rule for one in findings} == {"residency"}
+    assert any(UNTOLD[name] in one.where and "give pending=" in one.what for one in findings)
 
 
 def test_what_is_written_stays_and_what_is_told_is_printed() -> None:

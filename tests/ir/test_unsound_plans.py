@@ -235,8 +235,8 @@ def test_parameters_out_of_range_are_refused(old: str, new: str) -> None:
     body = "  %t = root\n  %c = lookup @text %t at=%t length=2\n  %n = measure %c value(best=2)\n"
     text = written("state @s = source phrases(order=3)\n", body)
     assert not verify_plan(parse_plan(text))
-    found = verify_plan(parse_plan(text.replace(old, new)))
-    assert found and "is not within" in str(found[0])
+    findings = verify_plan(parse_plan(text.replace(old, new)))
+    assert findings and "is not within" in str(findings[0])
 
 
 def test_children_drawn_apart_do_not_stand_beside_stored_ones() -> None:

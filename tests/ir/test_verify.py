@@ -19,10 +19,10 @@ every_case = pytest.mark.parametrize("case", BROKEN.values(), ids=BROKEN)
 
 @every_case
 def test_the_edit_breaks_its_rule_and_no_other(case: Broken) -> None:
-    found = verify_plan(parse_plan(case.text))
-    assert {item.rule for item in found} == {case.rule}, [str(item) for item in found]
-    assert all(case.place in item.where for item in found), [str(item) for item in found]
-    assert all(item.what and str(item).count(f"[{case.rule}]") == 1 for item in found)
+    findings = verify_plan(parse_plan(case.text))
+    assert {item.rule for item in findings} == {case.rule}, [str(item) for item in findings]
+    assert all(case.place in item.where for item in findings), [str(item) for item in findings]
+    assert all(item.what and str(item).count(f"[{case.rule}]") == 1 for item in findings)
 
 
 @every_case
@@ -76,8 +76,8 @@ def test_later_layers_of_a_deeper_stack_are_the_last_ones() -> None:
     body = text_of("autoregressive").partition("round decode {")[2]
     more = "round more {" + body.replace("pending=1", "pending=1 layers=[0:48]")
     schedule = 'schedule {\n  when "batch < 2" more\n  otherwise decode\n}\n'
-    found = verify_plan(parse_plan(text_of("early_exit_verified") + more + schedule))
-    assert [(item.rule, "decode, `%e" in item.where) for item in found] == [("lossless", True)]
+    findings = verify_plan(parse_plan(text_of("early_exit_verified") + more + schedule))
+    assert [(item.rule, "decode, `%e" in item.where) for item in findings] == [("lossless", True)]
 
 
 def test_what_only_a_branch_computed_is_not_counted_on() -> None:
@@ -90,6 +90,6 @@ def test_what_only_a_branch_computed_is_not_counted_on() -> None:
         "    yield %z1\n"
         "  }\n",
     )
-    found = verify_plan(parse_plan(text))
-    assert [item.rule for item in found] == ["residency", "starvation"]
-    assert "forward draft %f2" in found[0].where
+    findings = verify_plan(parse_plan(text))
+    assert [item.rule for item in findings] == ["residency", "starvation"]
+    assert "forward draft %f2" in findings[0].where

@@ -60,16 +60,16 @@ def test_a_dynamic_tree_is_measured_chosen_and_run(temperature: float, tmp_path:
     kinds = {c.method for c in every.search.candidates if c.admissible}
     assert set(rivals) <= kinds
     path.write_text(json.dumps(problem | {"methods": ["dynamic_tree"]}))
-    found = api.optimize(path, out=tmp_path / "bundle")
-    chosen = found.search.chosen
+    result = api.optimize(path, out=tmp_path / "bundle")
+    chosen = result.search.chosen
     assert chosen.method == "dynamic_tree" and chosen.unsupported is None
-    assert found.search.speedup.low > 1.0
-    assert found.bundle is not None and chosen.words in api.explain(found.bundle)
+    assert result.search.speedup.low > 1.0
+    assert result.bundle is not None and chosen.words in api.explain(result.bundle)
     bench = Workbench(load_problem(path))
     prompts = bench.prompts(BENCH)
     if temperature == 0.0:
         requests = [Request(prompt_tokens=p.tokens, max_new_tokens=24) for p in prompts]
-        mine = [c.tokens for c in generate(bench.compile(found.plan), requests).completions]
+        mine = [c.tokens for c in generate(bench.compile(result.plan), requests).completions]
         plain = generate(bench.compile(plain_plan(True)), requests).completions
         assert mine == [c.tokens for c in plain]
     ran = api.generate(tmp_path / "bundle", ["def f(x):", "import os"])

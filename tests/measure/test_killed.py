@@ -16,9 +16,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from specplan.backends.bundle import load_bundle  # noqa: E402
+from tests.matrix import sized  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
-KILLS = 2
+KILLS = sized(1, 3)
 METHODS = ["draft_model", "prompt_lookup"]
 """What is measured for them takes long enough to be killed in: device, acceptance, bundle."""
 

@@ -132,12 +132,12 @@ def test_sampled_lengths_have_the_known_acceptance(bench: Workbench) -> None:
 
 def test_replayed_rounds_are_the_rounds_that_run(bench: Workbench) -> None:
     facts = facts_of(bench)
-    found = measure_acceptance(
+    profiles = measure_acceptance(
         bench,
         facts,
         wanted=[SkipBlocks("target", Skips.of([1], [1])), SkipBlocks("target", Skips.of([1], []))],
     )
-    known = replace(facts, profiles=found)
+    known = replace(facts, profiles=profiles)
     method = discover_methods()["layer_skip"]
     prompts = bench.prompts(PROFILE)
     for family in method.choices(known):
@@ -152,7 +152,7 @@ def test_replayed_rounds_are_the_rounds_that_run(bench: Workbench) -> None:
                 for prompt in prompts
             )
             length = options.length
-            profile = found[method.drafter(facts, options)]
+            profile = profiles[method.drafter(facts, options)]
             expected = profile.rounds(range(-1, length - 1), (0,) * length, bench.output_tokens)
             assert rounds / len(prompts) == pytest.approx(expected.mean), options.words
 
@@ -205,8 +205,8 @@ def test_hopeless_sets_are_not_searched_on(
     monkeypatch.setattr(module, "HOPELESS", 0.0)
     monkeypatch.setattr(module, "NEAR", 0.0)
     monkeypatch.setattr(module, "refine", None)
-    found = search_blocks(bench, facts_of(bench))
-    assert found and all(len(p.evidence.traces) == module.PROMPTS for p in found.values())
+    blocks = search_blocks(bench, facts_of(bench))
+    assert blocks and all(len(p.evidence.traces) == module.PROMPTS for p in blocks.values())
 
 
 def test_near_sets_are_measured_on_more_prompts(
@@ -214,8 +214,8 @@ def test_near_sets_are_measured_on_more_prompts(
 ) -> None:
     monkeypatch.setattr(module, "NEAR", 1e9)
     monkeypatch.setattr(module, "HOPELESS", 0.0)
-    found = search_blocks(bench, facts_of(bench))
-    assert found and all(len(p.evidence.traces) == 8 for p in found.values())
+    blocks = search_blocks(bench, facts_of(bench))
+    assert blocks and all(len(p.evidence.traces) == 8 for p in blocks.values())
 
 
 def test_nothing_is_searched_for_unasked(tmp_path: Path) -> None:
@@ -254,13 +254,13 @@ def test_sets_that_are_known_draft_in_further_ways(tmp_path: Path) -> None:
     AcceptanceProfile.from_alpha(0.6, drafter=NAME).save(tmp_path / "given.json")
     bench = Workbench(load_problem(path))
     facts, device = facts_of(bench), load_device("cpu-generic")
-    found = measure_drafters(bench, facts, device)
+    profiles = measure_drafters(bench, facts, device)
     known = replace(facts, profiles={NAME: AcceptanceProfile.from_alpha(0.6, drafter=NAME)})
     method = discover_methods()["thompson"]
     (options,) = (one for one in method.later_settings(known) if one.drafter == NAME)
     way = method.drafter(known, options)
-    assert isinstance(way, OwnRounds) and found[way].prompts == 8
-    assert len(set(found[way].evidence.stopped)) > 2
-    known = gather_facts(bench.problem, device=device, profiles=found)
+    assert isinstance(way, OwnRounds) and profiles[way].prompts == 8
+    assert len(set(profiles[way].evidence.stopped)) > 2
+    known = gather_facts(bench.problem, device=device, profiles=profiles)
     (candidate,) = (one for one in search(known).candidates if one.drafter == way)
     assert candidate.method == "thompson" and candidate.estimate is not None

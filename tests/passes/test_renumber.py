@@ -52,9 +52,9 @@ def test_a_pass_that_ends_in_an_error_is_named() -> None:
         raise KeyError("%q")
 
     words = "pass look_up_nothing after renumber raised KeyError: '%q'"
-    with pytest.raises(PassError, match=words) as found:
+    with pytest.raises(PassError, match=words) as error:
         run_passes(parse_plan(text), (renumber, look_up_nothing))
-    assert isinstance(found.value.__cause__, KeyError)
+    assert isinstance(error.value.__cause__, KeyError)
 
 
 def test_watch_sees_every_pass() -> None:

@@ -14,7 +14,7 @@ from specplan.ir.errors import UsageError
 from specplan.planner.facts import gather_facts
 from specplan.planner.problem.loading import problem_from_dict
 from specplan.problems import portable
-from tests.cost_models.importer_files import PROMETHEUS
+from tests.cost_models.acceptance.importer_files import PROMETHEUS
 from tests.planner.checkpoints import write_checkpoint
 from tests.planner.example_facts import example_problem
 

@@ -99,6 +99,8 @@ def agrees(rule: str, case: Case, found: list[Scenario], **parameters: Any) -> N
 
 def lossless(rule: str, case: Case, length: int) -> list[Scenario]:
     """`decided`, and the distribution of the first `length` tokens is exactly the target's."""
-    found = decided(rule, case, WAYS[rule])
-    assert emitted_probabilities(case, found, length) == target_probabilities(case.target, length)
-    return found
+    outcomes = decided(rule, case, WAYS[rule])
+    assert emitted_probabilities(case, outcomes, length) == target_probabilities(
+        case.target, length
+    )
+    return outcomes

@@ -89,8 +89,9 @@ def test_stop_token_inside_a_round(tiny: Folder, tokenizer: Tokenizer, burst: in
 def _collect() -> tuple[dict[int, list[Any]], Callable[..., None]]:
     heard: dict[int, list[Any]] = {}
 
-    def listen(row: int, tokens: tuple[int, ...], text: str) -> None:
-        heard.setdefault(row, []).append((tokens, text))
+    def listen(row: int, tokens: tuple[int, ...], texts: tuple[str, ...]) -> None:
+        assert len(texts) == (len(tokens) or 1)
+        heard.setdefault(row, []).append((tokens, "".join(texts)))
 
     return heard, listen
 

@@ -1,15 +1,21 @@
-"""Held-out prompts for two tasks: code and prose.
+"""Held-out prompts for three tasks: code, prose and functions.
 
 A prompt begins where a reader would begin (a file, a class, a function, a paragraph), is about 96
 to 200 tokens long, and shares no window of 64 characters with the text the models were trained on,
-nor with another prompt. Prompts of the ``profile`` half (to measure acceptance on) and of the
-``bench`` half (to measure speed on) come from different files and topics.
+nor with another prompt of its task. Prompts of the ``profile`` half (to measure acceptance on) and
+of the ``bench`` half (to measure speed on) come from different files and topics.
+
+A prompt of ``functions`` is the start of a function, at the margin, that parses alone, and of which
+at least ``LEFT`` tokens are left to write.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import json
+import textwrap
+import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,7 +28,8 @@ from recipe.stages import Plan, sources
 
 WINDOW = 64
 SHORTEST, LONGEST = 96, 200
-COUNTS = {"code": 240, "prose": 120}
+LEFT = 64
+COUNTS = {"code": 240, "prose": 120, "functions": 96}
 SPLITS = ("profile", "bench")
 _PRIME = 1_099_511_628_211
 
@@ -87,6 +94,50 @@ def _code_starts(source: str) -> list[int]:
     return sorted(starts)
 
 
+def parses(text: str) -> bool:
+    """Whether ``text`` is Python."""
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
+
+
+def statement_lines(text: str) -> list[int]:
+    """1-based lines with which the simple statements and headers of a Python text end."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return [token.end[0] for token in tokens if token.type == tokenize.NEWLINE]
+
+
+def functions(source: str) -> Iterator[str]:
+    """The functions and methods of a module, each moved to the margin."""
+    lines = source.split("\n")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            text = textwrap.dedent("\n".join(lines[first - 1 : node.end_lineno]) + "\n")
+            if parses(text):
+                yield text
+
+
+def _function_starts(
+    tokenizer: Tokenizer, source: str, text: str, rng: np.random.Generator
+) -> Iterator[Candidate]:
+    """A start of each function that is long enough, cut after a whole statement."""
+    for function in functions(text):
+        lines, whole = function.split("\n"), len(tokenizer.encode(function).ids)
+        cuts = {}
+        for end in statement_lines(function):
+            cut = "\n".join(lines[:end])
+            count = len(tokenizer.encode(cut).ids)
+            if SHORTEST <= count <= min(LONGEST, whole - LEFT) and parses(cut):
+                cuts[count] = cut
+        aim = int(rng.integers(SHORTEST + 8, LONGEST - 8))
+        if cuts:
+            count = min(cuts, key=lambda n: abs(n - aim))
+            yield Candidate(source, cuts[count], count)
+
+
 def _prose_starts(text: str) -> list[int]:
     """Offsets of paragraphs that begin at the margin or nearly so."""
     starts, at = [], 0
@@ -124,6 +175,8 @@ def candidates(
         text = corpus.read_text(file)
         if task == "code" and file.section == "stdlib":
             out += _spans(tokenizer, file.path, text, _code_starts(text), rng)
+        elif task == "functions" and file.section == "stdlib":
+            out += _function_starts(tokenizer, file.path, text, rng)
         elif task == "prose" and file.section == "topics":
             out += _spans(tokenizer, file.path, text, _prose_starts(text), rng)
         elif task == "prose" and file.section == "stdlib":
@@ -172,11 +225,13 @@ def choose(found: list[Candidate], count: int) -> dict[str, list[Candidate]]:
 
 
 def stage(plan: Plan) -> None:
-    """Write ``code.jsonl`` and ``prose.jsonl``."""
+    """Write a file for each task."""
     tokenizer = bpe.load_tokenizer(plan.out / "target")
     files = sources(plan)
     trained, taken = train_texts(files), set[int]()
     for task, count in COUNTS.items():
+        if task == "functions":  # they may begin as prompts of another task do
+            taken = set()
         found = candidates(tokenizer, files, task, plan.seed)
         if task == "prose":  # the manual first, docstrings where it does not suffice
             found.sort(key=lambda c: not c.source.startswith("topics:"))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
     from specplan.ir.plan import Plan
     from specplan.runtime.executable import Executable
-    from specplan.runtime.generate import Generation
+    from specplan.runtime.generate import Generation, OnTokens
     from specplan.runtime.requests import Request
     from specplan.runtime.tokenizer import Tokenizer
 
@@ -73,6 +73,7 @@ class TextDecoder:
         prompts: Sequence[Prompt],
         settings: Settings = Settings(),
         on_text: OnText | None = None,
+        on_tokens: OnTokens | None = None,
     ) -> Generation:
         """Continue every prompt.
 
@@ -80,6 +81,7 @@ class TextDecoder:
             prompts: texts, or lists of chat messages.
             settings: how to sample and when to stop.
             on_text: called while text comes.
+            on_tokens: called after each step instead, with its tokens and the text of each.
 
         Raises:
             UsageError: a setting is out of range, or a prompt is empty or too long.
@@ -87,8 +89,12 @@ class TextDecoder:
         from specplan.runtime.generate import generate
 
         requests = [self._request(prompt, settings, index) for index, prompt in enumerate(prompts)]
-        hear = None if on_text is None else lambda row, _, text: on_text(row, text)
-        return generate(self.executable, requests, tokenizer=self.tokenizer, on_tokens=hear)
+        if on_tokens is None and on_text is not None:
+
+            def on_tokens(row: int, _: tuple[int, ...], texts: tuple[str, ...]) -> None:
+                on_text(row, "".join(texts))
+
+        return generate(self.executable, requests, tokenizer=self.tokenizer, on_tokens=on_tokens)
 
     def _request(self, prompt: Prompt, settings: Settings, index: int) -> Request:
         from specplan.runtime.chat import chat_tokens

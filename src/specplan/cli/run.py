@@ -12,6 +12,7 @@ import typer
 from specplan.cli.options import JsonOption
 from specplan.cli.output import print_json
 from specplan.cli.planned import read_plan
+from specplan.cli.screen.stream import Stream
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_text
 
@@ -103,16 +104,18 @@ def run(
     prompts: list[Prompt] = list(texts)
     if chat:
         prompts = [[{"role": "user", "content": text}] for text in texts]
-    listener = _show if stream and not json else None
     decoder = _decoder(source, model or (), backend)
-    result = decoder.generate(prompts, settings, listener)
+    shown = Stream() if stream and not json else None
+    if shown is not None:
+        shown.begin(texts[0])
+    result = decoder.generate(prompts, settings, on_tokens=None if shown is None else shown.step)
     if json:
         print_json(_document(texts, result))
         return
-    if listener is None:
-        _print_texts(result)
+    if shown is not None:
+        shown.end()
     else:
-        print()
+        _print_texts(result)
     print(_summary(result), file=sys.stderr)
 
 
@@ -168,10 +171,6 @@ def _check(texts: Sequence[str], *, stream: bool) -> None:
         )
 
 
-def _show(row: int, text: str) -> None:
-    print(text, end="", flush=True)
-
-
 def _print_texts(result: Generation) -> None:
     """One text as it is; several under headings."""
     for number, completion in enumerate(result.completions, start=1):
@@ -183,7 +182,7 @@ def _print_texts(result: Generation) -> None:
 def _summary(result: Generation) -> str:
     return (
         f"{result.emitted} tokens, {result.decode_tokens_per_second:.1f} tokens/s while decoding, "
-        f"{result.tokens_per_round:.2f} tokens per round"
+        f"{result.tokens_per_round:.2f} tokens per step"
     )
 
 

@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
-from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.backends.static.graph_capabilities import STATIC
 from specplan.ir.capabilities import refusals
 from specplan.ir.rules.verify import verify_plan
 from specplan.ir.text.parser import parse_plan
 from tests.backends.eager.generated_case import decode_alike, load_models, save_models
+from tests.backends.many_plans import GENERATED
 from tests.ir.generated import generated_plan
-
-RUNNABLE = [n for n in range(100) if not refusals(generated_plan(n), CAPABILITIES)][:50]
 
 HEAD = "plan corner\nmodel target\nassume law=free temperature=0.0..1.0\nstate @kv = cache target\n"
 JUDGED = """  %l = forward target %c cache=@kv pending=1{keep}
@@ -125,11 +123,11 @@ def models(folder: Path) -> dict[str, Any]:
 
 
 def test_there_are_enough() -> None:
-    graphs = [number for number in RUNNABLE if not refusals(generated_plan(number), STATIC)]
-    assert len(RUNNABLE) == 50 and len(graphs) >= 25
+    graphs = [number for number in GENERATED if not refusals(generated_plan(number), STATIC)]
+    assert len(GENERATED) >= 30 and len(graphs) >= len(GENERATED) / 2
 
 
-@pytest.mark.parametrize("number", RUNNABLE)
+@pytest.mark.parametrize("number", GENERATED)
 def test_generated_plans_decode_as_is_defined(
     number: int, models: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

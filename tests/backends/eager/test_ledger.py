@@ -8,26 +8,13 @@ from typing import Any
 
 import pytest
 
-from specplan.backends.eager.capabilities import CAPABILITIES
-from specplan.ir.capabilities import refusals
 from specplan.ir.plan import Plan
-from specplan.ir.text.parser import parse_plan
 from specplan.runtime.models.causal import CausalModel, load_model
 from tests.backends.eager.generated_case import VOCABULARY, decode_alike, save_text
 from tests.backends.eager.modules import Module, Probed
+from tests.backends.many_plans import LEDGER, small
 from tests.backends.oracle.roles import HEADS, SLOTS_ENTER, layers_of
-from tests.backends.oracle.test_oracle import LARGE
 from tests.backends.pairs import save_pair, save_shorter
-
-LEDGER = Path(__file__).parents[2] / "ir" / "plans" / "ledger"
-
-
-def small(path: Path) -> Plan:
-    """A plan whose tokens are of a small vocabulary."""
-    return parse_plan(LARGE.sub("7", path.read_text()))
-
-
-PLANS = [path for path in sorted(LEDGER.glob("*.plan")) if not refusals(small(path), CAPABILITIES)]
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +53,10 @@ def models_of(plan: Plan, folder: Path) -> dict[str, Any]:
 
 
 def test_most_of_them_run() -> None:
-    assert len(PLANS) >= 50
+    assert len(LEDGER) >= 50
 
 
-@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", LEDGER, ids=lambda path: path.stem)
 def test_plans_of_systems_decode_as_is_defined(
     path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

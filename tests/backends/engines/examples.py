@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from specplan.backends.engines.job import Job, Load
+from specplan.backends.engines.structure import read_structure
 from specplan.backends.engines.table import Table
 from specplan.cost_models.intervals import Interval
 from specplan.ir.plan import Plan
@@ -15,6 +17,7 @@ from specplan.ir.rules.verify import check_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
 from specplan.planner.templates.merged_rounds import scheduled
+from specplan.planner.templates.plan_text import draft_and_verify
 from tests.ir.plans_on_disk import plan_of
 from tests.planner.rich_facts import rich_facts
 
@@ -72,16 +75,40 @@ def plans(batch: int = 16) -> dict[str, Plan]:
         "plain": setting("autoregressive", "plain", 0.0, batch),
         "model": setting("draft_model", "chain of 4 by draft", 0.0, batch),
         "model_drawn": setting("draft_model", "chain of 4 by draft", 0.8, batch),
+        "model_blocks": setting(
+            "draft_model", "chain of 4 by draft, judged as a block", 0.8, batch
+        ),
+        "model_bar": setting(
+            "adaptive_length", "up to 10 by draft, until a token is below 0.4", 0.0, batch
+        ),
+        "model_success": setting(
+            "heuristic_length", "5 by draft, then two more or one less, up to 6", 0.0, batch
+        ),
+        "model_parallel": parallel_model(batch),
         "model_tree": discover_methods()["draft_model"].plan(facts(0.0, batch), tree),
         "head": setting("eagle3", "chain of 3 by head", 0.0, batch),
         "modules": setting("mtp", "chain of 2 by the target's modules", 0.0, batch),
         "block": setting("block_drafter", "5 of a block of 7 by flash", 0.0, batch),
         "text": setting("prompt_lookup", "up to 8 tokens after a match of 1 to 3", 0.0, batch),
+        "automaton": setting("suffix_automaton", "up to 8 tokens", 0.0, batch),
         "past": setting("suffix", "up to 8 tokens of past outputs", 0.0, batch),
         "first_layers": setting("early_exit", "chain of 3 after layer 1", 0.0, batch),
         "model_dynamic_tree": setting("dynamic_tree", TREE, 0.0, batch),
         "head_dynamic_tree": dynamic_tree(),
     }
+
+
+def parallel_model(batch: int) -> Plan:
+    """PARD: one pass of a draft model, over masks, drafts four tokens."""
+    drafted = """%t0 = root
+%x = forward draft %t0 cache=@draft_kv pending=5 levels=4
+%c = repeat 4 (%t = %t0) {
+  %f = pick %t of=newest
+  %n = grow %t at=%f logits=%x
+  yield %n
+}"""
+    method = discover_methods()["draft_model"]
+    return draft_and_verify(facts(0.0, batch), method, drafted, 4, models=("draft",))
 
 
 def dynamic_tree() -> Plan:
@@ -122,3 +149,16 @@ def job(table: Table, plan: Plan, devices: int = 1, temperature: float = 0.0) ->
     )
     sampling = {"temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {}
     return Job(table, plan, PATHS, loads, devices, "bfloat16", sampling)
+
+
+FORMS = {
+    "head_speculators": ("head", "eagle3/speculators"),
+    "block_dspark": ("block", "dspark"),
+    "block_p_eagle": ("block", "p_eagle"),
+}
+"""Structures whose drafter has a checkpoint of another form than usual, by name."""
+
+
+def with_form(table: Table, plan: Plan, form: str) -> Table:
+    """A table for a problem whose drafter has a checkpoint of this form."""
+    return replace(table, forms={read_structure(plan).longest.models[0]: form})

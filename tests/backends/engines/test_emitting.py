@@ -59,7 +59,9 @@ def test_a_problem_for_an_engine_chooses_what_it_can_express(tmp_path: Path) -> 
     value = problem(tmp_path, WIDE)
     table = open_table("vllm")
     bound = optimize(value | {"backend": "vllm"}).search
-    assert capabilities_of(problem_from_dict(value | {"backend": "vllm@0.33"})) == table
+    own = capabilities_of(problem_from_dict(value | {"backend": "vllm@0.33"}))
+    forms = {"draft": "model", "head": "eagle3", "flash": "dflash"}
+    assert own == replace(table, forms=forms)
     refused = [c for c in bound.candidates if c.unsupported is not None]
     assert any("trees were removed" in str(c.refusal) for c in refused)
     assert any("first layers" in str(c.refusal) for c in refused)
@@ -161,12 +163,60 @@ def test_devices_that_share_layers_are_told(tmp_path: Path, device: str) -> None
     assert settings.get("tensor-parallel-size", 1) == (8 if device.startswith("8x") else 1)
 
 
+def test_an_engine_of_one_device_is_predicted_for_one_device(tmp_path: Path) -> None:
+    """llama-server, as it is written, holds the model on one device."""
+    value = problem(tmp_path) | {"device": "8xh100-sxm", "methods": ["eagle3"]}
+    found = emit(value, "llama_cpp", out=tmp_path / "out")
+    alone = emit(value | {"device": "h100-sxm"}, "llama_cpp", out=tmp_path / "alone")
+    assert found.emitted.loads == alone.emitted.loads
+    assert found.ratio is not None and found.ratio.mean < 1.0
+    assert not any("one device" in reason for reason in alone.refusals)
+    assert "one device, and the plan shares it among 8" in found.refusals[0]
+    assert "--split-mode none" in found.emission.command
+    with pytest.raises(UsageError, match="OpenVINO GenAI does not run on h100-sxm"):
+        emit(value, "openvino_genai", out=tmp_path / "out")
+
+
+def test_a_head_in_a_layout_that_the_engine_does_not_load(tmp_path: Path) -> None:
+    value = problem(tmp_path) | {"device": "h200", "methods": ["eagle3"]}
+    path = Path(next(m for m in value["models"]["drafts"] if m["name"] == "head")["path"])
+    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    inner = {key: config.pop(key) for key in list(config) if key not in ("draft_vocab_size",)}
+    config |= {
+        "architectures": ["Eagle3Speculator"],
+        "speculators_model_type": "eagle3",
+        "transformer_layer_config": inner | {"architectures": ["LlamaForCausalLM"]},
+    }
+    (path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert emit(value, "vllm", out=tmp_path / "vllm").emitted.method == "eagle3"
+    found = emit(value, "sglang", out=tmp_path / "sglang")
+    assert "layout of speculators (convert it" in str(found.refusals)
+    assert found.emitted.method == "autoregressive"
+
+
+def test_sampling_is_written_where_the_engine_has_it_and_told_everywhere(tmp_path: Path) -> None:
+    value = problem(tmp_path) | {"methods": ["draft_model"], "acceptance": {"draft": 0.8}}
+    value["workload"] |= {"temperature": 0.7, "top_k": 20, "top_p": 0.9, "batch_sizes": [1]}
+    places = {
+        "vllm": ("vllm.yaml", "override-generation-config"),
+        "llama_cpp": ("llama_cpp.json", "top-k"),
+        "onnxruntime_genai": ("genai_config.overlay.json", "search"),
+        "sglang": ("sglang.yaml", ""),
+    }
+    for engine, (name, key) in places.items():
+        emit(value, engine, out=tmp_path / engine)
+        told = (tmp_path / engine / "README.md").read_text(encoding="utf-8")
+        assert "temperature 0.7, top_k 20, top_p 0.9" in told
+        settings = yaml.safe_load((tmp_path / engine / name).read_text(encoding="utf-8"))
+        assert not key or "20" in str(settings[key])
+
+
 @pytest.mark.parametrize("engine", ["vllm", "tensorrt_llm"])
 def test_commands_name_models_whose_paths_have_spaces_and_braces(engine: str) -> None:
     path = "/models/My {small} models/it's"
     table = open_table(engine)
     emission = project(table, replace(job(table, plans()["model"]), paths=PATHS | {"target": path}))
     assert emission.forced is not None
-    measure = emission.forced.measure.format(batch=1, prompt_tokens=2, output_tokens=3, requests=4)
-    for command in (emission.command, emission.forced.command, measure):
+    given = job(table, plans()["model"])
+    for command in (emission.command, *emission.forced.at(given.loads[0])):
         assert path in shlex.split(command.replace("\\\n", " "))

@@ -15,7 +15,7 @@ from specplan.backends.engines.registry import all_tables, project
 from specplan.backends.engines.table import Table
 from specplan.backends.engines.writing import check_documents, render
 from specplan.ir.plan import Plan
-from tests.backends.engines.examples import job, plans, shrinking_head, stopping
+from tests.backends.engines.examples import FORMS, job, plans, shrinking_head, stopping, with_form
 
 GOLDEN = Path(__file__).parent / "golden"
 LOOKUP = "up to 8 tokens after a match of 1 to 3"
@@ -42,10 +42,16 @@ def emissions() -> dict[str, tuple[Table, Emission]]:
                 name.endswith("_batch_1") and larger is not None and not table.refusals(larger)
             ):
                 continue
-            temperature = 0.8 if "drawn" in name else 0.0
-            devices = 8 if name == "head" else 1
+            temperature = 0.8 if plan.assumptions.temperature else 0.0
+            devices = 8 if name == "head" and table.shares else 1
             given = job(table, plan, devices, temperature)
             found[f"{table.engine}@{table.version}/{name}"] = (table, project(table, given))
+        for name, (usual, form) in FORMS.items():
+            plan = plans()[usual]
+            own = with_form(table, plan, form)
+            if not own.refusals(plan):
+                emission = project(own, job(own, plan))
+                found[f"{table.engine}@{table.version}/{name}"] = (own, emission)
     return found
 
 

@@ -14,6 +14,11 @@ EXPECTED = {
     "plain": ("none", "empty", 0, 0),
     "model": ("model", "chain", 4, 4),
     "model_drawn": ("model", "chain", 4, 4),
+    "model_blocks": ("model", "chain", 4, 4),
+    "model_bar": ("model", "chain", 10, 10),
+    "model_success": ("model", "chain", 6, 6),
+    "model_parallel": ("model", "chain", 4, 4),
+    "automaton": ("automaton", "chain", 8, 8),
     "head": ("head", "chain", 3, 3),
     "modules": ("modules", "chain", 2, 2),
     "block": ("block", "chain", 5, 5),
@@ -44,6 +49,12 @@ def test_details_that_engines_are_told() -> None:
     assert told["text"].match == (1, 3)
     assert told["first_layers"].exit_layer == 1
     assert told["head_dynamic_tree"].widest == 10
+    assert told["model_blocks"].rule == "block" and not told["model_drawn"].rule
+    assert told["model_bar"].bar == 0.4 and told["model_success"].first == 5
+    assert (told["model_parallel"].block, told["model_parallel"].usual_form) == (4, "pard")
+    kept = setting("adaptive_length", "up to 10 by first_layers(target, 1), until a token is below "
+                   "0.4")  # fmt: skip
+    assert "stops early" in " ".join(read_structure(kept).longest.unusual), "of the next token"
 
 
 UNUSUAL = {

@@ -8,6 +8,7 @@ from typing import get_args
 import jsonschema
 import pytest
 
+from specplan.backends.engines.checkpoints import FORMS, SPECULATORS
 from specplan.backends.engines.registry import all_tables, engine_names, is_engine, open_table
 from specplan.backends.engines.structure import DRAFTERS, Drafter, read_structure
 from specplan.backends.engines.table import Table
@@ -45,6 +46,9 @@ def test_the_engines_are_found_by_their_files() -> None:
 def test_a_table_says_what_it_is_and_how_far_it_was_verified(table: Table) -> None:
     assert table.title and table.home.startswith("https://") and table.against
     assert "none" in table.drafters, "plain decoding is always a candidate"
+    for drafter, ability in table.drafters.items():
+        assert set(ability.forms) <= {f"{form}{end}" for form in FORMS for end in ("", SPECULATORS)}
+        assert bool(ability.forms) == (drafter in ("model", "head", "block")), "of checkpoints"
     for schema in read_schemas(table.engine).values():
         jsonschema.Draft202012Validator.check_schema(schema)
     assert engine_as_dict(table)["level"] in ("documentation", "schema", "parser", "run")
@@ -64,6 +68,10 @@ def test_a_plan_is_refused_exactly_where_the_table_lacks_it(table: Table, name: 
                 structure.longest.shape in ability.shapes
                 and (most is None or structure.largest_batch <= most)
                 and structure.longest.tokens <= (ability.most_tokens or structure.longest.tokens)
+                and (not structure.longest.rule or structure.longest.rule in ability.rules)
+                and (not structure.longest.bar or "bar" in ability.ends)
+                and (not structure.longest.first or "success" in ability.ends)
+                and (not ability.forms or structure.longest.usual_form in ability.forms)
             )
         )
         assert takes == (not table.refusals(plan)), words(table.engine, plan)
@@ -82,6 +90,8 @@ def test_what_an_engine_does_otherwise() -> None:
     drawn, ranked = plans()["model_drawn"], plans()["model"]
     assert open_table("sglang").differs(drawn) == ("it drafts the best ranks, the plan draws",)
     assert open_table("sglang").differs(ranked) == open_table("vllm").differs(drawn) == ()
+    past = open_table("tensorrt_llm").differs(plans()["past"])
+    assert past == ("its suffix automaton takes the longest match, however long",)
 
 
 def test_schedules() -> None:
@@ -91,7 +101,7 @@ def test_schedules() -> None:
     assert not words("sglang@0.5.23", stops)
     assert "cannot stop drafting" in words("sglang@0.5.16", stops)
     assert not words("tensorrt_llm", shrinking)
-    assert "loses track" in words("tensorrt_llm", stops)
+    assert "go on with one token" in words("tensorrt_llm", stops)
     lookup = stopping("prompt_lookup", "up to 8 tokens after a match of 1 to 3")
     assert not words("tensorrt_llm", lookup), "lookup keeps no state that could fall behind"
     assert "one draft length" in words("llama_cpp", shrinking)
@@ -118,7 +128,12 @@ def test_versions() -> None:
     assert open_table("vllm@0.32.1").asked == "0.32.1"
     assert open_table("tensorrt_llm@1.3.0rc27").version == "1.3"
     assert open_table("vllm@0.3", any_version=True).version == "0.33"
-    for unknown in ("vllm@0.3", "vllm@0.320", "sglang@1.0", "llama_cpp@b1"):
+    assert open_table("llama_cpp@b11600").asked == "b11600", "a later build"
+    assert open_table("ray_serve").drafters == open_table("vllm@0.29").drafters
+    assert open_table("dynamo").drafters == open_table("vllm@0.31").drafters
+    for unknown in (
+        "vllm@0.3", "vllm@0.320", "sglang@1.0", "sglang@0.5.1", "ray_serve@2.40", "llama_cpp@b1",
+    ):  # fmt: skip
         with pytest.raises(UsageError, match="--any-version"):
             open_table(unknown)
     with pytest.raises(UsageError, match="Known: dynamo"):

@@ -67,8 +67,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     )
     done = specplan_here("compile", str(written.folder), "--cubins", "sm_90", "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told == {"architectures": ["sm_90"], "kernels": sorted(NEEDED), "without_kernel": []}
+    document = json.loads(done.stdout)
+    assert document == {"architectures": ["sm_90"], "kernels": sorted(NEEDED), "without_kernel": []}
     return load_bundle(written.folder)
 
 
@@ -180,8 +180,8 @@ def test_kernels_of_several_bundles_stay_loaded(
     stream = SimpleNamespace(cuda_stream=0)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
     monkeypatch.setattr(launcher, "_loaded", {None: there})
-    held = read_kernels(bundle.folder / KERNELS, "sm_90")
-    first, other = held["rms_norm_fp16"], held["gated_silu_fp16"]
+    kernels = read_kernels(bundle.folder / KERNELS, "sm_90")
+    first, other = kernels["rms_norm_fp16"], kernels["gated_silu_fp16"]
     for _ in range(2):
         there.add([first])
         there.add([other])

@@ -62,10 +62,10 @@ def table_path(repository: Path) -> Path:
 
 
 def test_what_is_written_is_read_back(folders: dict[str, Path]) -> None:
-    found = read_kernels(folders["sm_90"], "sm_90")
-    assert sorted(found) == sorted(variant.name for variant in variants_of("sm_90"))
+    kernels = read_kernels(folders["sm_90"], "sm_90")
+    assert sorted(kernels) == sorted(variant.name for variant in variants_of("sm_90"))
     for variant in variants_of("sm_90"):
-        kernel, cubin = found[variant.name]
+        kernel, cubin = kernels[variant.name]
         assert cubin.startswith(b"\x7fELF")
         assert kernel.function.encode() in cubin
         assert kernel.signature == list(variant.signature.items())

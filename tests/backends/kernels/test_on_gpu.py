@@ -59,8 +59,8 @@ def test_attention(dtype: torch.dtype, page: int, head_dim: int, tokens: int) ->
     wanted = torch_forms.tree_attention(*exact)
     bound = 2e-5 if dtype == torch.float32 else 2e-2
     for splits in (0, 1, 8):
-        found = ops.tree_attention(*case, splits)
-        torch.testing.assert_close(found.double(), wanted, atol=bound, rtol=bound)
+        output = ops.tree_attention(*case, splits)
+        torch.testing.assert_close(output.double(), wanted, atol=bound, rtol=bound)
 
 
 @pytest.mark.parametrize("rule", ops.RULES)

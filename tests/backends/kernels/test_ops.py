@@ -23,7 +23,7 @@ SHAPE = dict(batch=2, kv_heads=2, group=2, tokens=4, head_dim=16, slots=30, wind
 @pytest.mark.parametrize("page", [0, 4])
 def test_attention_sees_the_prefix_and_what_the_mask_says(page: int) -> None:
     query, keys, values, prefix, seen, pages, scale = attention_case(3, page=page, **SHAPE)
-    found = ops.tree_attention(query, keys, values, prefix, seen, pages, scale)
+    output = ops.tree_attention(query, keys, values, prefix, seen, pages, scale)
     for row in range(2):
         if pages is None:
             own_keys, own_values = keys[row], values[row]
@@ -43,15 +43,15 @@ def test_attention_sees_the_prefix_and_what_the_mask_says(page: int) -> None:
                     own_values[:, slots].repeat_interleave(2, 0),
                     scale=scale,
                 )
-            torch.testing.assert_close(found[row, :, token : token + 1], wanted)
+            torch.testing.assert_close(output[row, :, token : token + 1], wanted)
 
 
 def test_a_query_that_sees_nothing_gives_zeros() -> None:
     query, keys, values, _, seen, pages, scale = attention_case(4, **SHAPE)
     nothing = torch.zeros_like(seen)
     start = torch.zeros(2, dtype=torch.int64)
-    found = ops.tree_attention(query, keys, values, start, nothing, pages, scale)
-    assert torch.equal(found, torch.zeros_like(found))
+    output = ops.tree_attention(query, keys, values, start, nothing, pages, scale)
+    assert torch.equal(output, torch.zeros_like(output))
 
 
 @pytest.mark.parametrize("rule", ops.RULES)
@@ -59,10 +59,10 @@ def test_a_query_that_sees_nothing_gives_zeros() -> None:
 def test_accepting_is_the_rule(rule: str, seed: int) -> None:
     tree, target, uniforms = tree_case(seed, chain=rule == "token")
     wanted = RULES[rule].accept_reference(tree, target, uniforms)
-    found = ops.accept(rule, tree, target, uniforms)
-    assert torch.equal(found.accepted, wanted.accepted)
-    assert torch.equal(found.bonus, wanted.bonus)
-    assert torch.equal(found.path, wanted.path)
+    judged = ops.accept(rule, tree, target, uniforms)
+    assert torch.equal(judged.accepted, wanted.accepted)
+    assert torch.equal(judged.bonus, wanted.bonus)
+    assert torch.equal(judged.path, wanted.path)
 
 
 def test_a_rule_without_a_kernel_is_refused() -> None:

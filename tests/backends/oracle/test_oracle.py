@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +9,31 @@ import numpy as np
 import pytest
 
 from specplan.backends.oracle.backend import OracleBackend
-from specplan.ir.plan import CacheState, Plan, TrackState
+from specplan.ir.plan import Plan
 from specplan.ir.rules.verify import verify_plan
 from specplan.ir.text.parser import parse_plan
-from specplan.measure.device.probes import plain_plan
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.datastore_build import build_datastore
+from tests.backends.eager.generated_case import alone
+from tests.backends.many_plans import GENERATED, LEDGER, PLANS, small
 from tests.backends.oracle.roles import VOCABULARY, models_of
 from tests.ir.generated.plans import generated_plan
 from tests.ir.layered_plans import SOUND
+from tests.matrix import sized
 
-PLANS = sorted((Path(__file__).resolve().parents[2] / "ir" / "plans").rglob("*.plan"))
-GENERATED = int(os.environ.get("SPECPLAN_GENERATED", "50"))
+GENERATED_PLANS = sized(50, 1000)
 """Generated plans that are decoded; all 1,000 are where the language changes."""
-LARGE = re.compile(r"\b(103|128255|32001|450|1234|338)\b|(?<=token=)24|(?<=tokens=\[)24")
-"""Tokens beyond the vocabulary of small models."""
+
+
+def elsewhere(case: Any, runs: bool) -> Any:
+    """A case of the long matrix where the interpreter runs the plan.
+
+    `tests/backends/eager` holds the oracle to plain decoding on those, with other models.
+    """
+    return pytest.param(case, marks=pytest.mark.long) if runs else case
+
+
 COMPOSITIONS = {
     "prune, then grow": """
   %q0 = forward draft %t0 cache=@dkv pending=9
@@ -136,27 +143,6 @@ def decoded(plan: Plan, models: dict[str, Any], temperature: float = 0.0) -> lis
     return [one.tokens for one in generate(executable, requests(temperature)).completions]
 
 
-def alone(plan: Plan) -> Plan:
-    """Plain decoding by the same target, which may read what its encoder gives."""
-    sources = [s for s in plan.states if isinstance(s, TrackState) and s.layer == "encoder"]
-    reads = {s.reads for s in plan.states if isinstance(s, CacheState) and s.model == "target"}
-    if not reads & {source.name for source in sources}:
-        return plain_plan(True)
-    (source,) = sources
-    return parse_plan(f"""plan alone
-model target
-state @{source.name} = track target layer=encoder
-state @kv = cache target reads=@{source.name}
-round r {{
-  %t = root
-  %l = forward target %t cache=@kv pending=1
-  %a = accept %t target=%l
-  %e = emit %a
-  commit @kv %e
-}}
-""")
-
-
 def proves(plan: Plan) -> None:
     """The plan runs; where it promises the target's distribution, greedy output is the target's."""
     assert not verify_plan(plan)
@@ -178,11 +164,14 @@ def datastore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [elsewhere(path, path in LEDGER) for path in sorted(PLANS.rglob("*.plan"))],
+    ids=lambda path: path.stem,
+)
 @pytest.mark.usefixtures("datastore")
 def test_every_worked_plan_runs(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    proves(parse_plan(LARGE.sub("7", text)))
+    proves(small(path))
 
 
 @pytest.mark.parametrize("name", COMPOSITIONS)
@@ -195,7 +184,9 @@ def test_rounds_that_run_parts_of_a_stack(name: str) -> None:
     proves(parse_plan(SOUND[name]))
 
 
-@pytest.mark.parametrize("number", range(GENERATED))
+@pytest.mark.parametrize(
+    "number", [elsewhere(number, number in GENERATED) for number in range(GENERATED_PLANS)]
+)
 @pytest.mark.usefixtures("datastore")
 def test_generated_plans_run(number: int) -> None:
     proves(generated_plan(number))

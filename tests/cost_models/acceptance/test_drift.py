@@ -27,15 +27,15 @@ def traces(draws: np.random.Generator, rates: np.ndarray, names: str) -> Accepta
 
 
 def test_the_likelihood_ratio_is_that_of_scipy() -> None:
-    found = drift(table(0.7, 400), table(0.6, 300), depth=2)
-    first, second = found.depths
+    drift_of_rows = drift(table(0.7, 400), table(0.6, 300), depth=2)
+    first, second = drift_of_rows.depths
     seen = np.array([[280.0, 120.0], [180.0, 120.0]])
     golden = chi2_contingency(seen, correction=False, lambda_="log-likelihood")
     assert first.p_value == pytest.approx(golden.pvalue, rel=1e-9)
     assert second.p_value == pytest.approx(1.0)
     assert first.base_counts == (pytest.approx(280.0), 400.0)
-    assert found.base_tokens.mean == pytest.approx(1.0 + 0.7 + 0.7 * 0.6)
-    assert found.ratio.mean == pytest.approx((1.0 + 0.6 * 1.6) / (1.0 + 0.7 * 1.6))
+    assert drift_of_rows.base_tokens.mean == pytest.approx(1.0 + 0.7 + 0.7 * 0.6)
+    assert drift_of_rows.ratio.mean == pytest.approx((1.0 + 0.6 * 1.6) / (1.0 + 0.7 * 1.6))
 
 
 def test_a_fall_counts_as_far_as_counts_bear_it() -> None:
@@ -74,5 +74,5 @@ def test_a_mean_length_is_compared_with_traces() -> None:
     measured = traces(draws, draws.beta(6, 2, size=40), "a")
     told = fit_mean_length(2.4, 4, AcceptanceKey(Model("draft")))
     for base, head in ((measured, told), (told, measured)):
-        found = drift(base, head)
-        assert 0.0 < found.ratio.low <= found.ratio.mean <= found.ratio.high
+        drift_of_rows = drift(base, head)
+        assert 0.0 < drift_of_rows.ratio.low <= drift_of_rows.ratio.mean <= drift_of_rows.ratio.high

@@ -13,7 +13,7 @@ import pytest
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.importing import import_acceptance, understood
 from specplan.ir.errors import UsageError
-from tests.cost_models.importer_files import PROMETHEUS, SGLANG_LOG, VLLM_LOG
+from tests.cost_models.acceptance.importer_files import PROMETHEUS, SGLANG_LOG, VLLM_LOG
 
 Read = Callable[..., AcceptanceProfile]
 

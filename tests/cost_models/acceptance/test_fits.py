@@ -36,8 +36,8 @@ InferenceX (coding category of SPEED-Bench)."""
 
 
 def tokens(profile: AcceptanceProfile, length: int) -> tuple[float, float, float]:
-    found = profile.tokens_per_round(*chain(length))
-    return found.low, found.mean, found.high
+    rate = profile.tokens_per_round(*chain(length))
+    return rate.low, rate.mean, rate.high
 
 
 def test_rates_are_counts() -> None:

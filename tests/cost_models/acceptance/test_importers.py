@@ -16,7 +16,7 @@ from specplan.cost_models.acceptance.importers.registry import discover_importer
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.importing import import_acceptance
 from specplan.ir.errors import UsageError
-from tests.cost_models.importer_files import (
+from tests.cost_models.acceptance.importer_files import (
     ACCEPTANCE_CSV,
     BENCH,
     DETAILED,

@@ -49,9 +49,9 @@ def test_it_is_the_integral_over_contexts(
         return tree_value(*tree, hazard)
 
     expected = np.dot(weights, [value(x) for x in nodes]) / weights.sum()
-    found = mixed((a, b, decay), others=others).tokens_per_round(*tree)
-    assert found.mean == pytest.approx(expected, rel=1e-6)
-    assert found.low == found.high == found.mean
+    rate = mixed((a, b, decay), others=others).tokens_per_round(*tree)
+    assert rate.mean == pytest.approx(expected, rel=1e-6)
+    assert rate.low == rate.high == rate.mean
 
 
 def test_simulated_rounds() -> None:
@@ -120,9 +120,9 @@ def test_hazards_by_depth() -> None:
 def test_members_are_the_interval() -> None:
     law = mixed((8.0, 2.0, 1.0), (6.0, 4.0, 1.0), (7.0, 3.0, 0.9))
     each = [mixed(member).tokens_per_round(*chain(6)).mean for member in law.evidence.members]
-    found = law.tokens_per_round(*chain(6))
-    assert found.mean == pytest.approx(np.mean(each))
-    assert min(each) <= found.low < found.mean < found.high <= max(each)
+    rate = law.tokens_per_round(*chain(6))
+    assert rate.mean == pytest.approx(np.mean(each))
+    assert min(each) <= rate.low < rate.mean < rate.high <= max(each)
     hazard = law.hazard_interval(1, 0)
     assert hazard.mean == pytest.approx(0.7)
     assert 0.6 <= hazard.low < hazard.mean < hazard.high <= 0.8
@@ -164,16 +164,16 @@ def test_warm_chains_of_sequoia_need_no_mixture() -> None:
 
 
 def test_files(tmp_path: Path) -> None:
-    kept = AcceptanceProfile(
+    profile = AcceptanceProfile(
         AcceptanceKey(Model("draft")),
         BetaMixture(((8.0, 2.0, 1.0), (6.5, 4.0, 0.9)), (0.5, 0.2), 120.0),
     )
-    kept.save(tmp_path / "mixture.json")
-    assert AcceptanceProfile.load(tmp_path / "mixture.json") == kept
-    assert kept.evidence.kind == "mixture"
-    assert kept.hazard_counts(1, 0) == pytest.approx((120 * kept.hazard(1, 0), 120))
-    deep = kept.hazard_counts(3, 0)[1]
-    assert deep == pytest.approx(120 * kept.accepted_at_least(*chain(2))[1])
+    profile.save(tmp_path / "mixture.json")
+    assert AcceptanceProfile.load(tmp_path / "mixture.json") == profile
+    assert profile.evidence.kind == "mixture"
+    assert profile.hazard_counts(1, 0) == pytest.approx((120 * profile.hazard(1, 0), 120))
+    deep = profile.hazard_counts(3, 0)[1]
+    assert deep == pytest.approx(120 * profile.accepted_at_least(*chain(2))[1])
 
 
 @pytest.mark.parametrize(

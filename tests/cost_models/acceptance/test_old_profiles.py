@@ -49,12 +49,12 @@ def written(path: Path, key: dict[str, Any], evidence: dict[str, Any]) -> Path:
 @pytest.mark.parametrize("name", CASES)
 def test_every_kind_is_read(name: str, tmp_path: Path) -> None:
     key, evidence, wanted = CASES[name]
-    found = AcceptanceProfile.load(written(tmp_path / "old.json", key, evidence))
-    assert found.evidence == wanted and found.key.task == "code"
-    assert found.provenance == {"seed": 3}
-    found.save(tmp_path / "new.json")
+    profile = AcceptanceProfile.load(written(tmp_path / "old.json", key, evidence))
+    assert profile.evidence == wanted and profile.key.task == "code"
+    assert profile.provenance == {"seed": 3}
+    profile.save(tmp_path / "new.json")
     assert json.loads((tmp_path / "new.json").read_text())["schema_version"] == SCHEMA_VERSION
-    assert AcceptanceProfile.load(tmp_path / "new.json") == found
+    assert AcceptanceProfile.load(tmp_path / "new.json") == profile
 
 
 def test_rounds_that_ran_are_run_again(tmp_path: Path) -> None:

@@ -32,9 +32,9 @@ def test_the_demo_vector(tmp_path: Path, shared: Path) -> None:
     search = search_trees(AcceptanceTable.of_hazard(profile.hazard, 1, 32), 127, 9)
     for (size, levels), value in values.items():  # the root counts in both
         tree = search.tree(size - 1, levels - 1)
-        found = profile.tokens_per_round(tree.parents, tree.ranks)
-        assert found.mean == pytest.approx(value, abs=6e-5)
-        assert found.low < found.mean < found.high
+        rate = profile.tokens_per_round(tree.parents, tree.ranks)
+        assert rate.mean == pytest.approx(value, abs=6e-5)
+        assert rate.low < rate.mean < rate.high
     chain = profile.tokens_per_round((-1, 0, 1), (0, 0, 0))
     assert chain.mean == pytest.approx(2.2914317, abs=4e-6)
 

@@ -28,9 +28,9 @@ def test_draft_latency_of_decoding_speculative_decoding() -> None:
     """1.5 times as fast with t_v = 42 ms and t_t = 40 ms needs draft steps of at most 7.6 ms."""
     formulas = load_formulas("decoding_speculative_decoding")
     known = {"tokens": 3.0, "length": 5, "verify_seconds": 0.042, "target_seconds": 0.040}
-    found = break_even(formulas, "draft_seconds", bound=1.5, **known)
-    assert found.edges == pytest.approx((0.0076,)) and found.pays[0][0] == 0.0
-    assert found.edges[0] == pytest.approx(
+    point = break_even(formulas, "draft_seconds", bound=1.5, **known)
+    assert point.edges == pytest.approx((0.0076,)) and point.pays[0][0] == 0.0
+    assert point.edges[0] == pytest.approx(
         formulas.value("required_draft_seconds", wanted_speedup=1.5, **known)
     )
     solved = solve_for(formulas, "draft_seconds", bound=1.5)
@@ -43,29 +43,29 @@ def test_draft_latency_of_decoding_speculative_decoding() -> None:
 
 @given(st.floats(0.05, 0.95), st.integers(1, 20))
 def test_draft_cost_is_solved_exactly(alpha: float, gamma: int) -> None:
-    found = break_even(LEVIATHAN, "draft_cost", acceptance=alpha, length=gamma)
-    assert found.solution is not None and len(found.edges) == 1
-    assert chain_speedup(alpha, gamma, found.edges[0]) == pytest.approx(1.0, abs=1e-9)
+    point = break_even(LEVIATHAN, "draft_cost", acceptance=alpha, length=gamma)
+    assert point.solution is not None and len(point.edges) == 1
+    assert chain_speedup(alpha, gamma, point.edges[0]) == pytest.approx(1.0, abs=1e-9)
 
 
 @given(st.integers(1, 20), st.floats(0.02, 0.9))
 def test_acceptance_is_bracketed(gamma: int, cost: float) -> None:
-    found = break_even(LEVIATHAN, "acceptance", length=gamma, draft_cost=cost)
-    assert found.solution is None or gamma == 1
-    assert len(found.edges) == 1 and found.pays[0][1] == 1.0
-    assert chain_speedup(found.edges[0], gamma, cost) == pytest.approx(1.0, abs=1e-9)
+    point = break_even(LEVIATHAN, "acceptance", length=gamma, draft_cost=cost)
+    assert point.solution is None or gamma == 1
+    assert len(point.edges) == 1 and point.pays[0][1] == 1.0
+    assert chain_speedup(point.edges[0], gamma, cost) == pytest.approx(1.0, abs=1e-9)
     if gamma == 1:
-        assert found.edges[0] == pytest.approx(cost)  # corollary 3.9
+        assert point.edges[0] == pytest.approx(cost)  # corollary 3.9
 
 
 @given(st.floats(0.05, 0.95), st.floats(0.05, 0.9))
 def test_length_is_a_whole_number(alpha: float, cost: float) -> None:
     assume(abs(alpha - cost) > 1e-9)
-    found = break_even(LEVIATHAN, "length", acceptance=alpha, draft_cost=cost)
+    point = break_even(LEVIATHAN, "length", acceptance=alpha, draft_cost=cost)
     if best_chain_length(alpha, cost) == 0:
-        assert found.never and "never pays" in str(found)
+        assert point.never and "never pays" in str(point)
     else:
-        ((least, most),) = found.pays
+        ((least, most),) = point.pays
         assert least == 1.0 and most == int(most)
         assert chain_speedup(alpha, int(most), cost) > 1.0
         assert chain_speedup(alpha, int(most) + 1, cost) <= 1.0
@@ -105,9 +105,9 @@ def test_context_above_which_speculation_pays() -> None:
         "draft_budget": 256, "bandwidth": 1.7e12, "flops": 2.2e14, "step_seconds": 1e-3,
         "draft_step_seconds": 1e-3, "glue_seconds": 1e-3, "batch": 256,
     }  # fmt: skip
-    found = break_even(formulas, "context", **model)
-    ((low, high),) = found.pays
-    assert 100 < low < formulas.value("balance_context", **model) < high == found.high
+    point = break_even(formulas, "context", **model)
+    ((low, high),) = point.pays
+    assert 100 < low < formulas.value("balance_context", **model) < high == point.high
     assert formulas.value("speedup", context=10**9, **model) == pytest.approx(2.2, rel=1e-3)
 
 
@@ -116,8 +116,8 @@ def test_load_at_which_a_busier_plan_stops_paying() -> None:
     formulas = load_formulas("loaded_server")
     known = {"idle_seconds": 2.0, "slope_seconds": 0.3, "plain_idle_seconds": 3.0,
              "plain_slope_seconds": 0.2}  # fmt: skip
-    found = break_even(formulas, "load", high=3.3, **known)
-    assert found.solution is not None and found.pays == ((0.0, pytest.approx(2.0)),)
+    point = break_even(formulas, "load", high=3.3, **known)
+    assert point.solution is not None and point.pays == ((0.0, pytest.approx(2.0)),)
 
 
 @given(st.floats(0.1, 20.0), st.floats(0.5, 20.0))

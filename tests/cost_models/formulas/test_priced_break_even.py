@@ -19,32 +19,32 @@ def curve(mean: object, low: object, high: object) -> Interval:
 
 @given(st.floats(1.0, 9.0), st.floats(0.05, 0.9))
 def test_a_rising_speedup_has_one_edge_with_its_interval(edge: float, spread: float) -> None:
-    found = priced_break_even(X, curve(1 + X - edge, 1 + X - edge - spread, 1 + X - edge + spread))
-    ((start, end),) = found.pays
+    point = priced_break_even(X, curve(1 + X - edge, 1 + X - edge - spread, 1 + X - edge + spread))
+    ((start, end),) = point.pays
     assert end is None and start is not None
     assert start.mean == pytest.approx(edge)
     assert start.low == pytest.approx(edge - spread)
     assert start.high == pytest.approx(edge + spread)
-    assert found.surely[0][0] == start.high and found.perhaps[0][0] == start.low
+    assert point.surely[0][0] == start.high and point.perhaps[0][0] == start.low
 
 
 def test_a_falling_speedup_stops_paying() -> None:
-    found = priced_break_even(X, curve(1.5 - X / 10, 1.2 - X / 10, 1.8 - X / 10))
-    assert found.pays == ((None, Edge(pytest.approx(5.0), pytest.approx(2.0), pytest.approx(8.0))),)
+    point = priced_break_even(X, curve(1.5 - X / 10, 1.2 - X / 10, 1.8 - X / 10))
+    assert point.pays == ((None, Edge(pytest.approx(5.0), pytest.approx(2.0), pytest.approx(8.0))),)
 
 
 def test_bounds_outside_of_what_was_looked_at_are_open() -> None:
-    found = priced_break_even(X, curve(1.5 - X / 10, 0.9 - X / 10, 3.0 - X / 10))
-    assert found.pays == ((None, Edge(pytest.approx(5.0), None, None)),)
-    assert found.surely == ()
+    point = priced_break_even(X, curve(1.5 - X / 10, 0.9 - X / 10, 3.0 - X / 10))
+    assert point.pays == ((None, Edge(pytest.approx(5.0), None, None)),)
+    assert point.surely == ()
 
 
 def test_everywhere_and_nowhere() -> None:
     high = curve(2.0 + 0 * X, 1.5 + 0 * X, 3.0 + 0 * X)
     assert priced_break_even(X, high).always and not priced_break_even(X, high).never
     low = curve(0.5 + 0 * X, 0.4 + 0 * X, 1.5 + 0 * X)
-    found = priced_break_even(X, low)
-    assert found.never and found.perhaps == ((0.0, 10.0),)
+    point = priced_break_even(X, low)
+    assert point.never and point.perhaps == ((0.0, 10.0),)
 
 
 def test_whole_values_are_the_last_that_pay() -> None:
@@ -57,8 +57,8 @@ def test_whole_values_are_the_last_that_pay() -> None:
 
 def test_a_gap_gives_two_stretches() -> None:
     rate = 1.0 + np.cos(X)
-    found = priced_break_even(X, curve(rate, rate - 0.1, rate + 0.1))
-    (_, first), (second, third) = found.pays
+    point = priced_break_even(X, curve(rate, rate - 0.1, rate + 0.1))
+    (_, first), (second, third) = point.pays
     assert first is not None and second is not None and third is not None
     assert (first.mean, second.mean, third.mean) == pytest.approx(
         (np.pi / 2, 3 * np.pi / 2, 5 * np.pi / 2), abs=0.01

@@ -1,0 +1,65 @@
+"""The form of a drafter's checkpoint, which decides how an engine is told to load it.
+
+Engines go by the same keys of `config.json`: vLLM's `config/speculative.py` and
+`v1/worker/gpu/spec_decode/utils.py` (`pard_token`, `ptd_token_id`), SGLang's `speculative_hook.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+FORMS: dict[str, str] = {
+    "model": "a language model",
+    "pard": "a language model that drafts in parallel (PARD, pard_token)",
+    "eagle3": "an EAGLE-3 head",
+    "p_eagle": "an EAGLE-3 head that drafts in parallel (P-EAGLE, ptd_token_id)",
+    "dflash": "a DFlash block drafter",
+    "dflash2": "a DFlash2 block drafter",
+    "dspark": "a DSpark block drafter",
+}
+"""Forms of checkpoints, in words."""
+SPECULATORS = "/speculators"
+"""What ends the form of a checkpoint in the layout of the `speculators` library."""
+
+
+def read_config(folder: str | Path) -> Mapping[str, Any]:
+    """The `config.json` of a checkpoint; empty where there is none, as for a GGUF file."""
+    try:
+        config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return config if isinstance(config, Mapping) else {}
+
+
+def form_of(config: Mapping[str, Any]) -> str:
+    """The form of a drafter, such as `eagle3` or `dflash/speculators`; "" for an empty config."""
+    if not config:
+        return ""
+    stated = str(config.get("speculators_model_type", ""))
+    inner = config.get("dflash_config") or {}
+    names = " ".join([stated, *map(str, config.get("architectures") or ())]).lower()
+    ending = SPECULATORS if stated else ""
+    if "dspark" in names or config.get("markov_rank") or inner.get("markov_rank"):
+        return f"dspark{ending}"
+    if "dflash" in names or inner:
+        second = "dflash2" in names or inner.get("projector_type") == "dflash2"
+        return f"dflash{'2' * second}{ending}"
+    if "eagle" in names:
+        return f"{'p_eagle' if 'ptd_token_id' in config else 'eagle3'}{ending}"
+    return "pard" if "pard_token" in config else "model"
+
+
+def can_share(config: Mapping[str, Any], devices: int) -> bool:
+    """Whether as many devices can share the layers of a model: whole attention heads on each."""
+    inner = config.get("transformer_layer_config") or config
+    heads = inner.get("num_attention_heads", devices)
+    return isinstance(heads, int) and heads % devices == 0
+
+
+def words_of(form: str) -> str:
+    """A form in words."""
+    name, _, layout = form.partition("/")
+    return FORMS[name] + (f" in the layout of {layout}" if layout else "")

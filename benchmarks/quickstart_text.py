@@ -1,0 +1,241 @@
+"""What does the quickstart's target write: Python, or repetitions?
+
+    python benchmarks/quickstart_text.py [--set 0.8,1 --set 0.6,0.9] [--tokens 48,64] [--json]
+
+The quickstart's target continues the quickstart's prompts, each setting being TEMPERATURE,TOP_P;
+without one, those of its problem. Sampling keeps the target's distribution, so plain decoding in
+batches writes what every plan writes.
+
+An output parses if the prompt with it, cut at the last statement, is Python, and at least one
+statement of it is the output's. Cut off is what may be unfinished: the last logical line, a header
+without a body, a `try` without a handler. `repeated` is the share of 4-grams of tokens that the
+same output had before, `heldout` that of the text that really follows these prompts.
+
+With `--bundle DIR` every kind of plan of this bundle runs too: tokens per step and tokens/s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import io
+import json
+import sys
+import tokenize
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from specplan import api
+from specplan.measure.device.probes import plain_plan
+from specplan.measure.workbench import Workbench, chosen_prompts
+from specplan.planner import load_problem
+from specplan.runtime.generate import Completion, generate
+
+ROOT = Path(__file__).resolve().parents[1]
+MODELS = ROOT / "examples/reference_models"
+PROBLEM = ROOT / "examples/quickstart/problem.yaml"
+PROMPTS = ROOT / "examples/prompts/functions.jsonl"
+GRAM, BATCH = 4, 24
+Statement = list[tokenize.TokenInfo]
+
+
+def statements(text: str) -> list[Statement]:
+    """The logical lines of a text that are whole, as tokens.
+
+    Raises:
+        IndentationError: a line fits no block.
+    """
+    blank = tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT
+    whole: list[Statement] = []
+    line: Statement = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type not in blank:
+                line.append(token)
+            if token.type == tokenize.NEWLINE:
+                if token.string:  # the tokenizer adds an empty one at the end
+                    whole.append(line)
+                line = []
+    except tokenize.TokenError:
+        pass  # an open bracket or string: the last statement is not whole
+    return whole
+
+
+def open_try(lines: Sequence[Statement]) -> int | None:
+    """The place of the first `try` whose block reaches to the end."""
+    columns = [line[0].start[1] for line in lines]
+    for place, line in enumerate(lines):
+        if line[0].string == "try" and min(columns[place + 1 :], default=99) > columns[place]:
+            return place
+    return None
+
+
+def cut_at_last_statement(text: str) -> str:
+    """The text up to the end of its last statement that is not cut off.
+
+    Raises:
+        IndentationError: a line fits no block.
+    """
+    lines = statements(text)
+    while lines:
+        place = open_try(lines)
+        if place is not None:
+            del lines[place:]
+        elif lines[-1][-2:][0].string == ":" or lines[-1][0].string == "@":
+            lines.pop()
+        else:
+            break
+    end = lines[-1][-1].end[0] if lines else 0
+    return "".join(text.splitlines(keepends=True)[:end])
+
+
+def parses(prompt: str, completion: Completion) -> bool:
+    """Whether prompt and output are Python up to a statement that the output completes."""
+    text = prompt + (completion.text or "")
+    if completion.finish_reason == "stop":
+        text += "\n"  # the target ended it here, so it is whole
+    try:
+        cut = cut_at_last_statement(text)
+        ast.parse(cut)
+    except SyntaxError:
+        return False
+    return len(cut.rstrip()) > len(prompt)
+
+
+def repeated(outputs: Sequence[Sequence[int]]) -> float:
+    """The share of the outputs' 4-grams that occurred earlier in the same output."""
+    before = every = 0
+    for tokens in outputs:
+        grams = [tuple(tokens[i : i + GRAM]) for i in range(len(tokens) - GRAM + 1)]
+        every += len(grams)
+        before += len(grams) - len(set(grams))
+    return before / max(every, 1)
+
+
+def heldout(prompts: Sequence[Any]) -> list[str]:
+    """What follows each prompt in its source, where the listed source is installed unchanged."""
+    sys.path.insert(0, str(MODELS))
+    corpus = importlib.import_module("recipe.corpus")
+    functions = importlib.import_module("recipe.prompts").functions
+    listed = {file.path: file for file in corpus.read_manifest(MODELS / "corpus.json")}
+    lines = map(json.loads, PROMPTS.read_text("utf-8").splitlines())
+    sources = {line["text"]: line["source"] for line in lines}
+    installed: dict[str, list[str]] = {}
+    for source in {sources[prompt.text] for prompt in prompts}:
+        file, path = listed[source], corpus.stdlib_root() / source
+        same = path.exists() and corpus.hash_file(path) == file.sha256
+        installed[source] = list(functions(corpus.read_text(file))) if same else []
+    texts = []
+    for start in (prompt.text for prompt in prompts):
+        texts += [f[len(start) :] for f in installed[sources[start]] if f.startswith(start)][:1]
+    return texts
+
+
+def measured(
+    bench: Workbench, prompts: Sequence[Any], temperature: float, top_p: float, tokens: int
+) -> list[Completion]:
+    """An output for each prompt."""
+    executable, done = bench.compile(plain_plan(temperature == 0.0)), list[Completion]()
+    for first in range(0, len(prompts), BATCH):
+        requests = [
+            bench.request(
+                bench.tokenizer.encode(prompt.text),
+                first + place,
+                temperature=temperature,
+                top_p=top_p,
+                max_new_tokens=tokens,
+                stop_tokens=bench.tokenizer.stop_tokens,
+            )
+            for place, prompt in enumerate(prompts[first : first + BATCH])
+        ]
+        done += generate(executable, requests, tokenizer=bench.tokenizer).completions
+    return done
+
+
+def rows(
+    bench: Workbench,
+    prompts: Sequence[Any],
+    settings: Sequence[Sequence[float]],
+    most: Sequence[int],
+) -> Iterator[dict[str, Any]]:
+    """A row per setting and length."""
+    truth = [bench.tokenizer.encode(text) for text in heldout(prompts)]
+    for temperature, top_p in settings:
+        for tokens in most:
+            done = measured(bench, prompts, temperature, top_p, tokens)
+            good = sum(parses(p.text, one) for p, one in zip(prompts, done, strict=True))
+            share = repeated([one.tokens for one in done])
+            reference = repeated([text[:tokens] for text in truth])
+            yield {
+                "temperature": temperature,
+                "top_p": top_p,
+                "tokens": tokens,
+                "outputs": len(done),
+                "parse": good / len(done),
+                "repeated": share,
+                "heldout": reference,
+                "heldout_texts": len(truth),
+                "ratio": share / reference if reference else None,
+                "texts": [one.text for one in done],
+            }
+
+
+def kinds(bundle: Path) -> list[dict[str, Any]]:
+    """Tokens per step, speed and prediction of every kind of plan of a bundle."""
+    result = api.bench(bundle, limit=12, repeats=1, kinds=True, stock=False)
+    return [
+        {
+            "plan": line.name,
+            "tokens_per_step": line.tokens_per_round,
+            "tokens_per_second": line.tokens_per_second,
+            "predicted": None if line.predicted is None else line.predicted.mean,
+        }
+        for line in result.lines
+    ]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--set", action="append", metavar="TEMPERATURE,TOP_P")
+    parser.add_argument("--tokens", help="output lengths; default the problem's")
+    parser.add_argument("--limit", type=int, help="most prompts")
+    parser.add_argument("--bundle", type=Path, help="run every kind of plan of it too")
+    parser.add_argument("--json", action="store_true", help="with the texts")
+    options = parser.parse_args()
+    problem = load_problem(PROBLEM)
+    bench, workload = Workbench(problem), problem.workload
+    settings = [[float(x) for x in text.split(",")] for text in options.set or ()]
+    prompts = [p for split in ("bench", "profile") for p in chosen_prompts(problem, split)]
+    found = []
+    for row in rows(
+        bench,
+        prompts[: options.limit],
+        settings or [[workload.temperature, workload.top_p]],
+        [int(n) for n in (options.tokens or str(bench.output_tokens)).split(",")],
+    ):
+        found.append(row)
+        if not options.json:
+            print(
+                "temperature {temperature}, top_p {top_p}, {tokens} tokens: "
+                "{parse:.0%} of {outputs} parse; repeated 4-grams {repeated:.1%}, "
+                "{heldout:.1%} in {heldout_texts} held-out texts: {ratio:.2f} times".format_map(
+                    row
+                ),
+                flush=True,
+            )
+    plans = kinds(options.bundle) if options.bundle else []
+    if options.json:
+        print(json.dumps({"settings": found, "kinds": plans}))
+        return
+    for plan in plans:
+        print(
+            f"{plan['tokens_per_step']:6.2f} tokens per step, {plan['tokens_per_second']:6.1f} "
+            f"tokens/s: {plan['plan']}"
+        )
+
+
+if __name__ == "__main__":
+    main()
