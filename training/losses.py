@@ -139,8 +139,8 @@ def mean_loss(losses: Tensor, counts: Tensor) -> Tensor:
         losses: [...].
         counts: of the same shape, boolean.
     """
-    kept = torch.where(counts, losses, torch.zeros_like(losses))
-    return kept.sum() / counts.sum().clamp_min(1)
+    counted = torch.where(counts, losses, torch.zeros_like(losses))
+    return counted.sum() / counts.sum().clamp_min(1)
 
 
 def step_weights(steps: int, decay: float) -> tuple[float, ...]:
