@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -24,12 +25,13 @@ from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import Model, Plan
 from specplan.runtime.executable import Executable, Session
-from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.loading import load_all
+from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
 
 
-def load_models(bundle: Bundle, device: str = "cpu") -> dict[str, CausalModel]:
+def load_models(bundle: Bundle, device: str = "cpu") -> dict[str, Any]:
     """A bundle's models by the names its plan gives them, in the number types it says.
 
     Args:
@@ -39,10 +41,11 @@ def load_models(bundle: Bundle, device: str = "cpu") -> dict[str, CausalModel]:
     Raises:
         UsageError: a checkpoint cannot be read.
     """
-    return {
-        name: load_model(bundle.model_folder(name), dtype=reference.dtype, device=device)
+    folders = {
+        name: (bundle.model_folder(name), reference.dtype)
         for name, reference in bundle.models.items()
     }
+    return load_all(folders, bundle.plan.models_run, device)
 
 
 def compile_plan(plan: Plan, folders: Mapping[str, Path], backend: str) -> Executable:
@@ -65,17 +68,17 @@ def compile_plan(plan: Plan, folders: Mapping[str, Path], backend: str) -> Execu
     require_support(plan, STATIC if compiler is None else compiler.capabilities)
     declared = {name: Model(name=name) for name in folders}
     declared |= {model.name: model for model in plan.models}
-    models = {}
-    for name, folder in folders.items():
-        models[name] = load_model(folder, dtype=declared[name].dtype or "auto")
-        _check_digest(declared[name], models[name])
+    given = {name: (folder, declared[name].dtype or "auto") for name, folder in folders.items()}
+    models = load_all(given, plan.models_run)
+    for name, model in models.items():
+        _check_digest(declared.get(name, Model(name=name)), model)
     if compiler is None:
         return StaticExecutable(plan, models)
     executable: Executable = compiler.compile(plan, models)
     return executable
 
 
-def _check_digest(declared: Model, model: CausalModel) -> None:
+def _check_digest(declared: Model, model: Any) -> None:
     """Refuse a checkpoint that is another than the one a plan was made for.
 
     Raises:
@@ -89,7 +92,7 @@ def _check_digest(declared: Model, model: CausalModel) -> None:
         )
 
 
-def open_executable(bundle: Bundle, models: Mapping[str, CausalModel]) -> Executable:
+def open_executable(bundle: Bundle, models: Mapping[str, Module]) -> Executable:
     """What runs a bundle's plan.
 
     Args:
@@ -113,9 +116,7 @@ def open_executable(bundle: Bundle, models: Mapping[str, CausalModel]) -> Execut
     return FittedExecutable(plain, executables, models, bundle.folder / FOLDER)
 
 
-def _captured(
-    bundle: Bundle, models: Mapping[str, CausalModel], device: torch.device
-) -> Executable:
+def _captured(bundle: Bundle, models: Mapping[str, Module], device: torch.device) -> Executable:
     """Rounds captured in CUDA graphs, which launch the bundle's kernels where it has some.
 
     On an H100 a round of an 8B target took 13 ms so, and 240 ms op by op.
@@ -149,7 +150,7 @@ class FittedExecutable:
         self,
         plain: Executable,
         executables: Executables,
-        models: Mapping[str, CausalModel],
+        models: Mapping[str, Module],
         folder: Path,
     ) -> None:
         self.plain = plain

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.ops import Op
-from specplan.ir.ops.forward import head_passes
+from specplan.ir.ops.forward import judges
 from specplan.ir.plan import CacheState, Plan, SourceState, TrackState, walk
 from specplan.ir.text.printer import print_op
 from specplan.ir.types.host_ops import misplaced
@@ -50,8 +50,8 @@ class Capabilities:
         states: keywords of the states it keeps.
         sources: names of the sources it can look up beside the text.
         policies: names of the policies by which it keeps less than all text in a cache.
-        from_checkpoints: its models are loaded from checkpoints, of which heads and judges have
-            none that can be loaded yet; whoever gives such models ready leaves it out.
+        from_checkpoints: its models are loaded from checkpoints, of which judges have none that can
+            be loaded yet; whoever gives such models ready leaves it out.
         any_layer: tracks may hold several layers, the last one or what comes from outside.
         single: (op keyword, field) of list fields that hold one item at most.
         sources_around: sources are asked before a round's one call, and taught after it.
@@ -110,9 +110,9 @@ def refusals(plan: Plan, capabilities: Capabilities) -> tuple[Refusal, ...]:
             placed = misplaced(item)
             refused += [Refusal(capabilities.backend, print_op(op), why) for op, why in placed]
     if capabilities.from_checkpoints:
-        reason = "no checkpoint of a head or judge can be loaded yet"
+        reason = "no checkpoint of a judge can be loaded yet"
         name = capabilities.backend
-        refused += [Refusal(name, print_op(op), reason) for op in head_passes(plan)]
+        refused += [Refusal(name, print_op(op), reason) for op in judges(plan)]
     return tuple(refused)
 
 

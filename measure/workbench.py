@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from specplan.backends.registry import INTERPRETER, get_backend, round_backends
 from specplan.ir.errors import MissingCapabilityError, NothingToCompareError, UsageError
 from specplan.ir.files import name_of
-from specplan.ir.plan import Plan
+from specplan.ir.plan import MODULE_PREFIX, Plan
 from specplan.planner import Problem, Prompt, read_prompts
 from specplan.runtime import require_torch
 
 if TYPE_CHECKING:
     from specplan.runtime.executable import Executable
-    from specplan.runtime.models.causal import CausalModel
     from specplan.runtime.requests import Request
     from specplan.runtime.tokenizer import Tokenizer
 
@@ -63,12 +62,20 @@ class Workbench:
             raise MissingCapabilityError(missing, where=f"backend {self.runs_by}")
 
     @cached_property
-    def models(self) -> dict[str, CausalModel]:
-        """Models by their role in plans: `target` and the names of the draft models."""
-        from specplan.runtime.models.causal import load_model
+    def models(self) -> dict[str, Any]:
+        """Models by their role in plans: `target`, the names of the others, and its modules."""
+        from specplan.planner import own_modules
+        from specplan.runtime.models.loading import load_all
 
         named = self.problem.models.by_role
-        return {role: load_model(model.path, dtype=model.dtype) for role, model in named.items()}
+        folders = {role: (model.path, model.dtype) for role, model in named.items()}
+        return load_all(folders, own_modules(self.problem))
+
+    def heads(self, name: str) -> list[Any]:
+        """A head of this name; for any other name, the modules of the target."""
+        if name in self.models:
+            return [self.models[name]]
+        return [model for role, model in self.models.items() if role.startswith(MODULE_PREFIX)]
 
     @property
     def drafts(self) -> tuple[str, ...]:

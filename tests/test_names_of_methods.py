@@ -23,7 +23,9 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 FOLDERS = ("ir", "passes", "cost_models", "backends")
 METHODS = frozenset(discover_methods())
 FORMATS = {
-    "cost_models/models/drafter_configs.py": {"eagle3", "mtp"},
+    "cost_models/models/heads/eagle.py": {"eagle3"},
+    "cost_models/models/heads/own_modules.py": {"mtp"},
+    "cost_models/models/heads/reading.py": {"eagle3", "mtp"},
     "cost_models/acceptance/draft_sources.py": {"suffix"},
 }
 """Files that read what others write, and the words that stand in it: of published formats, and of a

@@ -21,7 +21,9 @@ NAMED = {
         "cascade"
     },  # the same as the rule of an earlier version, which is refused
     "cost_models/acceptance/draft_sources.py": {"suffix"},  # a source by its word in problem files
-    "cost_models/models/drafter_configs.py": {"eagle3", "mtp"},  # what checkpoints say they are
+    "cost_models/models/heads/eagle.py": {"eagle3"},  # what checkpoints say they are
+    "cost_models/models/heads/own_modules.py": {"mtp"},
+    "cost_models/models/heads/reading.py": {"eagle3", "mtp"},
     f"{ENGINES}/openvino_genai.py": {"draft_model", "prompt_lookup"},  # keys of engines' own files
     f"{ENGINES}/vllm.py": {"draft_model", "eagle3", "mtp", "suffix"},
 }
@@ -37,11 +39,13 @@ READ_BY_PATTERN = {
     "cost_models/prometheus_text.py": "what a serving engine reports",
     "cost_models/models/files/gguf_config.py": "names of tensors",
     "cost_models/models/files/gguf_headers.py": "names of files in parts",
+    "cost_models/models/heads/own_modules.py": "names of tensors",
     "cost_models/models/modules.py": "names of modules",
     "cost_models/models/files/stored_parts.py": "names of tensors",
     "cost_models/devices/device.py": "names of devices",
     "cost_models/devices/measured/table.py": "what a table's reader complains of",
     "cost_models/devices/silicon/package.py": "numbers of versions",
+    "runtime/models/heads/loading.py": "names of tensors",
     "backends/machine.py": "what the system says of its processor",
     "backends/onnx_export/exporting.py": "names and complaints of the exporter",
     "backends/onnxruntime/package.py": "what a session complains of",

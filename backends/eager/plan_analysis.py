@@ -73,7 +73,7 @@ class PlanAnalysis:
             for state in plan.states
             if isinstance(state, ValueState) and state.keeps_probs
         )
-        self.speculative = speculative_slots(plan) + _slots_ahead(steps)
+        self.speculative = speculative_slots(plan) + _slots_ahead(steps, models)
 
 
 def prefilled_caches(plan: Plan) -> set[State]:
@@ -110,15 +110,18 @@ def _reads_scores(op: Op) -> bool:
     return isinstance(op, Measure) and op.kind.name == "value"
 
 
-def _slots_ahead(steps: Sequence[Step]) -> int:
+def _slots_ahead(steps: Sequence[Step], models: Mapping[str, Module]) -> int:
     """Cache slots for what looks ahead of nodes, in all passes of all rounds."""
     slots = 0
     for step in steps:
-        if isinstance(step.op, Forward) and step.op.most_levels > 1:
+        if not isinstance(step.op, Forward):
+            continue
+        ahead = step.op.most_levels - 1 + models[step.op.model].slots_first
+        if ahead:
             nodes = (step.reads[name] for name in step.op.nodes)
             wide = (n.nodes + 1 if isinstance(n, TreeType) else n.width for n in nodes
                     if isinstance(n, TreeType | NodesType))  # fmt: skip
-            slots += (step.op.most_levels - 1) * sum(wide)
+            slots += ahead * sum(wide)
     return slots
 
 

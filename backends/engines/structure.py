@@ -242,6 +242,8 @@ def _forward_drafters(plan: Plan, op: Forward, target: str) -> Iterator[Drafter]
         yield "modules"
     elif op.most_levels > 1 and reads_target:
         yield "block" if op.cache is not None else "other"  # heads of one level each
+    elif track is not None and op.cache is None:
+        yield "other"  # heads without attention
     elif reads_target:
         yield "head"
     else:

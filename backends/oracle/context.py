@@ -27,15 +27,15 @@ def context_of(run: Pass, number: int, states: States, own: Memory) -> Context:
         run: the pass.
         number: the layer.
         states: of the running paths, those that enter the layer.
-        own: what slots left at it, which nothing but deeper slots sees.
+        own: what slots left at it, which nothing but deeper slots sees, and what will run again.
     """
     paths = list(states)
     seen: States = {}
     for path in paths:
         for size in range(1, len(path) + 1):
             part = path[:size]
-            memory = own if part[-1] == SLOT else run.memory
-            fact = memory.get(number, part, run.op.write)
+            fact = own.get(number, part, run.op.write)
+            fact = run.memory.get(number, part, run.op.write) if fact is None else fact
             if fact is not None:
                 seen[part] = fact
     columns = list(seen)

@@ -39,6 +39,7 @@ class Pass:
         op: the forward.
         operands: nodes of trees.
         allowance: text tokens that it may read, where requests share a bound (`most=`).
+        early: the text's last token where it enters without its state; it runs again later.
     """
 
     world: OneRequest
@@ -46,6 +47,7 @@ class Pass:
     operands: Sequence[Picked]
     allowance: int | None = None
     steps: dict[Path, int] = field(default_factory=dict)
+    early: set[Path] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         world, op = self.world, self.op
@@ -143,7 +145,9 @@ class Pass:
         """Slots below the nodes, where the model looks ahead by them."""
         if not self.layers or not self.stack.by_slots:
             return []
-        return [path + (SLOT,) * n for path, count in wanted.items() for n in range(1, count)]
+        more = self.stack.slots_first
+        ahead = ((path, count + more) for path, count in wanted.items())
+        return [path + (SLOT,) * n for path, count in ahead for n in range(1, count)]
 
     def _through(self, paths: Sequence[Path], slots: Sequence[Path] = ()) -> States:
         """States of paths after the last layer; what lies below a gap is left out."""
@@ -160,7 +164,7 @@ class Pass:
                 states = states | self._enter_slots(slots, states)
             if number in self.layers:
                 for path, state in states.items():
-                    memory = own if path[-1] == SLOT else self.memory
+                    memory = own if path[-1] == SLOT or path in self.early else self.memory
                     memory.put(number, path, state, self.op.write)
                 if self.op.only is None:
                     context = context_of(self, number, states, own)
@@ -173,14 +177,19 @@ class Pass:
 
     def _enter(self, paths: Sequence[Path]) -> States:
         """What enters the first layer, for paths whose feature and ancestors are there."""
-        op, entered = self.op, dict[Path, Tensor]()
+        op, entered, text, gap = self.op, dict[Path, Tensor](), self.world.text, False
         own = self.track is not None and self.track.model == op.model
         for path in paths:
             above = path[: len(path) - op.shift]
             feature, step = self._feature(above, op.shift)
             lacking = self.track is not None and feature is None and above
+            gap |= bool(lacking) and not own and len(path) < len(text)
             if lacking and not self.stack.optional_features:
                 continue
+            if self.stack.optional_features and gap:  # text before the root needs its states
+                continue
+            if lacking and path == text:
+                self.early.add(path)
             if op.cache is not None and self.layers and not self._reaches(path, entered):
                 continue
             self.steps[path] = step + 1 if own and feature is not None else 0
@@ -275,7 +284,8 @@ class Pass:
             slots = [path]
             while slots[-1] in states:
                 slots.append((*slots[-1], SLOT))
-            return [self.stack.logits(states[one], path, name, step) for one in slots[:-1]]
+            slots = slots[self.stack.slots_first : -1]
+            return [self.stack.logits(states[one], path, name, step) for one in slots]
         return list(self.stack.level_logits(states[path], path, levels, step))
 
 

@@ -56,6 +56,7 @@ class Stack:
         self.num_layers, self.vocab_size = module.num_layers, module.vocab_size
         self.by_slots, self.slots_enter = module.by_slots, module.slots_enter
         self.optional_features = module.optional_features
+        self.slots_first = module.slots_first
 
     def enter(self, path: Path, feature: Tensor | None, step: int) -> Tensor:
         """The state `[width]` that enters the first layer at a path.

@@ -31,6 +31,8 @@ class HazardCounts:
     def of_ranks(cls, traces: Traces) -> HazardCounts:
         """Count traces of accepted ranks; depth d needs d - 1 accepted positions before."""
         ranks, valid = traces.values, traces.valid
+        if ranks.ndim == 3:
+            return cls._by_depth(ranks, valid)
         before = np.zeros_like(ranks)
         for position in range(1, len(ranks)):
             grown = np.where(ranks[position - 1] >= 0, before[position - 1] + 1, 0)
@@ -44,6 +46,21 @@ class HazardCounts:
             hits = ranks[reached & (ranks >= 0)]
             trials[depth] = reached.sum()
             accepted[depth] = np.bincount(hits, minlength=widest)
+        return cls(accepted, trials)
+
+    @classmethod
+    def _by_depth(cls, ranks: NDArray[np.int64], valid: NDArray[np.bool_]) -> HazardCounts:
+        """Count ranks [positions, prompts, depth]; one at depth d needs all above in its round."""
+        widest, deepest = int(ranks.max(initial=0)) + 1, min(MAX_DEPTH, ranks.shape[2])
+        accepted, trials = np.zeros((deepest, widest)), np.zeros(deepest)
+        reached = valid.copy()
+        for depth in range(deepest):
+            at = ranks[..., depth]
+            trials[depth] = reached.sum()
+            accepted[depth] = np.bincount(at[reached & (at >= 0)], minlength=widest)
+            onward = reached & (at >= 0)
+            reached = np.zeros_like(reached)
+            reached[1:] = onward[:-1] & valid[1:]
         return cls(accepted, trials)
 
     @classmethod

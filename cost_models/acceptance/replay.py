@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,8 @@ class Traces:
     """Integer traces of several prompts, padded.
 
     Attributes:
-        values: one column per prompt, one row per position, [positions, prompts].
+        values: one column per prompt, one row per position, [positions, prompts]; of ranks by
+            depth [positions, prompts, depth].
         lengths: positions of each prompt.
     """
 
@@ -34,11 +36,13 @@ class Traces:
     lengths: Integers
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]]) -> Traces:
+    def of(cls, rows: Sequence[Sequence[Any]]) -> Traces:
         """Pad lists, one per prompt; empty ones are left out."""
         filled = [row for row in rows if len(row)]
         lengths = np.array([len(row) for row in filled], dtype=np.int64)
-        values = np.full((int(lengths.max(initial=0)), len(filled)), -1, dtype=np.int64)
+        shape = (int(lengths.max(initial=0)), len(filled))
+        each = next((np.shape(row[0]) for row in filled), ())
+        values = np.full((*shape, *each), -1, dtype=np.int64)
         for column, row in enumerate(filled):
             values[: len(row), column] = row
         return cls(values, lengths)
@@ -140,7 +144,13 @@ class Replay:
 
 
 def replay_tree(traces: Traces, parents: Sequence[int], ranks: Sequence[int]) -> Replay:
-    """Play every prompt with a static tree; `traces` hold accepted ranks, -1 for none."""
+    """Play every prompt with a static tree.
+
+    Args:
+        traces: accepted ranks, -1 for none; by the depth of the round where that matters.
+        parents: of the tree's nodes; -1 for the root.
+        ranks: of the nodes.
+    """
     widest = max(ranks, default=-1) + 1
     columns = widest + 2  # no rank, the tree's ranks, ranks beyond the tree
     table = np.zeros((len(parents) + 1, columns), dtype=np.int64)
@@ -152,7 +162,10 @@ def replay_tree(traces: Traces, parents: Sequence[int], ranks: Sequence[int]) ->
     flat = (table * columns).ravel()  # next row offset; 0 is the root: the round ended
     states = np.empty((len(steps) + 1, len(traces.lengths)), dtype=np.int64)
     states[0] = 0
+    prompts = np.arange(len(traces.lengths))
     for position, step in enumerate(steps):
+        if step.ndim == 2:
+            step = step[prompts, np.minimum(depth[states[position] // columns], step.shape[1] - 1)]
         flat.take(states[position] + step, out=states[position + 1], mode="clip")
     states //= columns
     before, after = states[:-1], states[1:]

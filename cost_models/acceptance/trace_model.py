@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 from specplan.cost_models.acceptance.hazards import HazardCounts, look_up, posterior
 from specplan.cost_models.acceptance.model import AcceptanceModel, Floats
@@ -16,12 +17,12 @@ class TraceModel(AcceptanceModel):
     """Replays every tree that it is asked for, once.
 
     Args:
-        rows: per prompt, the accepted rank at every position (-1 for none), or the length that a
-            source would have had accepted there.
+        rows: per prompt, the accepted rank at every position (-1 for none), or one by each depth,
+            or the length that a source would have had accepted there.
         lengths: whether `rows` hold lengths.
     """
 
-    def __init__(self, rows: Sequence[Sequence[int]], *, lengths: bool) -> None:
+    def __init__(self, rows: Sequence[Sequence[Any]], *, lengths: bool) -> None:
         self._traces = Traces.of(rows)
         self._lengths = lengths
         self._replays: dict[tuple[tuple[int, ...], tuple[int, ...]], Replay] = {}

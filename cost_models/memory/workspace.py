@@ -135,7 +135,8 @@ def _sizes(shape: ModelShape) -> _Sizes:
     sizes = _Sizes(
         width=width,
         token_bytes=_INDEX_BYTES + (2 * _rotary_width(shape) + shape.hidden_size) * width,
-        layer_bytes=width * max(_layer_elements(shape, kind) for kind in set(shape.layers)),
+        layer_bytes=width
+        * max((_layer_elements(shape, kind) for kind in set(shape.layers)), default=0),
         mask_of_one=_mask_bytes(shape, 1),
         mask_of_many=_mask_bytes(shape, 2),
     )
@@ -164,6 +165,8 @@ def _mask_bytes(shape: ModelShape, tokens: int) -> float:
     repeated for each of them, while for a single query token it is expanded, which takes nothing.
     """
     groups = 1
+    if not shape.layers:
+        return 0.0
     first = shape.layers[0].attention
     if isinstance(first, GroupedAttention) and tokens > 1:
         groups = first.num_heads // first.num_kv_heads
@@ -171,9 +174,9 @@ def _mask_bytes(shape: ModelShape, tokens: int) -> float:
 
 
 def _rotary_width(shape: ModelShape) -> int:
-    first = shape.layers[0].attention
-    if shape.learned_positions:
+    if shape.learned_positions or not shape.layers:
         return 0
+    first = shape.layers[0].attention
     return first.head_dim if isinstance(first, GroupedAttention) else first.rope_dim
 
 

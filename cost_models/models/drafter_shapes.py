@@ -8,20 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from specplan.cost_models.models.drafter_configs import (
-    DrafterConfig,
     DrafterKind,
     is_drafter,
     read_drafter_config,
 )
 from specplan.cost_models.models.files.safetensors_headers import read_config, stored_tensors
 from specplan.cost_models.models.files.stored_model import UNCHANGED, Chosen, stated_model
-from specplan.cost_models.models.layers import Decoder
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.models.parameters import parameter_inventory
 from specplan.ir.errors import UsageError
 from specplan.ir.files import model_digest
 
-_BUFFERS = ("d2t", "t2d", "inv_freq", "embed_tokens.weight")
+_BUFFERS = ("d2t", "t2d", "inv_freq", "embed_tokens.weight", "token_map", "mask_hidden")
 """Last parts of names of tensors that are no parameters of the drafter, or that it may borrow."""
 
 
@@ -30,12 +28,12 @@ class DrafterShape:
     """A drafter that cannot run without its target's hidden states.
 
     Attributes:
-        kind: `recurrent` drafts a level per pass, from the target's hidden states first and from
-            its own after that; `block` drafts a block of tokens in one pass.
+        kind: see `DrafterConfig`.
         shape: what its passes cost.
         feature_layers: after how many layers of the target the hidden states are taken.
-        block: most tokens drafted by one pass; 1 for `recurrent`.
+        block: most tokens drafted by one pass, or by all steps of its own; 1 for `recurrent`.
         mask_token: the token that stands where a block is to be drafted; None without one.
+        reads_above: states enter with the token behind their own, not with their own.
     """
 
     kind: DrafterKind
@@ -43,6 +41,7 @@ class DrafterShape:
     feature_layers: tuple[int, ...]
     block: int = 1
     mask_token: int | None = None
+    reads_above: bool = True
 
 
 def is_drafter_folder(folder: Path | str) -> bool:
@@ -67,7 +66,7 @@ def read_drafter(
     Its positions are the target's: engines run heads past the length they were trained at.
 
     Args:
-        folder: EAGLE-3 head, DFlash block drafter, or either in the form of `speculators`.
+        folder: of a head in one of the public formats.
         target: what it drafts for.
         name: how messages call it; default the folder's name.
         dtype: number format to run in; None or "auto" takes the config's own.
@@ -83,7 +82,7 @@ def read_drafter(
     described = described_drafter(
         read_config(path), target, name or path.resolve().name, chosen, where=str(path)
     )
-    if not _check_weights(path, described.shape):
+    if not _check_weights(path, described):
         return described
     return replace(described, shape=replace(described.shape, digest=model_digest(path)))
 
@@ -110,50 +109,27 @@ def described_drafter(
         UsageError: a broken config, or a drafter for another target.
     """
     drafter = read_drafter_config(config, target, where)
-    _check_target(drafter, target, where)
     inner = {**config, **(config.get("transformer_layer_config") or {})}
     decoder = replace(drafter.decoder, max_positions=target.max_positions)
     shape = ModelShape.of_stored(stated_model(decoder, inner, name, chosen))
     return DrafterShape(
-        drafter.kind, shape, drafter.feature_layers, drafter.block, drafter.mask_token
+        drafter.kind,
+        shape,
+        drafter.feature_layers,
+        drafter.block,
+        drafter.mask_token,
+        drafter.description.begins > 0,
     )
 
 
-def _check_target(drafter: DrafterConfig, target: ModelShape, where: str) -> None:
-    remedy = "Take the drafter that was trained for this target."
-    widths = [(drafter.decoder.feature_width or 0) // len(drafter.feature_layers)]
-    if not drafter.decoder.owns_embedding:
-        widths.append(drafter.decoder.hidden_size)  # it borrows the target's embedding
-    width = next((width for width in widths if width != target.hidden_size), None)
-    if width is not None:
-        raise UsageError(
-            f"it reads hidden states of size {width}, the target's hidden size is "
-            f"{target.hidden_size}",
-            where=where,
-            remedy=f"{remedy} A head of another hidden size states target_hidden_size.",
-        )
-    last = max(drafter.feature_layers)
-    if last > target.num_layers:
-        raise UsageError(
-            f"it reads the target's layer {last}, and there are {target.num_layers}",
-            where=where,
-            remedy=remedy,
-        )
-    if drafter.token_ids != target.vocab_size:
-        raise UsageError(
-            f"its vocabulary has {drafter.token_ids} entries, the target's {target.vocab_size}",
-            where=where,
-            remedy=remedy,
-        )
-    if drafter.decoder.vocab_size > target.vocab_size:
-        raise UsageError("its draft vocabulary is larger than the target's", where=where)
-
-
-def _check_weights(folder: Path, decoder: Decoder) -> bool:
+def _check_weights(folder: Path, drafter: DrafterShape) -> bool:
     """Whether there are weights; they must be those that config.json describes."""
     tensors = stored_tensors(folder)
     if not tensors:
         return False
+    if drafter.kind == "steps":  # of its steps the mean is priced
+        return True
+    decoder = drafter.shape
     inventory = parameter_inventory(decoder)
     described = sum(inventory.values()) - inventory["embedding"]
     stored = sum(

@@ -120,7 +120,7 @@ def _input_ops(work: Pass) -> Iterator[OpCost]:
     shape = work.shape
     if shape.entry_width is not None:
         yield work.linear("embedding_projection", "other", shape.entry_width, shape.hidden_size)
-    if shape.feature_width is not None:
+    if shape.feature_width:
         yield work.linear("feature_projection", "other", shape.feature_width, shape.hidden_size)
 
 

@@ -261,14 +261,11 @@ def _operands(op: Forward, step: Step) -> tuple[bool, int]:
     return root, drafted
 
 
-def head_passes(plan: Plan) -> Iterator[Forward]:
-    """Forwards of heads: they read hidden states of another model, or give scores."""
+def judges(plan: Plan) -> Iterator[Forward]:
+    """Forwards that give scores."""
     for op in walk_plan(plan):
-        if isinstance(op, Forward):
-            track = None if op.features is None else plan.state(op.features)
-            reads = isinstance(track, TrackState) and track.model != op.model
-            if reads or "score" in (op.gives or ()):
-                yield op
+        if isinstance(op, Forward) and "score" in (op.gives or ()):
+            yield op
 
 
 def stack_ends(plan: Plan, item: Round) -> dict[str, int]:

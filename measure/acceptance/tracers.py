@@ -18,6 +18,7 @@ from specplan.cost_models.acceptance.drafters import (
     Source,
 )
 from specplan.cost_models.acceptance.evidence.base import Evidence
+from specplan.cost_models.acceptance.evidence.depth_ranks import DepthRanks
 from specplan.cost_models.acceptance.evidence.interleaved import InterleavedTrace
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.evidence.pools import Pools
@@ -27,6 +28,7 @@ from specplan.cost_models.acceptance.key import AcceptanceKey
 from specplan.ir.blocks import NO_SKIPS
 from specplan.ir.plan import Plan, SourceState
 from specplan.measure.acceptance.continuations import BATCH
+from specplan.measure.acceptance.heads import depth_of, head_ranks
 from specplan.measure.acceptance.own_drafts import RetrievingText, TeacherText
 from specplan.measure.acceptance.pools import pool_places
 from specplan.measure.acceptance.run_rounds import run_rounds
@@ -41,6 +43,7 @@ from specplan.measure.acceptance.teacher import (
 from specplan.measure.workbench import Workbench
 from specplan.planner import CHUNK, MOST_SKIPPED_DRAFT, SINKS
 from specplan.runtime.executable import Executable
+from specplan.runtime.models.heads.drafter import Drafter as Drafting
 
 MOST_RANKS = 16
 """Ranks that are counted one by one; a child beyond is never worth its node."""
@@ -128,6 +131,14 @@ def text_tracer(bench: Workbench, key: AcceptanceKey) -> Tracer:
             def evidence(rows: tuple[Row, ...]) -> Evidence:
                 return Pools(POOL_LAYERS, rows, width)
 
+        case Model(name) if name not in bench.models or isinstance(bench.models[name], Drafting):
+            heads = bench.heads(name)
+            depth = depth_of(heads[0])
+
+            def trace(text: TracedText) -> Row:
+                return tuple(head_ranks(heads, text, depth, MOST_RANKS))
+
+            evidence = partial(DepthRanks, depth)
         case SkipBlocks() | SmallCache(model="target") as drafter:
             trace, evidence = partial(_own_lengths, bench, drafter), Lengths
     learns = replay is not None or isinstance(key.drafter, Interleaved)

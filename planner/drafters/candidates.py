@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from specplan.cost_models.acceptance.drafters import (
@@ -13,8 +14,11 @@ from specplan.cost_models.acceptance.drafters import (
     Source,
 )
 from specplan.cost_models.models.drafter_shapes import is_drafter_folder
-from specplan.cost_models.models.model_shape import ModelShape
-from specplan.ir.plan import Plan
+from specplan.cost_models.models.files.safetensors_headers import weight_files
+from specplan.cost_models.models.heads.own_modules import stored_modules
+from specplan.cost_models.models.model_shape import ModelShape, is_gguf
+from specplan.ir.errors import UsageError
+from specplan.ir.plan import MODULE_PREFIX, Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Method, discover_methods
 from specplan.planner.problem.schema import Problem
@@ -108,26 +112,42 @@ def profiling_plan(facts: ProblemFacts, drafter: Drafter) -> Plan | None:
 def measured_here(problem: Problem) -> Problem:
     """The problem without the drafters whose acceptance can only be given.
 
-    Drafters that read hidden states do not run here, nor do the target's own modules.
+    Heads without weights do not run here, nor do modules that the target's files do not hold.
     """
     unmeasured = {
         source
         for method in discover_methods().values()
         if isinstance(method.source_drafter, Model)
         for source in method.sources
+        if not own_modules(problem)
     }
-    models = problem.models.model_copy(
-        update={
-            "drafts": tuple(
-                draft for draft in problem.models.drafts if not is_drafter_folder(draft.path)
-            )
-        }
+    drafts = tuple(
+        draft
+        for draft in problem.models.drafts
+        if not is_drafter_folder(draft.path) or has_weights(draft.path)
     )
+    models = problem.models.model_copy(update={"drafts": drafts})
     sources = tuple(source for source in problem.sources if source not in unmeasured)
     left = problem.model_copy(update={"models": models, "sources": sources})
     gone = {str(one) for one in {*named_drafters(problem)} - {*named_drafters(left)}}
     acceptance = {name: one for name, one in problem.acceptance.items() if name not in gone}
     return left.model_copy(update={"acceptance": acceptance})
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether a folder holds weights that can be loaded."""
+    try:
+        return bool(weight_files(folder))
+    except UsageError:
+        return False
+
+
+def own_modules(problem: Problem) -> tuple[str, ...]:
+    """Roles of the target's multi-token-prediction modules that can be loaded from its files."""
+    folder = problem.models.target.path
+    if "mtp" not in problem.sources or is_gguf(folder) or not has_weights(folder):
+        return ()
+    return tuple(f"{MODULE_PREFIX}{index}" for index in range(stored_modules(folder)))
 
 
 def _names_blocks(problem: Problem) -> bool:

@@ -190,9 +190,10 @@ def _class_of(drafter: Drafter, drafters: Mapping[str, DrafterShape]) -> str:
     match drafter:
         case Model(name) if name in drafters:
             shape = drafters[name]
-            if shape.kind == "block":
-                return "dflash"
-            return "eagle3" if len(shape.feature_layers) > 1 else "eagle"
+            if shape.kind in ("block", "parallel"):
+                return "dflash" if shape.kind == "block" else "medusa"
+            if shape.kind == "recurrent":
+                return "eagle3" if len(shape.feature_layers) > 1 else "eagle"
         case Model("mtp"):
             return "mtp"
         case Model():

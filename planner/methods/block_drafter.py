@@ -3,7 +3,9 @@
 DFlash (arXiv 2602.06036): the drafter attends to the text through hidden states of several of the
 target's layers and, in both directions, within the block; one pass gives logits for every mask. The
 most probable tokens are verified as a chain. The block keeps the length that the drafter was
-trained with; fewer of its tokens may be verified.
+trained with; fewer of its tokens may be verified. The last token of the text enters by its
+embedding, as the target has not read it yet; the next round reads it again with its states. P-EAGLE
+runs an EAGLE-3 head so, on masks that see the text and the masks before them.
 """
 
 from __future__ import annotations
@@ -36,10 +38,9 @@ class BlockDrafter(Method[BlockDrafterOptions]):
     """One pass drafts all tokens, so that longer drafts cost little more than short ones."""
 
     summary = "one pass over the target's hidden states fills a block of tokens"
-    paper = "DFlash, arXiv 2602.06036; z-lab/dflash"
-    acceptance = "given"
+    paper = "DFlash, arXiv 2602.06036; P-EAGLE, amazon/gpt-oss-120b-p-eagle"
+    acceptance = "rank of the accepted child at each depth, along the target's own texts"
     engine_drafter = "block"
-    runnable = False
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[BlockDrafterOptions] | Refusal]:
         """Per drafter: every length up to its block."""
@@ -52,9 +53,11 @@ class BlockDrafter(Method[BlockDrafterOptions]):
         """One pass looks as many tokens ahead as the block has, and a chain grows of its logits."""
         draft, block, cache = options.draft, options.block, cache_of(options.draft)
         layers = print_atom(facts.drafters[draft].feature_layers)
-        read = f"features={FEATURES} shift=1 levels={block}"
+        above = facts.drafters[draft].reads_above
+        read = f"features={FEATURES} levels={block} " + ("shift=1" if above else "attend=block")
+        pending = options.length + (1 if above else 2)  # the last token is read twice
         drafted = f"""%t0 = root
-%x = forward {draft} %t0 cache={cache} pending={block + 1} {read}
+%x = forward {draft} %t0 cache={cache} pending={pending} {read}
 %c = repeat {options.length} (%t = %t0) {{
   %f = pick %t of=newest
   %n = grow %t at=%f logits=%x

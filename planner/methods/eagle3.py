@@ -44,9 +44,8 @@ class Eagle3(Method[Eagle3Options]):
     summary = "a head over the target's hidden states drafts a chain or static tree"
     paper = "Li et al. 2025, arXiv 2503.01840"
     differs = "Trees have a fixed shape, where the paper's follow the context as EAGLE-2's do."
-    acceptance = "given"
+    acceptance = "rank of the accepted child at each depth, along the target's own texts"
     engine_drafter = "head"
-    runnable = False
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[Eagle3Options] | Refusal]:
         """Per head: chains of 1 to 10 tokens, and trees by nodes and depth."""
@@ -66,7 +65,7 @@ class Eagle3(Method[Eagle3Options]):
         )
         chains = tree.is_chain
         drafted = layers_text(len(tree), passes) if chains else tree_text(tree, passes, drawn=False)
-        layers = print_atom(facts.drafters[head].feature_layers)
+        layers = print_atom(facts.drafters[head].feature_layers or "last")
         return draft_and_verify(
             facts, self, drafted, len(tree), models=(head,), features=layers, recurrent=True
         )

@@ -41,21 +41,21 @@ class Mtp(Method[MtpOptions]):
 
     summary = "the target's own multi-token-prediction modules draft a chain"
     paper = "DeepSeek-AI 2024, arXiv 2412.19437 section 2.2"
-    differs = "Chains longer than the modules run them again on their own hidden states."
-    acceptance = "given"
+    differs = "Chains longer than one module run it again on its own hidden states."
+    acceptance = "rank of the accepted child at each depth, along the target's own texts"
     engine_drafter = "modules"
     sources = ("mtp",)
     source_drafter = Model("mtp")
-    runnable = False
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[MtpOptions] | Refusal]:
-        """Chains of 1 to 8 tokens."""
+        """Chains of 1 to 8 tokens; of several modules, as many as there are."""
         name, reason = "chain by the target's modules", self.missing_source(facts)
         if set(self.sources) <= set(facts.problem.sources) and not facts.modules:
             reason = "the target has no multi-token-prediction modules (num_nextn_predict_layers)"
         if reason is not None:
             return [Refusal(name, reason)]
-        return [Family.of(name, map(MtpOptions, range(1, 9)))]
+        most = 8 if len(facts.modules) == 1 else len(facts.modules)
+        return [Family.of(name, map(MtpOptions, range(1, most + 1)))]
 
     def plan(self, facts: ProblemFacts, options: MtpOptions) -> Plan:
         """Level i is drafted by module i, from the hidden states of the level before."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import dedent, indent
 from types import MappingProxyType
@@ -59,6 +59,7 @@ def draft_and_verify(
     after: str = "",
     states: Iterable[str] = (),
     policies: Mapping[str, str] = MappingProxyType({}),
+    uncached: Collection[str] = (),
 ) -> Plan:
     """A plan of one round: draft a tree, verify it, accept, emit, commit.
 
@@ -78,6 +79,7 @@ def draft_and_verify(
             `%l` the target's logits.
         states: declarations besides those of the caches, `@name = ...` each.
         policies: further attributes of the caches of some models, by role.
+        uncached: models that keep no cache.
     """
     models, commits = tuple(models), []
     greedy = facts.greedy and method.lossless
@@ -86,13 +88,15 @@ def draft_and_verify(
         states = (f"{FEATURES} = track target layer={features}", *states)
         commits.append(FEATURES)
     for model in models:
-        commits.append(cache_of(model))
+        commits += [cache_of(model)] if model not in uncached else []
         if recurrent:
             commits.append(states_of(model))
             states = (*states, f"{states_of(model)} = track {model} layer=last")
     judged = judge(tree, nodes, rule=None if greedy else rule, verify=verify, beside=beside)
     body = "\n".join((drafted, judged, *(f"commit {state} %e" for state in commits), after))
-    return single_round_plan(facts, method, models, body, states=states, policies=policies)
+    return single_round_plan(
+        facts, method, models, body, states=states, policies=policies, uncached=uncached
+    )
 
 
 def single_round_plan(
@@ -103,6 +107,7 @@ def single_round_plan(
     *,
     states: Iterable[str] = (),
     policies: Mapping[str, str] = MappingProxyType({}),
+    uncached: Collection[str] = (),
 ) -> Plan:
     """A plan of one round, `decode`, of any ops.
 
@@ -113,6 +118,7 @@ def single_round_plan(
         body: the ops of the round, indented by any common amount.
         states: declarations besides those of the caches, `@name = ...` each.
         policies: further attributes of the caches of some models, by role.
+        uncached: models that keep no cache.
 
     Returns:
         The plan, with a cache `@kv` for the target and `@<model>_kv` for every other model; layers
@@ -120,7 +126,11 @@ def single_round_plan(
     """
     models = tuple(models)
     temperature, batches = float(facts.problem.workload.temperature), facts.batch_sizes
-    caches = [f"{cache_of(role)} = cache {role} {policies.get(role, '')}" for role in models]
+    caches = [
+        f"{cache_of(role)} = cache {role} {policies.get(role, '')}"
+        for role in models
+        if role not in uncached
+    ]
     shapes = {role: facts.shape(role) for role in ("target", *models)}
     lines = [
         f"plan {method.name}",

@@ -43,7 +43,7 @@ class CausalModel:
     It is a `specplan.runtime.models.modules.Module` without features, slots and heads.
     """
 
-    optional_features = by_slots = False
+    optional_features = by_slots = slots_first = False
     slots_enter = 0
 
     def __init__(self, model: Any, *, name: str, digest: str) -> None:
@@ -59,7 +59,7 @@ class CausalModel:
         self.dtype: torch.dtype = model.dtype
         self.device: torch.device = model.device
         self.family: Family = FAMILIES[config.model_type](model)
-        self._head = model.get_output_embeddings()
+        self.head = model.get_output_embeddings()
         self._groups = self.family.heads // self.family.kv_heads
         self.logits_dtype = torch.promote_types(self.dtype, torch.float32)
         self._learned_positions = config.model_type in LEARNED_POSITIONS
@@ -84,7 +84,7 @@ class CausalModel:
         """Every tensor that the model computes with, by its path."""
         tensors: dict[str, Tensor] = {}
         _collect("family", self.family, tensors)
-        _collect("head", self._head, tensors)
+        _collect("head", self.head, tensors)
         return tensors
 
     def forward(
@@ -159,7 +159,7 @@ class CausalModel:
                 assert window is None, "kernels know no sliding window"
                 return mask
             if window not in by_window:
-                allowed = mask if window is None else mask & _near(positions, cache, writer, window)
+                allowed = mask if window is None else mask & near(positions, cache, writer, window)
                 by_window[window] = additive_mask(allowed, self._groups, self.dtype)
             return by_window[window]
 
@@ -182,7 +182,7 @@ class CausalModel:
         """
         if gather is not None:
             hidden = hidden.gather(1, gather[:, :, None].expand(-1, -1, hidden.shape[2]))
-        return self._head(self.family.finish(hidden)).to(self.logits_dtype)  # type: ignore[no-any-return]
+        return self.head(self.family.finish(hidden)).to(self.logits_dtype)  # type: ignore[no-any-return]
 
     def enter(
         self,
@@ -217,7 +217,7 @@ class CausalModel:
         )
 
 
-def _near(positions: Tensor, cache: KVCache, writer: Any, window: int) -> Tensor:
+def near(positions: Tensor, cache: KVCache, writer: Any, window: int) -> Tensor:
     """Pairs within a sliding window by position: query - key < window. Bool `[B, T, U]`."""
     keys = cache.positions[:, None, : writer.used]
     return (positions[:, :, None] - keys) < window

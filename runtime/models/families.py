@@ -72,12 +72,12 @@ class RotaryFamily:
         inner = model.model
         self.embedding = inner.embed_tokens
         self.rotary = inner.rotary_emb
-        self.angles = _angles_of(self.rotary)
+        self.angles = angles_of(self.rotary)
         self.final_norm = norm_of(inner.norm)
         self.layers = [RotaryLayer(layer, index) for index, layer in enumerate(inner.layers)]
         first = self.layers[0]
         self.heads, self.kv_heads, self.head_dim = first.heads, first.kv_heads, first.head_dim
-        self.windows = _windows(model.config, len(self.layers))
+        self.windows = windows_of(model.config, len(self.layers))
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """See `Family.embed`."""
@@ -212,7 +212,7 @@ class OptFamily(_StockFamily):
         return hidden if inner.project_out is None else inner.project_out(hidden)
 
 
-def _angles_of(rotary: Any) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+def angles_of(rotary: Any) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Cosines and sines of positions, as a stock module computes them.
 
     Without its `torch.no_grad`: we never run with gradients, and tracing a change of mode in every
@@ -224,7 +224,7 @@ def _angles_of(rotary: Any) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
     return partial(forward, rotary)
 
 
-def _windows(config: Any, num_layers: int) -> tuple[int | None, ...]:
+def windows_of(config: Any, num_layers: int) -> tuple[int | None, ...]:
     """The sliding window of each layer, in positions.
 
     Mistral applies its window to every layer; Qwen2 and Qwen3 where `layer_types` says so.

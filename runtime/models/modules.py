@@ -30,10 +30,12 @@ class Module(Protocol):
         dtype: of its hidden states and of its cache.
         logits_dtype: of its logits.
         device: of its weights.
-        optional_features: tokens without a state of another model may enter.
+        optional_features: the last token of a text, and drafted ones, may enter without the state
+            of another model. What such a token leaves in a cache is gone when the round ends.
         by_slots: it looks ahead by slots below a node, which run through its layers; else by heads
             on the node's state.
         slots_enter: the layer at which slots enter.
+        slots_first: it gives logits at slots alone: the first slot below a node tells its children.
     """
 
     num_layers: int
@@ -46,6 +48,7 @@ class Module(Protocol):
     optional_features: bool
     by_slots: bool
     slots_enter: int
+    slots_first: bool
 
     def weights(self) -> dict[str, Tensor]:
         """See `specplan.runtime.models.causal.CausalModel.weights`."""

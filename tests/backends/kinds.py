@@ -25,11 +25,27 @@ from tests.planner.example_facts import (
     source_profiles,
     with_blocks,
 )
+from tests.planner.rich_facts import (
+    BLOCK,
+    HEAD,
+    HEADS,
+    PARALLEL,
+    STEPWISE,
+    drafter_profiles,
+    write_drafter,
+)
 
 EVERY_WAY = frozenset({
     "autoregressive", "draft_model", "dynamic_tree", "early_exit", "layer_skip", "prompt_lookup",
 })  # fmt: skip
 """Methods that between them use every way of drafting and judging without a declared source."""
+DRAFTERS: dict[str, dict[str, Any]] = {
+    "head": HEAD | {"eagle_aux_hidden_state_layer_ids": [1, 2]},
+    "flash": BLOCK | {"dflash_config": {"mask_token_id": 3, "target_layer_ids": [0, 1]}},
+    "heads": PARALLEL | {"medusa_num_heads": 3},
+    "steps": STEPWISE | {"hydra_num_heads": 3},
+}
+"""Heads by role; `tests.backends.heads` has models for them."""
 RUNNABLE = {name: method for name, method in discover_methods().items() if method.runnable}
 LOSSLESS = {name: method for name, method in RUNNABLE.items() if method.lossless}
 SMALL_BUDGET = 20
@@ -58,20 +74,28 @@ def all_facts(
     """
     text = (np.array(corpus) % vocabulary).astype(np.uint8)
     build_datastore(folder / "corpus", [lambda: [text]], vocabulary, "a text", lambda *_: None)
+    sizes = {key: SEVEN_BILLION[key] for key in SEVEN_BILLION if key != "num_hidden_layers"}
+    for name, config in DRAFTERS.items():
+        write_drafter(folder / name, {**config, **sizes, "head_dim": 128})
     facts = example_facts(
         folder,
         temperature=temperature,
-        target=SEVEN_BILLION | {"num_hidden_layers": layers},
+        target=SEVEN_BILLION | {"num_hidden_layers": layers, "num_nextn_predict_layers": 1},
         methods=[*RUNNABLE],
         sources=sorted({word for method in RUNNABLE.values() for word in method.sources}),
         datastore=str(folder / "corpus"),
+        models={
+            "target": {"path": "target"},
+            "drafts": [{"name": name, "path": name} for name in ("draft", *DRAFTERS)],
+        },
     )
     offered = (one for one in possible_drafters(facts) if isinstance(one, SmallCache))
     small = {
         one: AcceptanceProfile.from_alpha(0.6, drafter=one)
         for one in (replace(drafter, budget=SMALL_BUDGET) for drafter in offered)
     }
-    more = {**source_profiles(temperature), **small}
+    ranked = {one: drafter_profiles(temperature)[one] for one in HEADS}
+    more = {**source_profiles(temperature), **small, **ranked}
     return with_blocks(replace(facts, profiles={**facts.profiles, **more}))
 
 

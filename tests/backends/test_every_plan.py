@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -24,9 +24,9 @@ from specplan.passes.pipeline import run_passes
 from specplan.passes.renumber import plan_digest
 from specplan.planner.facts import ProblemFacts
 from specplan.runtime.executable import Executable
-from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.definition import Outputs, outputs
+from tests.backends.heads import with_heads
 from tests.backends.kinds import RUNNABLE, Kind, all_facts, kinds_of
 from tests.backends.pairs import in_batches, load_pair, plain, plans_after_passes, save_pair
 
@@ -41,7 +41,7 @@ BUCKETS = [Bucket(8, 96)]
 class Case(NamedTuple):
     """What every method decodes: models, 100 requests with plain outputs, facts by temperature."""
 
-    models: dict[str, CausalModel]
+    models: dict[str, Any]
     requests: list[Request]
     expected: list[tuple[int, ...]]
     facts: dict[float, ProblemFacts]
@@ -55,7 +55,7 @@ def case(held_out: list[str], tmp_path_factory: pytest.TempPathFactory) -> Case:
     """
     folder: Path = tmp_path_factory.mktemp("every_plan")
     save_pair(folder, VOCABULARY, scale=0.14, sureness=6.0)
-    models = load_pair(folder)
+    models = with_heads(load_pair(folder))
     requests = [
         Request(
             prompt_tokens=tuple(byte % VOCABULARY for byte in text.encode()[: 3 + index * 7 % 58]),

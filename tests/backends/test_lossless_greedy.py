@@ -12,6 +12,7 @@ import pytest
 
 from specplan.planner.templates.merged_rounds import scheduled
 from specplan.runtime.requests import Request
+from tests.backends.heads import with_heads
 from tests.backends.kinds import EVERY_WAY, LOSSLESS, all_facts, every_kind, kinds_of
 from tests.backends.pairs import in_batches, load_pair, plain
 
@@ -44,7 +45,7 @@ def test_rounds_of_two_methods_take_turns(
     pair_folder: Path, requests: list[Request], tmp_path: Path
 ) -> None:
     """States of the same name that differ are kept apart; what a round left is caught up with."""
-    models, some = load_pair(pair_folder), requests[::20]
+    models, some = with_heads(load_pair(pair_folder)), requests[::20]
     expected = in_batches(plain(), models, some, 1)
     facts = all_facts(tmp_path, 0.0)
     others = [method for name, method in LOSSLESS.items() if name not in EVERY_WAY]

@@ -20,6 +20,7 @@ from specplan.ir.values import Entry
 from specplan.planner.facts import ProblemFacts
 from specplan.runtime.models.causal import CausalModel
 from tests.backends.dynamic_trees import dynamic_plan
+from tests.backends.heads import with_heads
 from tests.backends.kinds import LOSSLESS, Kind, all_facts, every_kind, kinds_of
 from tests.backends.pairs import load_pair, plain, save_pair
 from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value
@@ -34,7 +35,7 @@ CHANCE = 1e-4
 def small_pair(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CausalModel]:
     folder = tmp_path_factory.mktemp("small_pair")
     save_pair(folder, VOCABULARY, scale=0.3)
-    return load_pair(folder)
+    return with_heads(load_pair(folder))
 
 
 @pytest.fixture(scope="module")

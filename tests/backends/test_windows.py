@@ -112,7 +112,7 @@ def test_lanes_at_once_give_what_lanes_in_turns_give(models: dict[str, CausalMod
         executable.side_by_side = at_once
         seen = ran.setdefault(at_once, set())
         hooks = [
-            model._head.register_forward_pre_hook(
+            model.head.register_forward_pre_hook(
                 lambda *_, name=name, seen=seen: seen.add((name, threading.current_thread().name))
             )
             for name, model in models.items()

@@ -62,12 +62,16 @@ BLOCK: dict[str, Any] = {**SHARED, **SIZES} | {
 }
 
 
+PARALLEL: dict[str, Any] = {**SHARED, **SIZES} | {"medusa_num_heads": 5, "dtype": "bfloat16"}
+STEPWISE: dict[str, Any] = {**SHARED, **SIZES} | {"hydra_num_heads": 4, "dtype": "bfloat16"}
+
+
 def write_drafter(folder: Path, config: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
 
 
-HEADS = (Model("head"), Model("flash"), Model("mtp"))
+HEADS = tuple(map(Model, ("head", "flash", "heads", "steps", "mtp")))
 
 
 def drafter_profiles(temperature: float = 0.0) -> dict[Drafter, AcceptanceProfile]:
@@ -95,9 +99,11 @@ def rich_facts(
     """A mixture of experts with a module of its own, a draft model, a head and a block drafter."""
     write_drafter(folder / "head", HEAD)
     write_drafter(folder / "flash", BLOCK)
+    write_drafter(folder / "heads", PARALLEL)
+    write_drafter(folder / "steps", STEPWISE)
     write_drafter(folder / "corpus", {})
     (folder / "corpus" / "datastore.json").write_text("{}")
-    names = ("draft", "head", "flash")
+    names = ("draft", "head", "flash", "heads", "steps")
     given = profiles(temperature == 0.0, temperature=temperature) | drafter_profiles(temperature)
     settings: dict[str, Any] = {
         "given": given,

@@ -71,7 +71,7 @@ def run_forward(
         waits = torch.tensor(lags, device=batch.device)[:, None] > texts
         call, place = replace(call, live=call.live & ~waits), None
     passed = run_pass(Pass(session, spec, call), cache, place)
-    reached = _read(batch.lengths, spec, call, passed.live)
+    reached = _read(session, batch.lengths, spec, call, passed.live)
     if max(lags) > texts:
         reached = [now if lag <= texts else 0 for now, lag in zip(reached, lags, strict=True)]
         passed = replace(passed, sure=False)
@@ -127,14 +127,30 @@ def _advance(
         cache.scratch[span] = cache.lengths[span]
 
 
-def _read(lengths: Sequence[int], spec: PassSpec, call: Columns, live: Tensor) -> Sequence[int]:
+def _read(
+    session: Interpreter, lengths: Sequence[int], spec: PassSpec, call: Columns, live: Tensor
+) -> Sequence[int]:
     """How far a pass that was to read all text has come: up to the first state that is missing."""
     if spec.features is None or spec.inside or not call.texts:
         return lengths
-    lacking = call.live[:, : call.texts] & ~live[:, : call.texts]
+    lacking = lacking_text(session, spec, call, live)
     ends = torch.tensor(lengths, device=live.device)[:, None]
     reached: list[int] = call.positions[:, : call.texts].where(lacking, ends).amin(1).tolist()
     return reached
+
+
+def lacking_text(session: OpRunner, spec: PassSpec, call: Columns, live: Tensor) -> Tensor:
+    """Columns of text that are to run again when their states are there, bool `[B, texts]`.
+
+    Those that could not run, and a last token that entered without its state.
+    """
+    lacking = call.live[:, : call.texts] & ~live[:, : call.texts]
+    if spec.features is not None and session.models[spec.model].optional_features:
+        above = call.positions[:, call.texts - 1 : call.texts] - spec.shift
+        known = session.batch.tracks[spec.features].known.gather(1, above.clamp(min=0))
+        early = call.live[:, call.texts - 1 : call.texts] & ~known & (above >= 0)
+        lacking = torch.cat([lacking[:, :-1], lacking[:, -1:] | early], 1)
+    return lacking
 
 
 def _advance_scratch(lengths: Sequence[int], cache: Cache, spec: PassSpec) -> None:
@@ -169,7 +185,7 @@ def catch_up(session: Interpreter, cache: Cache, spec: PassSpec, pending: int) -
         used = max(map(operator.sub, ends, cache.forgotten))
         call = Columns(tokens, positions, live, width, (), used)
         there = run_pass(Pass(session, spec, call), cache).live
-        reached = _read(ends, spec, call, there)
+        reached = _read(session, ends, spec, call, there)
         if reached is not ends and all(map(operator.le, reached, done)):
             return  # what the next tokens are to read is not there yet
         _advance(reached, cache, spec, active)
@@ -209,7 +225,7 @@ def columns_of(
     inner, slots = tuple(map(inner_of, operands)), _slots(session, spec, operands)
     ahead = None
     if slots:
-        ahead = Slots(node_columns(operands, inner, texts), spec.most_levels - 1)
+        ahead = Slots(node_columns(operands, inner, texts), _levels_ahead(session, spec))
         inner = (*inner, *slots)
     tokens, positions, live = [], [], []
     if texts == 1 and with_root:
@@ -256,10 +272,15 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
 def _slots(session: OpRunner, spec: PassSpec, operands: Sequence[Nodes]) -> tuple[Nodes, ...]:
     """Slots below the nodes of a pass, where its model looks ahead by them."""
-    if spec.most_levels == 1 or not spec.pieces:
-        return ()
-    if not session.models[spec.model].by_slots:
+    levels = _levels_ahead(session, spec)
+    if not levels:
         return ()
     if len(operands) > 1:
         raise MissingCapabilityError("slots stand below the nodes of one tree", where="eager")
-    return (slots_of(operands[0], spec.most_levels - 1),)
+    return (slots_of(operands[0], levels),)
+
+
+def _levels_ahead(session: OpRunner, spec: PassSpec) -> int:
+    """Slots below each node of a pass."""
+    model = session.models[spec.model]
+    return spec.most_levels - 1 + model.slots_first if model.by_slots and spec.pieces else 0

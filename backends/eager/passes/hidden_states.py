@@ -24,8 +24,10 @@ def entered(run: Pass) -> tuple[Tensor | None, Tensor, Tensor | None]:
     if track.deeper:
         states, known = left_by_slots(run, track, spec.shift, spec.shift)
     live = call.live
-    if not model.optional_features:
+    if not model.optional_features or not spec.own:
         lacking = ~known & (above >= 0)
+        if model.optional_features:  # text before the root needs its states
+            lacking[:, max(call.texts - 1, 0) :] = False
         if call.slots is not None:
             lacking[:, -call.slots.width :] = False
         live = live & ~lacking

@@ -15,7 +15,7 @@ from torch.fx.traceback import annotate
 
 from specplan.backends.eager.op_runner import Scope, nodes_as, typed
 from specplan.backends.eager.passes.columns import Pass
-from specplan.backends.eager.passes.forward import columns_of
+from specplan.backends.eager.passes.forward import columns_of, lacking_text
 from specplan.backends.eager.passes.logits import rows_of_pass
 from specplan.backends.eager.passes.one_pass import run_pass
 from specplan.backends.eager.sources import judged_tokens
@@ -69,10 +69,12 @@ class RoundRun(RoundState):
         if cache is not None and call.texts and spec.segments:
             lengths = texts.lengths
             if spec.features is not None and not spec.inside:  # up to the first that was lacking
-                lacking = call.live[:, : call.texts] & ~passed.live[:, : call.texts]
+                lacking = lacking_text(self, spec, call, passed.live)
                 lengths = call.positions[:, : call.texts].where(lacking, texts.ends).amin(1)
                 lengths = lengths.maximum(cache.resident(spec.segments, spec.scratch)[:, 0])
             cache.advance(spec, lengths, self.taking_part())
+            if self.models[spec.model].optional_features:
+                cache.grown(1)  # the last token, which runs again
         rows = rows_of_pass(self, spec, call, passed, operands)
         scope.update(zip(op.results, rows, strict=True))
 

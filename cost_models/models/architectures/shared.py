@@ -108,6 +108,7 @@ def decoder(
         "tied_embeddings": config.flag("tie_word_embeddings", tied),
         "embedding_size": hidden,
         "final_norm_parameters": each,
+        "drafter_layers": layers[-1:] * config.count("num_nextn_predict_layers"),
     }
     return Decoder(**(fields | options))
 

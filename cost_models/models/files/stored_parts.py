@@ -14,7 +14,7 @@ from specplan.ir.errors import UsageError
 
 _BUFFERS = (".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq", "e_score_correction_bias")
 _FOREIGN = re.compile(
-    r"(^|\.)(vision_tower|vision_model|visual|audio_tower|multi_modal_projector|mm_projector|mtp)\."
+    r"(^|\.)(vision_tower|vision_model|visual|audio_tower|multi_modal_projector|mm_projector|mtp|mtp_layers)\."
 )
 _LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|blk)\.(\d+)\.")
 _PARTS = (

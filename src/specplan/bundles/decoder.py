@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from specplan.backends.registry import INTERPRETER
 from specplan.bundles.writing import open_bundle
 from specplan.ir.errors import UsageError
+from specplan.ir.plan import MODULE_PREFIX
 from specplan.runtime import require_torch
 
 if TYPE_CHECKING:
@@ -183,7 +184,8 @@ def _check_roles(plan: Plan, folders: Mapping[str, Path]) -> None:
         UsageError: names the models.
     """
     needed = dict.fromkeys(("target", *plan.models_run))
-    missing = [name for name in needed if name not in folders]
+    own = [name for name in needed if name.startswith(MODULE_PREFIX)]  # in the target's folder
+    missing = [name for name in needed if name not in folders and name not in own]
     if missing:
         raise UsageError(
             f"no checkpoint is named for {', '.join(missing)}",

@@ -26,7 +26,7 @@ class Module:
         optional: it runs where a state is missing, too.
     """
 
-    kv_heads, head_dim, slots_enter = 2, 4, 0
+    kv_heads, head_dim, slots_enter, slots_first = 2, 4, 0, False
 
     def __init__(
         self,

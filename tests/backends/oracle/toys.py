@@ -98,7 +98,7 @@ class Toy:
         slots_enter: the layer at which slots enter the stack.
     """
 
-    optional_features, by_slots = False, True
+    optional_features, by_slots, slots_first = False, True, False
 
     def __init__(
         self,
@@ -209,7 +209,7 @@ class HeadShape:
 class Head:
     """One class for every drafter that reads states of the target."""
 
-    slots_enter = 0
+    slots_enter, slots_first = 0, False
 
     def __init__(self, shape: HeadShape, target: Toy, seed: int = 1) -> None:
         weights = _Weights(100 + seed)

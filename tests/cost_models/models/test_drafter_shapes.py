@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from specplan.cost_models.models.drafter_configs import spread_layers
 from specplan.cost_models.models.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
 from specplan.cost_models.models.forward import forward_cost
+from specplan.cost_models.models.heads.dflash import spread_layers
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import MissingCapabilityError, UsageError
 
@@ -139,11 +139,12 @@ def test_layers_are_spread_as_the_reference_spreads_them() -> None:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        (EAGLE3 | {"architectures": ["EagleLlamaForCausalLM"]}, "EagleLlamaForCausalLM"),
+        (EAGLE3 | {"architectures": ["HydraModel"]}, "HydraModel"),
         (EAGLE3 | {"architectures": ["Eagle3DeepseekV2ForCausalLM"]}, "Eagle3DeepseekV2"),
-        (EAGLE3 | {"architectures": [], "model_type": "medusa"}, "medusa"),
-        ({"model_type": "mlp_speculator"}, "mlp_speculator"),
-        ({"speculators_model_type": "peagle", "transformer_layer_config": EAGLE3}, "peagle"),
+        ({"hydra_num_heads": 4, "hydra_head_arch": "eagle-attn"}, "hydra_head_arch 'eagle-attn'"),
+        ({"speculators_model_type": "dflash2", "transformer_layer_config": EAGLE3}, "dflash2"),
+        (EAGLE3 | {"rope_scaling": {"type": "dynamic"}}, "rotary scaling 'dynamic'"),
+        (EAGLE3 | {"partial_rotary_factor": 0.5}, "a part of each head"),
         (EAGLE3 | {"eagle_config": {"parallel_draft_step": 4}}, "parallel_draft_step"),
         (EAGLE3 | {"eagle_config": {"use_aux_hidden_state": False}}, "use_aux_hidden_state"),
         (DFLASH | {"architectures": ["DSparkDraftModel"]}, "DSparkDraftModel"),

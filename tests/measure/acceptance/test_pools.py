@@ -228,7 +228,7 @@ def test_a_text_that_is_never_met_has_no_places(pair: dict[str, CausalModel]) ->
 def test_equal_logits_take_the_lower_token_first(tmp_path: Path) -> None:
     save_pair(tmp_path)
     model = load_pair(tmp_path)["draft"]
-    head = model._head.weight.data
+    head = model.head.weight.data
     head[1::2] = head[:-1:2]  # every token but the last has a twin
     text = written(model, 0.0, 12, 0)
     found = list(pool_places(model, text, len(PROMPT), 2, LAYERS))

@@ -72,7 +72,4 @@ def test_a_head_is_chosen_for_llama_70b_from_configs_alone(shared: Path, tmp_pat
     }
     value["models"]["drafts"] = [{"name": "head", "path": str(tmp_path / "head")}]
     assert optimize(value).search.chosen.drafter == Model("head")
-    here = optimize(value | {"backend": "eager"})
-    assert here.search.chosen is here.search.plain
-    refused = [c for c in here.candidates if c.drafter == Model("head")]
-    assert refused and all(c.priced and "backend eager" in str(c.refusal) for c in refused)
+    assert optimize(value | {"backend": "eager"}).search.chosen.drafter == Model("head")

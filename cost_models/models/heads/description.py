@@ -1,0 +1,150 @@
+"""What a drafter that reads a target's hidden states is made of, whatever family it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+Norms = Literal["none", "each", "joined"]
+Join = Literal["feature", "concat", "wide", "sum", "recurrent", "stack", "block"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reads:
+    """Hidden states of the target that enter.
+
+    Attributes:
+        layers: after how many of its layers they are taken; empty for after the last one.
+        width: of one of them, the target's hidden size.
+        finished: the target's final norm is applied to them.
+        norm: RMSNorms of the head on them: none, one on `each`, one on all of them `joined`.
+        project: a matrix makes them as wide as the head; so they enter its first step only.
+        bias: of that matrix, or of the one that joins them with the embedding.
+        normed_after: an RMSNorm on what that matrix gives (DFlash).
+    """
+
+    layers: tuple[int, ...] = ()
+    width: int
+    finished: bool = False
+    norm: Norms = "none"
+    project: bool = False
+    bias: bool = False
+    normed_after: bool = False
+
+    @property
+    def count(self) -> int:
+        """States that are read at once."""
+        return max(len(self.layers), 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Body:
+    """Transformer layers of a head.
+
+    Attributes:
+        layers: how many.
+        config: of such layers, as a config.json that `transformers` reads.
+        input_norm: a norm before each attention; EAGLE-1 has none.
+        mlp: an MLP behind each attention; Kangaroo has none.
+        normed_residual: the residual of the first layer starts at the normed state
+            (`norm_before_residual`), for `wide` heads.
+    """
+
+    layers: int = 0
+    config: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    input_norm: bool = True
+    mlp: bool = True
+    normed_residual: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Levels:
+    """How a head looks several tokens ahead in one pass.
+
+    Attributes:
+        count: tokens ahead.
+        by: `heads` on the state of a node, or `slots` below it, which run through its layers.
+        mask_token: whose embedding enters at slots.
+        own_state: slots enter with a trained state in place of hidden states (`mask_hidden`).
+    """
+
+    count: int = 1
+    by: Literal["heads", "slots"] = "heads"
+    mask_token: int | None = None
+    own_state: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """From a state of a head to logits.
+
+    Attributes:
+        norm: an RMSNorm before the matrix.
+        finished: the target's final norm stands before the matrix.
+        onward: what the next step reads: the state `before_norm` or `after_norm`.
+        residual: residual blocks x + SiLU(W x + b) before the matrix.
+        residual_bias: their biases.
+        head: whose matrix: the target's, its own, or its own for `each` level or step.
+        bias: of that matrix.
+        vocabulary: tokens it knows; fewer than the target's where `d2t` or a map says which.
+    """
+
+    norm: bool = False
+    finished: bool = False
+    onward: Literal["before_norm", "after_norm"] = "before_norm"
+    residual: int = 0
+    residual_bias: bool = True
+    head: Literal["target", "own", "each"] = "target"
+    bias: bool = False
+    vocabulary: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadDescription:
+    """A drafter that reads a target's hidden states.
+
+    Attributes:
+        family: what its format calls it, for messages.
+        hidden_size: width of its states.
+        token_ids: entries of the vocabulary whose ids it takes, the target's.
+        reads: hidden states of the target.
+        join: how a token's embedding e and the state f above it become what enters.
+            `feature`: f alone. `concat`: a matrix on [norm(e); norm(f)]. `wide`: [e; f], of which
+            the first attention reads the norms of both, and the residual is f. `sum`: GELU of a
+            norm of a weighted sum of W f and e. `recurrent`: [f; SiLU(W e + U s + b)]. `stack`: f
+            and the embeddings since, side by side. `block`: f where there is one, else e.
+        embedding: the table: the target's, its own, its own of `each` step; `either` is its own
+            where the checkpoint has one, else the target's.
+        begins: the first token of a text that has a row in its cache: above earlier ones there is
+            no state. 0 where states enter at their own tokens.
+        first_embedding: the embedding of that token counts; engines feed DeepSeek's modules zeros.
+        inner_norm: epsilon of the norms outside of its layers.
+        steps: steps with weights of their own; the last one serves further steps.
+        tied: weights of the steps that are one (`embedding`, `norm`, `head`, `project`).
+        scaled_input: what enters the first step is normed without weights (`scale_input`).
+        body: its transformer layers.
+        levels: tokens ahead in one pass.
+        output: from states to logits.
+        names: (pattern, replacement) pairs from names of tensors in its files to those of
+            `specplan.runtime.models.heads`; the first that matches whole counts, and an empty
+            replacement leaves the tensor out.
+    """
+
+    family: str
+    hidden_size: int
+    token_ids: int
+    reads: Reads
+    join: Join
+    embedding: Literal["target", "own", "either", "each"] = "target"
+    begins: int = 1
+    first_embedding: bool = True
+    inner_norm: float = 1e-6
+    steps: int = 1
+    tied: frozenset[str] = frozenset()
+    scaled_input: bool = False
+    body: Body = Body()
+    levels: Levels = Levels()
+    output: Output
+    names: tuple[tuple[str, str], ...] = ()

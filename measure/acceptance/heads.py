@@ -1,0 +1,88 @@
+"""Teacher forcing of heads: ranks of a text's tokens among a head's choices, depth by depth.
+
+A head drafts its first token from the target's states and others from its own states, so that ranks
+depend on where a round began. Its children are its best ranks: under `greedy` and `recursive` a
+given child is accepted exactly when the target chooses that token, and what the target chooses is
+the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from specplan.measure.acceptance.teacher import NO_RANK, TracedText, greedy_ranks
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.heads.drafter import Drafter
+from specplan.runtime.models.heads.unrolled import unrolled
+
+MOST_DEPTH = 10
+"""Levels that are measured of heads which may draft any number."""
+ROOTS = 32
+"""Roots of blocks that are drafted together."""
+
+
+def depth_of(head: Drafter) -> int:
+    """Levels that are measured of a head."""
+    one = head.description
+    if one.levels.count > 1:
+        return one.levels.count
+    return one.steps if one.steps > 1 else MOST_DEPTH
+
+
+@torch.inference_mode()
+def head_ranks(
+    heads: Sequence[Drafter], text: TracedText, depth: int, most: int
+) -> list[tuple[int, ...]]:
+    """Rows of `specplan.cost_models.acceptance.evidence.depth_ranks` for one text.
+
+    Args:
+        heads: a head, or the target's modules.
+        text: prompt and output.
+        depth: levels that are measured.
+        most: ranks that are told apart.
+    """
+    head, tokens, start = heads[0], text.tokens, text.start
+    target = text.target
+    given = torch.tensor([tokens[:-1]], device=target.device)
+    features = text_features(target, given, head.description.reads.layers)
+    blocks = head.description.join == "block"
+    ranks = torch.full((len(tokens) - start, depth), NO_RANK)
+    # no round drafts from the prompt's last token: the target reads the prompt in the first round
+    roots = torch.arange(start, len(tokens) - 1)
+    for part in roots.split(ROOTS if blocks else max(len(roots), 1)):
+        rows = part.to(target.device) if blocks else None
+        if not len(part):
+            continue
+        for step, logits in enumerate(unrolled(heads, given, features, depth, rows)):
+            own = logits[0] if blocks else logits[0, part]
+            stop = min(len(part), len(tokens) - 1 - step - int(part[0]))
+            if stop <= 0:
+                break
+            first = int(part[0]) + 1 + step
+            own_ranks = greedy_ranks(own[:stop], tokens[first : first + stop], most)
+            ranks[first - start : first - start + stop, step] = torch.tensor(own_ranks)
+    return [tuple(row) for row in ranks.tolist()]
+
+
+def text_features(target: CausalModel, tokens: Tensor, layers: Sequence[int]) -> Tensor:
+    """Hidden states of a target at the tokens of texts `[B, T]`, of several layers joined.
+
+    Args:
+        target: the target.
+        tokens: int64 `[B, T]`.
+        layers: after how many layers they are taken; empty for after the last one.
+    """
+    batch, length = tokens.shape
+    place = torch.arange(length, device=tokens.device).expand(batch, -1)
+    mask = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
+    cache, parts, before = target.new_cache(batch, length), dict[int, Tensor](), 0
+    states: Tensor | None = None
+    for layer in sorted({*layers} or {target.num_layers}):
+        states = target.hidden(
+            tokens, place, place, mask.expand(batch, -1, -1), cache, (before, layer), states
+        )
+        parts[layer], before = states.clone(), layer
+    return torch.cat([parts[layer] for layer in layers or (target.num_layers,)], 2)

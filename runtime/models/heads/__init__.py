@@ -1,0 +1,1 @@
+"""Heads, which read a target's hidden states and draft: one class for every family."""

@@ -1,0 +1,212 @@
+"""One class for every head: what enters, its layers, and its logits, as a description says.
+
+A head is a `specplan.runtime.models.modules.Module`. Its methods keep gradients, so that training
+runs what decoding runs (`specplan.runtime.models.heads.unrolled`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from specplan.cost_models.models.heads.description import HeadDescription
+from specplan.ir.blocks import NO_SKIPS, Skips
+from specplan.ir.errors import MissingCapabilityError
+from specplan.runtime.models.attention import AttentionMask, PrefixMask, additive_mask
+from specplan.runtime.models.causal import CausalModel, near
+from specplan.runtime.models.heads.entering import Entering
+from specplan.runtime.models.heads.layers import Layers
+from specplan.runtime.models.heads.outputs import Outputs
+from specplan.runtime.models.kv_cache import KVCache
+from specplan.runtime.requests import Request
+
+
+class Drafter(nn.Module):
+    """A head and the target whose hidden states it reads.
+
+    Its weights are NaN until they are loaded, so that a tensor that was forgotten shows.
+
+    Args:
+        description: what it is.
+        target: whose states, embedding, final norm and LM head it uses, in whose number type.
+
+    Attributes:
+        description: what it is.
+        target: the target.
+        digest: identity of the checkpoint.
+        name: name of the checkpoint's folder.
+
+    For the others see `specplan.runtime.models.modules.Module`.
+    """
+
+    def __init__(self, description: HeadDescription, target: CausalModel) -> None:
+        super().__init__()
+        self.description, self.target = description, target
+        self.name = self.digest = description.family
+        body = description.body
+        self.entering = Entering(description)
+        self.layers = Layers(body, description.join == "wide") if body.layers else None
+        self.outputs = Outputs(description)
+        self.num_layers = body.layers
+        self.vocab_size, self.max_positions = target.vocab_size, target.max_positions
+        self.hidden_size = description.hidden_size + (description.join == "block")
+        self.dtype, self.device = target.dtype, target.device
+        self.logits_dtype = target.logits_dtype
+        self.optional_features = self.slots_first = description.join == "block"
+        self.by_slots, self.slots_enter = description.levels.by == "slots", 0
+        self.to(device=self.device, dtype=self.dtype)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.fill_(torch.nan)
+
+    def weights(self) -> dict[str, Tensor]:
+        """See `CausalModel.weights`; those of the target among them."""
+        own = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        if self.layers is not None:
+            own |= {f"rotary.{n}": x for n, x in self.layers.rotary[0].named_buffers()}
+        return own | {f"target.{name}": value for name, value in self.target.weights().items()}
+
+    def weights_by_name(self) -> dict[str, Tensor]:
+        """Its own weights by the names that descriptions give them; tied ones several times."""
+        named = self.named_parameters(remove_duplicate=False)
+        parts = ("entering.", "outputs.")
+        return {
+            name.removeprefix(parts[0]).removeprefix(parts[1]): weight for name, weight in named
+        }
+
+    def new_cache(self, batch: int, capacity: int, queries: bool = False) -> KVCache:
+        """See `CausalModel.new_cache`."""
+        layers = self.layers
+        return KVCache.empty(
+            batch=batch, capacity=capacity, num_layers=self.num_layers, queries=queries,
+            num_kv_heads=1 if layers is None else layers.kv_heads,
+            head_dim=1 if layers is None else layers.head_dim,
+            dtype=self.dtype, device=self.device,
+        )  # fmt: skip
+
+    def outside(self, word: str, requests: Sequence[Request]) -> Tensor:
+        """See `Module.outside`."""
+        raise self._lacks(word)
+
+    def enter(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        features: Tensor | None,
+        known: Tensor | None,
+        steps: Tensor | None,
+    ) -> Tensor:
+        """See `Module.enter`."""
+        output = self.description.output
+        later = features is not None and features.shape[2] == self.hidden_size
+        if output.onward == "after_norm" and later and steps is not None:
+            assert features is not None and self.outputs.norm is not None
+            normed = self.outputs.norm(features)
+            features = torch.where((steps > 0)[:, :, None], normed, features)
+        return self.entering.enter(self.target, tokens, positions, features, known, steps)
+
+    def enter_slots(self, states: Tensor, level: int) -> Tensor:
+        """See `Module.enter_slots`: a mask token."""
+        return self.entering.mask(self.target).expand(*states.shape[:2], -1)
+
+    def hidden(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        mask: Tensor | PrefixMask,
+        cache: KVCache,
+        layers: tuple[int, int] | None = None,
+        features: Tensor | None = None,
+        skips: Skips = NO_SKIPS,
+        latest: Tensor | None = None,
+    ) -> Tensor:
+        """See `CausalModel.hidden`; `features` is what `enter` gave.
+
+        No row attends to the first tokens of a text, above which there is no state: see
+        `HeadDescription.begins`.
+        """
+        assert features is not None, "heads enter by `enter`"
+        if isinstance(mask, PrefixMask) or skips != NO_SKIPS:
+            raise self._lacks("layers that kernels or skipped blocks know")
+        positions, used = positions.clamp(min=0), mask.shape[2]
+        writer = cache.writer(positions, slots, used)
+        begins = self.description.begins
+        if begins:
+            stateless = cache.positions[:, None, :used] < begins
+            mask = mask & ~(stateless & (positions[:, :, None] >= begins))
+        return self.run(features, positions, mask, writer, layers or (0, self.num_layers), cache)
+
+    def run(
+        self,
+        states: Tensor,
+        positions: Tensor,
+        mask: Tensor,
+        writer: Any,
+        span: tuple[int, int],
+        cache: Any,
+    ) -> Tensor:
+        """States after a half-open span of layers.
+
+        Args:
+            states: that enter it, `[B, T, F]`.
+            positions: int64 `[B, T]`.
+            mask: bool `[B, T, U]`.
+            writer: where keys and values go and come from: a `CacheWriter`, or `Unrolled`.
+            span: of layers.
+            cache: whose positions the sliding windows go by.
+        """
+        if self.layers is None or span[0] == span[1]:
+            return states
+        stack, by_window = self.layers, dict[int | None, AttentionMask]()
+        angles = stack.angles(states, positions)
+        for number in range(*span):
+            window = stack.windows[number]
+            if window not in by_window:
+                seen = mask if window is None else mask & near(positions, cache, writer, window)
+                by_window[window] = additive_mask(seen, stack.groups, self.dtype)
+            states = self._layer(number, states, by_window[window], angles, writer)
+        return states
+
+    def _layer(
+        self,
+        number: int,
+        states: Tensor,
+        mask: AttentionMask,
+        angles: tuple[Tensor, Tensor],
+        writer: Any,
+    ) -> Tensor:
+        assert self.layers is not None
+        layer: Any = self.layers[number]
+        stack = self.layers
+        if self.description.join == "block":  # text gives keys and values, and does not change
+            inner, text = states[..., :-1], states[..., -1:]
+            given = torch.where(text > 0, inner, layer.input_layernorm(inner))
+            after = stack.attend(number, given, inner, mask, angles, writer)
+            return torch.cat([torch.where(text > 0, inner, after), text], -1)
+        if stack.wide and number == 0:
+            token, state = states.chunk(2, -1)
+            token, normed = self.entering.norms(token, state)
+            residual = normed if stack.body.normed_residual else state
+            given = torch.cat([token, normed], -1)
+            return stack.attend(number, given, residual, mask, angles, writer)
+        given = layer.input_layernorm(states) if stack.body.input_norm else states
+        return stack.attend(number, given, states, mask, angles, writer)
+
+    def rows(self, hidden: Tensor, name: str, steps: Tensor | None, level: int = 0) -> Tensor:
+        """See `Module.rows`; tokens that it does not know have minus infinity."""
+        if name != "logits":
+            raise self._lacks(f"output {name}")
+        if self.description.join == "block":
+            hidden = hidden[..., :-1]
+        logits = self.outputs.logits(self.target, hidden, steps, level)
+        return logits.to(self.logits_dtype)
+
+    def _lacks(self, what: str) -> MissingCapabilityError:
+        return MissingCapabilityError(
+            f"{self.name} is a head of the family {self.description.family} and has no {what}",
+            remedy="Give a checkpoint that was trained for it.",
+        )

@@ -1,0 +1,91 @@
+"""From states of a head to logits over the target's vocabulary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from specplan.cost_models.models.heads.description import HeadDescription
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.heads.entering import by_step, shared_list
+from specplan.runtime.models.heads.layers import Norm
+
+
+class Outputs(nn.Module):
+    """Norm, residual blocks and LM heads; names of weights are its fields.
+
+    Attributes:
+        tokens: int64 `[vocabulary]`, the target's token of each that it knows; None for all.
+    """
+
+    tokens: Tensor | None
+
+    def __init__(self, description: HeadDescription) -> None:
+        super().__init__()
+        self.description = description
+        one, output = description, description.output
+        width = one.reads.width if one.join == "stack" else one.hidden_size
+        self.norm = Norm(width, one.inner_norm) if output.norm else None
+        count = 1 if output.head != "each" else max(one.steps, one.levels.count)
+        self.blocks, self.shortcuts = nn.ModuleList(), nn.ModuleList()
+        for head in range(count if output.residual else 0):
+            first = width * (head + 2) if one.join == "stack" else width
+            sizes = [first, *[width] * (output.residual - 1)]
+            self.blocks.append(
+                nn.ModuleList(nn.Linear(size, width, bias=output.residual_bias) for size in sizes)
+            )
+            if one.join == "stack":
+                self.shortcuts.append(nn.Linear(first, width, bias=output.residual_bias))
+        self.heads: nn.ModuleList | None = None
+        if output.head != "target":
+            self.heads = shared_list(
+                count,
+                lambda: nn.Linear(width, output.vocabulary, bias=output.bias),
+                "head" in one.tied,
+            )
+        known = None
+        if output.vocabulary < one.token_ids:
+            known = torch.zeros(output.vocabulary, dtype=torch.int64)
+        self.register_buffer("tokens", known)
+
+    def logits(
+        self, target: CausalModel, states: Tensor, steps: Tensor | None, level: int
+    ) -> Tensor:
+        """See `specplan.runtime.models.modules.Module.rows`."""
+        one = self.description
+        if one.steps == 1 or steps is None:
+            return self.spread(self._logits(target, states, level))
+        return self.spread(
+            by_step(lambda step: self._logits(target, states, step), range(one.steps), steps)
+        )
+
+    def _logits(self, target: CausalModel, states: Tensor, number: int) -> Tensor:
+        """Logits `[B, T, vocabulary]` by one head."""
+        output = self.description.output
+        if self.description.join == "stack":
+            states = states[..., : self.description.reads.width * (number + 2)]
+        if self.norm is not None:
+            states = self.norm(states)
+        number = number if output.head == "each" else 0
+        blocks: Any = self.blocks[number] if len(self.blocks) else ()
+        for index, block in enumerate(blocks):
+            short = states
+            if index == 0 and len(self.shortcuts):
+                short = self.shortcuts[number](states)
+            states = short + functional.silu(block(states))
+        if self.heads is None:
+            logits: Tensor = target.head(states)
+            return logits if self.tokens is None else logits[..., self.tokens]
+        made: Tensor = self.heads[number](states)
+        return made
+
+    def spread(self, logits: Tensor) -> Tensor:
+        """Logits over the target's vocabulary; minus infinity for tokens that it does not know."""
+        if self.tokens is None or logits.shape[-1] == self.description.token_ids:
+            return logits
+        shape = (*logits.shape[:-1], self.description.token_ids)
+        whole = torch.full(shape, -torch.inf, dtype=logits.dtype, device=logits.device)
+        return whole.index_copy(-1, self.tokens, logits)

@@ -1,0 +1,61 @@
+"""Random heads for the roles of `tests.backends.kinds.DRAFTERS`, beside a tiny pair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specplan.cost_models.models.architectures.config import Config
+from specplan.cost_models.models.heads.description import HeadDescription
+from specplan.cost_models.models.heads.own_modules import mtp
+from specplan.cost_models.models.heads.reading import read_description
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.heads.drafter import Drafter
+from tests.runtime.heads import formats
+
+
+def with_heads(models: dict[str, CausalModel]) -> dict[str, Any]:
+    """A pair by `tests.backends.pairs`, and a random head for every role of `DRAFTERS`."""
+    target = models["target"]
+    size = target.vocab_size
+    stored = {
+        "head": formats.eagle3(
+            size=size, reads=2, reduced=False, eagle_aux_hidden_state_layer_ids=[1, 2]
+        ),
+        "flash": formats.dflash(
+            size=size, block=8, dflash_config={"mask_token_id": 3, "target_layer_ids": [0, 1]}
+        ),
+        "heads": formats.medusa(size=size),
+        "steps": formats.hydra(size=size),
+    }
+    made: dict[str, Any] = {
+        name: _random(read_description(one.config, target, name), target)
+        for name, one in stored.items()
+    }
+    tensors = formats.modules("deepseek", 1, target.num_layers)
+    config = Config({**formats.LAYERS, "vocab_size": size}, "module")
+    return {**models, **made, "module_0": _random(mtp(config, target, 0, tensors), target)}
+
+
+def _random(description: HeadDescription, target: CausalModel) -> Drafter:
+    """A head of random weights that agrees with its target more often than chance."""
+    from dataclasses import replace
+
+    if description.embedding == "either":
+        description = replace(description, embedding="target")
+    head = Drafter(description, target).requires_grad_(False)
+    make = formats.Random(11)
+    for name, weight in head.weights_by_name().items():
+        weight.copy_(_weight(make, name, weight, target))
+    return head
+
+
+def _weight(make: formats.Random, name: str, weight: Tensor, target: CausalModel) -> Tensor:
+    if name.startswith("heads") and name.endswith("weight"):
+        given: Tensor = target.head.weight
+        return given
+    if weight.dim() == 1:
+        return make.norm(len(weight)) if "norm" in name else torch.zeros_like(weight)
+    return make(*weight.shape, scale=0.3)

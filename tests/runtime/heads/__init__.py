@@ -1,0 +1,1 @@
+"""Heads that read a target's hidden states."""

@@ -1,0 +1,160 @@
+"""Every family of heads: logits equal the paper's, along a text and in decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.heads.drafter import Drafter
+from specplan.runtime.models.heads.loading import load_head
+from specplan.runtime.models.heads.unrolled import unrolled
+from tests.backends.pairs import save_pair
+from tests.runtime.heads import formats, papers
+from tests.runtime.heads.formats import Stored
+
+TEXT = (3, 14, 15, 9, 26, 5, 35, 8, 9, 7, 9, 32)
+ROOT = 8
+"""The root of what is drafted; the text goes on behind it."""
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> CausalModel:
+    folder = tmp_path_factory.mktemp("target")
+    save_pair(folder, formats.VOCABULARY, scale=0.3, layers=6)
+    return load_model(folder / "target", dtype="float64")
+
+
+def states_at(target: CausalModel, layers: Sequence[int], finished: bool = False) -> Tensor:
+    """The target's states at the text, those of several layers joined, `[1, T, F]`."""
+    tokens = torch.tensor([TEXT])
+    positions = torch.arange(len(TEXT))[None]
+    mask = torch.ones(1, len(TEXT), len(TEXT), dtype=torch.bool).tril()
+    parts = []
+    for layer in layers:
+        cache = target.new_cache(1, len(TEXT))
+        parts.append(target.hidden(tokens, positions, positions, mask, cache, (0, layer)))
+    found = torch.cat(parts, 2)
+    return target.family.finish(found) if finished else found
+
+
+Paper = Callable[[Any, Stored, CausalModel, Tensor], Tensor]
+
+
+def _table(target: CausalModel) -> Tensor:
+    table: Tensor = target.family.embedding.weight  # type: ignore[attr-defined]
+    return table
+
+
+def by_eagle3(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
+    drafted = TEXT[ROOT + 1 : ROOT + steps]
+    config = {**stored.config, **stored.config.get("transformer_layer_config", {})}
+    if stored.config.get("mask_token_id") is not None:
+        return papers.peagle(
+            config, stored.tensors, _table(target), TEXT[: ROOT + 1], states[:ROOT], steps
+        )
+    return papers.eagle3(
+        config, stored.tensors, _table(target), TEXT[: ROOT + 1], states[:ROOT], drafted
+    )
+
+
+def by_eagle1(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
+    return papers.concat(
+        stored.tensors, stored.tensors["embed_tokens.weight"], target.head.weight,
+        TEXT[: ROOT + 1], target.family.finish(states[:ROOT]), TEXT[ROOT + 1 : ROOT + steps],
+        names=("fc.weight", "layers.0.", "", "", ""), epsilon=1e-6,
+    )  # fmt: skip
+
+
+def by_medusa(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
+    form = "original" if "medusa_num_heads" in stored.config else "vllm"
+    blocks = stored.config.get("medusa_num_layers", stored.config.get("num_hidden_layers"))
+    state = target.family.finish(states[ROOT - 1])
+    logits = papers.medusa(stored.tensors, form, steps, blocks, state)
+    if form == "original":
+        return logits
+    offsets = stored.tensors["token_map"] - torch.arange(formats.KNOWN)
+    return papers.whole(logits, {"d2t": offsets}, formats.VOCABULARY)
+
+
+def by_hydra(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
+    state = target.family.finish(states[ROOT - 1])
+    return papers.hydra(stored.tensors, _table(target), 2, state, TEXT[ROOT : ROOT + steps])
+
+
+def by_mlp(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
+    state, scaled = target.family.finish(states[ROOT - 1]), stored.config["scale_input"]
+    return papers.mlp_speculator(stored.tensors, state, TEXT[ROOT : ROOT + steps], scaled)
+
+
+def by_redrafter(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
+    state = target.family.finish(states[ROOT - 1])
+    return papers.redrafter(stored.tensors, _table(target), 2, state, TEXT[ROOT : ROOT + steps])
+
+
+def by_dflash(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
+    text = TEXT[: ROOT + 1]
+    table, head = _table(target), target.head.weight
+    return papers.dflash(stored.config, stored.tensors, table, head, text, states[:ROOT])[:steps]
+
+
+def by_kangaroo(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
+    return papers.kangaroo(stored.tensors, None, target.head.weight, states[: ROOT + 1])[None]
+
+
+EAGLE3 = {
+    "specforge": formats.eagle3(),
+    "nvidia": formats.eagle3(
+        names="layers", eagle_config={"eagle_aux_hidden_state_layer_ids": [0, 1, 4]}
+    ),
+    "speculators": formats.speculators_form(
+        formats.eagle3(
+            names="layers", eagle_aux_hidden_state_layer_ids=[1, 2, 5], norm_before_residual=True,
+            norm_before_fc=True,
+        ),
+        "eagle3",
+    ),
+    "eagle 3.1": formats.eagle3(
+        names="layers", layers=2, embedding=True, fc_norm=True, norm_output=True
+    ),
+    "one state": formats.eagle3(reads=1, eagle_aux_hidden_state_layer_ids=[3], reduced=False),
+}  # fmt: skip
+PEAGLE = formats.speculators_form(
+    formats.eagle3(names="layers", layers=2, mask_token_id=60, num_depths=4), "peagle"
+)
+CASES: dict[str, tuple[Stored, Any, int]] = {
+    **{name: (stored, by_eagle3, 3) for name, stored in EAGLE3.items()},
+    "peagle": (PEAGLE, by_eagle3, 3),
+    "eagle": (formats.eagle1(), by_eagle1, 3),
+    "medusa": (formats.medusa(), by_medusa, 3),
+    "medusa of two blocks": (formats.medusa(blocks=2), by_medusa, 3),
+    "medusa of vllm": (formats.medusa("vllm"), by_medusa, 3),
+    "hydra": (formats.hydra(), by_hydra, 3),
+    "mlp speculator": (formats.mlp_speculator(), by_mlp, 3),
+    "tied mlp speculator": (formats.mlp_speculator(4, tied=True, scaled=False), by_mlp, 4),
+    "redrafter": (formats.redrafter(), by_redrafter, 3),
+    "dflash": (formats.dflash(), by_dflash, 3),
+    "kangaroo": (formats.kangaroo(), by_kangaroo, 1),
+}
+
+
+def features_of(head: Drafter, target: CausalModel) -> Tensor:
+    return states_at(target, head.description.reads.layers or (target.num_layers,))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_logits_are_those_of_the_paper(case: str, target: CausalModel, tmp_path: Path) -> None:
+    stored, paper, steps = CASES[case]
+    head = load_head(stored.save(tmp_path), target)
+    states = features_of(head, target)
+    found = [*unrolled(head, torch.tensor([TEXT]), states, steps)]
+    wanted = paper(target, stored, states[0], steps)
+    for step in range(steps):
+        torch.testing.assert_close(found[step][0, ROOT], wanted[step], rtol=0, atol=2e-5)
+    assert all(not torch.equal(a, b) for a, b in pairwise(wanted))
