@@ -89,6 +89,56 @@ def dflash_config(
     }
 
 
+def eagle_config(target: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """config.json of an EAGLE-1 head for a target: one layer of its size, the target's own LM head.
+
+    Source of the form: SafeAILab/EAGLE `model/cnets1.py`, vLLM `llama_eagle.py`.
+
+    Args:
+        target: the target's config.json; the text part of one for several modalities.
+        where: its path, for errors.
+
+    Raises:
+        UsageError: the target has no such sizes.
+    """
+    return {
+        "architectures": ["EagleLlamaForCausalLM"],
+        "model_type": "llama",
+        "num_hidden_layers": 1,
+        "max_position_embeddings": _CONTEXT,
+        "tie_word_embeddings": False,
+        **_sizes(target, where),
+    }
+
+
+def medusa_config(
+    target: Mapping[str, Any], where: str, *, heads: int = 4, layers: int = 1
+) -> dict[str, Any]:
+    """config.json of Medusa heads for a target, each with an LM head of its own.
+
+    Source of the form: vLLM `configs/medusa.py` and `medusa.py`.
+
+    Args:
+        target: the target's config.json; the text part of one for several modalities.
+        where: its path, for errors.
+        heads: tokens ahead.
+        layers: residual blocks of a head.
+
+    Raises:
+        UsageError: the target has no such sizes.
+    """
+    sizes = _sizes(target, where)
+    copied = ("hidden_size", "vocab_size", "torch_dtype", "dtype")
+    return {
+        "architectures": ["MedusaModel"],
+        "model_type": "medusa",
+        "num_heads": heads,
+        "num_hidden_layers": layers,
+        "medusa_fc_bias": True,
+        **{name: sizes[name] for name in copied if name in sizes},
+    }
+
+
 def _sizes(target: Mapping[str, Any], where: str) -> dict[str, Any]:
     """What a head takes over from a target's config.
 

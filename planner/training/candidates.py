@@ -13,20 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from specplan.cost_models.acceptance.drafters import Drafter
+from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.cost_models.devices.device import UnpricedError
 from specplan.cost_models.models.model_shape import ModelShape, is_gguf
 from specplan.ir.errors import SpecplanError, UsageError
+from specplan.planner.drafters.profiles import prior_kind
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.settings import priced, pricer_of, settings_by
 from specplan.planner.search.what_if import MOST_ACCEPTANCE, NO_MEMORY, WhatIfRow, what_if
 from specplan.planner.training.costs import training_seconds
 from specplan.planner.training.described import with_untrained
 from specplan.planner.training.families import FAMILIES, Family, HeadSize
-
-_KINDS = {"block": "dflash", "recurrent": "eagle3"}
-"""Families by the kind of a listed drafter."""
-
 
 @dataclass(frozen=True)
 class UntrainedDrafter:
@@ -229,7 +226,7 @@ def _mean(factors: Sequence[float]) -> float:
 
 def best_untrained(facts: ProblemFacts) -> UntrainedDrafter | None:
     """The best drafter of a published size whose kind the problem does not list yet."""
-    listed = {_KINDS.get(one.kind) for one in facts.drafters.values()}
+    listed = {prior_kind(Model(name), facts.drafters) for name in facts.drafters}
     families = [name for name in FAMILIES if name not in listed]
     candidates = untrained_drafters(facts, families, brief=True).candidates
     return candidates[0] if candidates else None

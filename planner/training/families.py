@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from specplan.cost_models.models.model_shape import ModelShape
-from specplan.cost_models.models.new_heads import DRAFT_VOCABULARY, dflash_config, eagle3_config
+from specplan.cost_models.models.new_heads import (
+    DRAFT_VOCABULARY,
+    dflash_config,
+    eagle3_config,
+    eagle_config,
+    medusa_config,
+)
 
 Config = Mapping[str, Any]
 
@@ -21,7 +27,7 @@ class HeadSize:
     """How large a drafter is.
 
     Attributes:
-        layers: transformer layers.
+        layers: transformer layers, or residual blocks of heads without any.
         halves: how often its width is half of the one before, from the target's hidden size on.
         vocabulary: tokens that it drafts from.
         published: published acceptance is of drafters of this size.
@@ -90,6 +96,16 @@ def _dflash_sizes(target: ModelShape) -> Iterator[HeadSize]:
         yield HeadSize(layers, target.vocab_size, published=layers == 5)
 
 
+def _one_layer(target: ModelShape) -> Iterator[HeadSize]:
+    yield HeadSize(1, target.vocab_size, published=True)
+
+
+def _medusa_sizes(target: ModelShape) -> Iterator[HeadSize]:
+    """One residual block a head, as published, and two."""
+    yield from _one_layer(target)
+    yield HeadSize(2, target.vocab_size)
+
+
 def _module_sizes(target: ModelShape) -> Iterator[HeadSize]:
     yield HeadSize(1, target.vocab_size)
 
@@ -101,6 +117,14 @@ def _eagle3(target: Config, where: str, size: HeadSize) -> Config:
 
 def _dflash(target: Config, where: str, size: HeadSize) -> Config:
     return dflash_config(target, where, layers=size.layers)
+
+
+def _eagle(target: Config, where: str, size: HeadSize) -> Config:
+    return eagle_config(target, where)
+
+
+def _medusa(target: Config, where: str, size: HeadSize) -> Config:
+    return medusa_config(target, where, layers=size.layers)
 
 
 FAMILIES: Mapping[str, Family] = {
@@ -131,6 +155,20 @@ FAMILIES: Mapping[str, Family] = {
                 "data and epochs of the DSpark paper, Table 1; 512 blocks of 16 in a text of 3,072 "
                 "tokens, SpecForge",
             ),
+        ),
+        Family(
+            "medusa",
+            "Medusa heads",
+            _medusa_sizes,
+            _medusa,
+            Recipe(68_000, 2, 1.0, "ShareGPT, arXiv 2401.10774; FasterDecoding/Medusa"),
+        ),
+        Family(
+            "eagle",
+            "EAGLE-1 head",
+            _one_layer,
+            _eagle,
+            Recipe(68_000, 20, 1.0, "ShareGPT, arXiv 2401.15077; epochs of SafeAILab/EAGLE"),
         ),
         Family(
             "mtp",

@@ -89,7 +89,7 @@ def test_sizes_families_and_reasons(tmp_path: Path) -> None:
     text = "\n".join(table_lines(untrained))
     assert "Left out: DFlash block drafter (5 x 4096, 128256 tokens" in text
     assert "EAGLE-3 head *" in text and "Nothing is published" in text
-    with pytest.raises(UsageError, match="eagle3, dflash, mtp"):
+    with pytest.raises(UsageError, match="eagle3, dflash, medusa"):
         untrained_drafters(facts, ["eagle9"])
 
 

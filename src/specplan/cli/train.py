@@ -26,7 +26,7 @@ def train(
         typer.Option(
             "--drafter",
             metavar="FAMILY",
-            help="eagle3, dflash or mtp; may be repeated; default all.",
+            help="eagle3, dflash, medusa, eagle or mtp; may be repeated.",
         ),
     ] = None,
     stage: Annotated[
