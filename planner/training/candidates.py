@@ -25,6 +25,7 @@ from specplan.planner.training.costs import training_seconds
 from specplan.planner.training.described import with_untrained
 from specplan.planner.training.families import FAMILIES, Family, HeadSize
 
+
 @dataclass(frozen=True)
 class UntrainedDrafter:
     """A drafter that would pay.
