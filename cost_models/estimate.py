@@ -21,6 +21,7 @@ from specplan.cost_models.intervals import Interval, Seconds, total
 from specplan.cost_models.memory.by_cell import memory_by_cell
 from specplan.cost_models.memory.plan_memory import (
     PlanMemory,
+    Runtime,
     plan_memory,
     runtime_of,
 )
@@ -116,6 +117,7 @@ class Pricer:
         cached_prefix: tokens at the start of every prompt whose keys and values are in all caches
             already, at most all of a prompt but its last token: they take memory and are attended
             to, but are not computed.
+        runtime: how memory is used; default that of the device.
     """
 
     device: Device
@@ -125,6 +127,7 @@ class Pricer:
     output_tokens: int
     longest: tuple[int, int] | None = None
     cached_prefix: int = 0
+    runtime: Runtime | None = None
 
     @cached_property
     def round_pricer(self) -> RoundPricer:
@@ -265,7 +268,8 @@ class Pricer:
         """What the plan needs, for all cells at once."""
         own = self.prompt_tokens, self.prompt_tokens + self.output_tokens
         prompt, text = self.longest or own
-        return plan_memory(plan, self.shapes, self.batch, text, prompt, runtime_of(self.device))
+        runtime = self.runtime or runtime_of(self.device)
+        return plan_memory(plan, self.shapes, self.batch, text, prompt, runtime)
 
 
 def price_plan(

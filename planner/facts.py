@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,8 +15,10 @@ from specplan.cost_models.acceptance.drafters import Drafter, Model, OwnRounds
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cost import Quantity
 from specplan.cost_models.devices.device import Device, load_device
+from specplan.cost_models.memory.plan_memory import Runtime, runtime_of
 from specplan.cost_models.models.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
 from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.serving.server import Server, server_of
 from specplan.ir.capabilities import Capabilities, CapabilityChecker
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import MODULE_PREFIX
@@ -108,6 +111,20 @@ class ProblemFacts:
         limit = self.problem.limits.memory
         return self.device.memory_bytes if limit is None else min(limit, self.device.memory_bytes)
 
+    @cached_property
+    def runtime(self) -> Runtime:
+        """How what runs the plans uses memory; engines read prompts in chunks of their own."""
+        runtime, server = runtime_of(self.device), self.server
+        return replace(
+            runtime, step_tokens=server.step_tokens if server.prefill != "first" else inf
+        )
+
+    @property
+    def server(self) -> Server:
+        """How requests are batched: as the problem states, else as its backend does."""
+        stated = self.problem.serving.model_dump(exclude={"burstiness"}, exclude_none=True)
+        return replace(server_of(self.problem.backend.partition("@")[0]), **stated)
+
     @property
     def objective(self) -> Objective:
         """What counts as better."""
@@ -115,7 +132,15 @@ class ProblemFacts:
         if self.problem.objective != "goodput":
             return self.problem.objective
         assert rate is not None, "checked when it was loaded"
-        return Load(rate, self.memory_bytes, limits.request_latency, limits.ttft, limits.tpot)
+        return Load(
+            rate,
+            self.memory_bytes,
+            limits.request_latency,
+            limits.ttft,
+            limits.tpot,
+            self.server,
+            self.problem.serving.burstiness,
+        )
 
     @property
     def greedy(self) -> bool:

@@ -26,6 +26,7 @@ class Choice:
         plan: the plan.
         method: of drafting, as the search calls it.
         words: its setting.
+        name: method and setting as users call them.
         speedup: over plain decoding, by the problem's objective.
         loads: figures for each load of the workload.
         assumed: what was assumed of acceptance, by drafter; empty where it was measured.
@@ -34,6 +35,7 @@ class Choice:
     plan: Plan
     method: str
     words: str
+    name: str
     speedup: Interval
     loads: tuple[Load, ...]
     assumed: Mapping[str, str] = field(default_factory=dict)
@@ -130,7 +132,7 @@ def write_projection(projection: Projection) -> None:
 def readme(projection: Projection) -> Iterator[str]:
     """The projection in Markdown, line by line."""
     table, emitted = projection.table, projection.emitted
-    yield f"# {table.title} {table.asked or table.version}: {emitted.method}, {emitted.words}"
+    yield f"# {table.title} {table.asked or table.version}: {emitted.name}"
     yield ""
     if table.asked and not f"{table.asked}.".startswith(f"{table.version}."):
         yield f"**Not verified for {table.asked}**: these files are those of {table.version}."
@@ -166,7 +168,7 @@ def _loss_words(projection: Projection) -> Iterator[str]:
         yield "The chosen plan itself: nothing is lost by the projection."
         return
     verb = "loses" if ratio.mean < 1.0 else "gains"
-    yield f"The chosen plan ({chosen.method}, {chosen.words}) cannot be expressed:"
+    yield f"The chosen plan ({chosen.name}) cannot be expressed:"
     yield ""
     yield from (f"- {words}" for words in projection.refusals)
     yield ""
@@ -190,7 +192,7 @@ def _figures(choice: Choice) -> Iterator[str]:
         yield f'**Assumed, not measured**: the acceptance of "{drafter}": {text}.'
         yield ""
     speed = "tokens per second in all, prompts included"
-    yield f"| batch | prompt tokens | output tokens | tokens per round | {speed} |"
+    yield f"| batch | prompt tokens | output tokens | tokens per step | {speed} |"
     yield "|---|---|---|---|---|"
     for load in choice.loads:
         yield (

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from math import inf
 
 import numpy as np
 
-from specplan.cost_models.cost import Quantity, minimum
+from specplan.cost_models.cost import Quantity, maximum, minimum
 from specplan.cost_models.devices.device import Device
 from specplan.cost_models.devices.roofline import AnalyticDevice
 from specplan.cost_models.intervals import Interval
@@ -75,12 +76,15 @@ class Runtime:
         graph_bytes: of one captured graph, without its workspace; a round is one graph.
         reserve_bytes: context and kernels of the framework, per device.
         devices: that share each layer.
+        step_tokens: most tokens of prompts in one pass; the interpreter reads those of a batch
+            together, chunk by chunk.
     """
 
     windowed_caches: bool = False
     graph_bytes: float = 0.0
     reserve_bytes: float = 0.0
     devices: int = 1
+    step_tokens: float = inf
 
 
 EAGER = Runtime()
@@ -144,7 +148,8 @@ def plan_memory(
     parts += _stored_probabilities(plan, shapes["target"], batch)
     numbers = batch * (len(caches) * slots + 2 * (slots - 1)) * _POSITION_BYTES  # tokens and keys
     parts.append(MemoryPart("positions and texts", numbers))
-    peaks = [prefill_peak(shapes[name], batch, prompt) for name in plan.models_run]
+    together = minimum(batch, maximum(runtime.step_tokens / minimum(prompt, PREFILL_CHUNK), 1.0))
+    peaks = [prefill_peak(shapes[name], together, prompt) for name in plan.models_run]
     peaks += [round_peak(round_buffers(steps, shapes, batch, slots)) for steps in rounds]
     peak = reduce(peak_of, peaks)
     parts.append(MemoryPart("activations", runtime.devices * peak.activations))

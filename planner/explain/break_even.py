@@ -15,7 +15,7 @@ import numpy as np
 from specplan.cost_models.cells import grid, split
 from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.intervals import Interval, Seconds
-from specplan.cost_models.memory.plan_memory import largest_batch, runtime_of
+from specplan.cost_models.memory.plan_memory import largest_batch
 from specplan.cost_models.rounds.pricing import Unpriced
 from specplan.cost_models.rounds.segments import Drafted
 from specplan.planner.explain.numbers import interval_data, seconds_data
@@ -137,7 +137,7 @@ class _Repricing:
             self.facts.memory_bytes,
             prompt + self._output_tokens,
             prompt,
-            runtime_of(self.facts.device),
+            self.facts.runtime,
         )
         values = _whole(1, min(most, MOST_REQUESTS))
         if len(values) > 1:
@@ -189,7 +189,13 @@ class _Repricing:
         facts = self.facts
         cached = facts.problem.workload.cached_prefix
         return Pricer(
-            facts.device, facts.shapes, batch, prompt, self._output_tokens, cached_prefix=cached
+            facts.device,
+            facts.shapes,
+            batch,
+            prompt,
+            self._output_tokens,
+            cached_prefix=cached,
+            runtime=facts.runtime,
         )
 
     @property

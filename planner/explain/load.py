@@ -1,6 +1,6 @@
 """What plans serve at a load, and up to which load one is better: as data and in words.
 
-Every number here is modelled by the law of a loaded server, and says so.
+Every number here is modelled (`planner/serving/capacity.py`), and says so.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _BOUNDS = {
     "limits": "more would exceed a limit",
     "device": "with more in flight it serves no more",
     "memory": "batches above {largest} do not fit in memory",
+    "running": "the server takes no more requests at a time",
     "batch_sizes": "at batch {largest}, the largest given; beyond it nothing is known",
 }
 

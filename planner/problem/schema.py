@@ -167,6 +167,27 @@ class Workload(Strict):
         return self.prompt_lengths or ((self.prompt_tokens,) if self.prompt_tokens else ())
 
 
+class Serving(Strict):
+    """How the server batches requests; what is left out is the backend's own way."""
+
+    prefill: Literal["chunked", "first", "elsewhere"] | None = Field(
+        default=None,
+        description="Where prompts are read: chunked, in chunks along with steps (as engines do); "
+        "first, whole, before the next step; elsewhere, by another device.",
+    )
+    running: Count | None = Field(
+        default=None, description="Requests that are decoded together, at most."
+    )
+    step_tokens: Count | None = Field(
+        default=None, description="Prompt tokens that one step or one prefill reads, at most."
+    )
+    burstiness: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = Field(
+        default=1.0,
+        description="Squared coefficient of variation of the times between arrivals: 1 for random "
+        "(Poisson) arrivals, 0 for arrivals at equal intervals.",
+    )
+
+
 class Problem(Strict):
     """A decoding problem: models, device, workload, objective and limits."""
 
@@ -218,7 +239,11 @@ class Problem(Strict):
         "included in both. tpot: least seconds per output token while decoding, geometric mean "
         "over loads, without prefill. "
         "goodput: most requests per second served within the limits at workload.request_rate, "
-        "then least seconds of a request, modelled by the law of a loaded server.",
+        "then least seconds of a request, modelled as continuous batching (see serving).",
+    )
+    serving: Serving = Field(
+        default_factory=Serving,
+        description='How requests are batched as they arrive; read with the objective "goodput".',
     )
     limits: Limits = Field(default_factory=Limits, description="What a plan must not exceed.")
     profiles: Path = Field(

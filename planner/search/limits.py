@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from specplan.cost_models.devices.roofline import AnalyticDevice
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import Interval, Seconds
-from specplan.cost_models.memory.plan_memory import PlanMemory, runtime_of
+from specplan.cost_models.memory.plan_memory import PlanMemory
 from specplan.cost_models.memory.remedies import Need, Remedy, remedies
 from specplan.ir.errors import InfeasibleError
 from specplan.ir.plan import Plan
@@ -213,7 +213,7 @@ class Unfit:
 def unfit(facts: ProblemFacts, plan: Plan, batch: int, prompt_tokens: int) -> Unfit:
     """By how much a plan does not fit at one operating point of the problem."""
     text = prompt_tokens + max(request.output_tokens for request in facts.requests)
-    need = Need(plan, facts.shapes, batch, text, prompt_tokens, runtime_of(facts.device))
+    need = Need(plan, facts.shapes, batch, text, prompt_tokens, facts.runtime)
     limited = facts.memory_bytes < facts.device.memory_bytes
     return Unfit(
         float(need.memory.total),
@@ -240,9 +240,7 @@ def _memory_remedy(facts: ProblemFacts, nearest: Candidate, miss: Miss) -> str:
     """The ways in which the candidate that comes nearest would fit, the cheapest first."""
     assert nearest.plan is not None, "it is priced"
     prompt = max(request.prompt_tokens for request in facts.requests)
-    need = Need(
-        nearest.plan, facts.shapes, miss.batch, facts.longest_text, prompt, runtime_of(facts.device)
-    )
+    need = Need(nearest.plan, facts.shapes, miss.batch, facts.longest_text, prompt, facts.runtime)
     ways = _ways(facts, need, miss.allowed, miss.key == "limits.memory")
     alone = [str(way) for way in ways if way.enough]
     if alone:

@@ -100,7 +100,9 @@ def pricer_of(facts: ProblemFacts) -> Pricer:
     if not lengths:
         longest = max(request.prompt_tokens for request in requests), facts.longest_text
     cached = facts.problem.workload.cached_prefix
-    return Pricer(facts.device, facts.shapes, batch, prompt, outputs, longest, cached)
+    return Pricer(
+        facts.device, facts.shapes, batch, prompt, outputs, longest, cached, facts.runtime
+    )
 
 
 def fitting_pricer(

@@ -13,9 +13,9 @@ from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import Interval
 from specplan.planner.explain.numbers import interval_data
 from specplan.planner.search.objectives import Load
-from specplan.planner.serving.capacity import AtLength, Served, serve, times_of
+from specplan.planner.serving.capacity import AtLength, NothingFits, Served, serve, times_of
 
-MODELLED = "modelled: Little's law over the estimates by batch size (law loaded_server)"
+MODELLED = "modelled: a server that batches continuously, by mean values"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class AtLoad:
             "by_prompt": [self._at(*of_length) for of_length in ends],
         }
 
-    def _at(self, *ends: AtLength) -> dict[str, Any]:
+    def _at(self, *ends: AtLength | NothingFits) -> dict[str, Any]:
         """At one length of prompts; of the mean, the fast and the slow end."""
         first = ends[0]
         number = float(first.in_flight)

@@ -1,9 +1,8 @@
-"""A plan under load: what it serves within the limits, by the law of a loaded server.
+"""A plan under load: what a server that batches continuously serves with it, within the limits.
 
-All numbers of this file are modelled: the seconds of a request with `N` in flight are those of the
-estimate for a batch of `N`, and `N` follows from Little's law
-(`cost_models/serving/loaded_server.py`).
-Arrivals that crowd by chance are left out, so that real requests wait longer near the most load.
+All numbers of this file are modelled by mean values (`cost_models/serving/mean_values.py`) from the
+estimates by batch size: a step with `n` requests takes what a round of the estimate for a batch of
+`n` takes, and prompts what prefills of these batches do.
 Every prompt length is served apart, as if all requests had it; the results are averaged.
 """
 
@@ -17,14 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specplan.cost_models.estimate import Estimate
-from specplan.cost_models.serving.loaded_server import between, most_served, requests_in_flight
+from specplan.cost_models.serving.mean_values import Loads, most_within, under_load
+from specplan.cost_models.serving.server import StepTimes, Traffic
 from specplan.planner.search.objectives import Load
 
 Floats = NDArray[np.float64]
 
-_WAITING, _MISSED = 2.0, 4.0
-"""Requests in flight, in largest batches, that stand for a load that is not borne, and for limits
-that no number in flight keeps. Above 1: whoever serves the whole load comes first."""
+_WAITING, _MISSED = 1e6, 1e9
+"""Requests in flight that stand for a load that is not borne, and for limits that are never met:
+more than a server that bears the load has, so that whoever serves the whole load comes first."""
 
 
 @dataclass(frozen=True)
@@ -58,27 +58,125 @@ class AtLength:
     """What is served of requests with one length of prompt; `[...]` as in the times given.
 
     Attributes:
+        load: the objective.
         prompt_tokens: length of the prompts.
-        in_flight: requests in flight at this load; nan where it is not borne, [...].
-        times: at that number in flight, nan likewise, [...].
-        whole: whether the load is borne and the limits are kept, [...].
-        goodput: requests per second served within the limits, [...].
-        most: most load that is borne within the limits, requests per second, [...].
+        steps: what the plan's steps take at the batch sizes that fit in memory.
+        traffic: the requests.
+        loads: the server at this load, nan where it is not borne.
         least: requests per second at the batch size that serves least, limits aside, [...].
-        batches: batch sizes that fit in memory, [batches].
-        bound: what stands in the way of a higher `most`: `limits`, `memory` (of a larger batch),
-            `batch_sizes` (larger ones are not known) or `device`; by the first of [...].
+        all_fit: whether all batch sizes of the workload fit in memory.
     """
 
+    load: Load
     prompt_tokens: int
-    in_flight: Floats
-    times: Times
-    whole: NDArray[np.bool_]
-    goodput: Floats
-    most: Floats
+    steps: StepTimes
+    traffic: Traffic
+    loads: Loads
     least: Floats
-    batches: Floats
-    bound: str
+    all_fit: bool
+
+    @property
+    def batches(self) -> Floats:
+        """Batch sizes that fit in memory, [batches]."""
+        return self.steps.batches
+
+    @property
+    def times(self) -> Times:
+        """Mean times of a request at this load, nan where it is not borne, [...]."""
+        return Times(self.loads.request, self.loads.ttft, self.loads.tpot)
+
+    @property
+    def in_flight(self) -> Floats:
+        """Requests in the server, those that wait included, by Little's law, [...]."""
+        return self.loads.request * self.load.request_rate
+
+    @cached_property
+    def whole(self) -> NDArray[np.bool_]:
+        """Whether the load is borne and the limits are met, [...]."""
+        return self.loads.borne & self._within(self.loads)
+
+    @cached_property
+    def most(self) -> Floats:
+        """Most load that is borne within the limits, requests per second, [...]."""
+        return most_within(self.load.server, self.steps, self.traffic, self._within)
+
+    @cached_property
+    def goodput(self) -> Floats:
+        """Requests per second served within the limits, [...]."""
+        rate = self.load.request_rate
+        if self.whole.all():
+            return np.full(self.whole.shape, rate)
+        return np.where(self.whole, rate, np.minimum(self.most, rate))
+
+    @property
+    def bound(self) -> str:
+        """What stands in the way of a higher `most`, in the first of the worlds.
+
+        `limits`, `memory` (of a larger batch), `batch_sizes` (larger ones are not known), `running`
+        (the server takes no more requests at a time) or `device`.
+        """
+        most = float(np.ravel(self.most)[0])
+        borne = most_within(self.load.server, self.steps, self.traffic, _no_limit)
+        if most < float(np.ravel(borne)[0]) * 0.999:
+            return "limits"
+        rates = (self.batches * self.steps.tokens / self.steps.step).reshape(-1, len(self.batches))
+        if rates[0, -1] < rates[0].max() * (1.0 - 1e-9):
+            return "device"
+        if self.load.server.running <= self.batches[-1]:
+            return "running"
+        return "batch_sizes" if self.all_fit else "memory"
+
+    def _within(self, loads: Loads) -> NDArray[np.bool_]:
+        """Whether a server under load keeps all limits, [...]."""
+        load = self.load
+        pairs = (
+            (load.request_latency, loads.request),
+            (load.ttft, loads.ttft),
+            (load.tpot, loads.tpot),
+        )
+        limited = [seconds <= limit for limit, seconds in pairs if limit is not None]
+        return np.asarray(np.logical_and.reduce([_no_limit(loads), *limited]))
+
+
+def _no_limit(loads: Loads) -> NDArray[np.bool_]:
+    return np.ones(loads.borne.shape, dtype=np.bool_)
+
+
+@dataclass(frozen=True)
+class NothingFits:
+    """A length of prompts at which no batch size fits in memory; see `AtLength`."""
+
+    prompt_tokens: int
+    least: Floats
+
+    bound = "memory"
+
+    @property
+    def batches(self) -> Floats:
+        """None."""
+        return np.empty(0)
+
+    @property
+    def in_flight(self) -> Floats:
+        """Unknown, [...]."""
+        return np.full(self.least.shape, np.nan)
+
+    @property
+    def times(self) -> Times:
+        """Unknown, [...]."""
+        return Times(self.in_flight, self.in_flight, self.in_flight)
+
+    @property
+    def whole(self) -> NDArray[np.bool_]:
+        """Never, [...]."""
+        return np.zeros(self.least.shape, dtype=np.bool_)
+
+    @property
+    def most(self) -> Floats:
+        """Nothing, [...]."""
+        return np.zeros(self.least.shape)
+
+    goodput = most
 
 
 @dataclass(frozen=True)
@@ -87,13 +185,11 @@ class Served:
 
     Attributes:
         load: the objective.
-        largest: the largest batch size of the workload.
         lengths: one for each length of prompts, rising.
     """
 
     load: Load
-    largest: float
-    lengths: tuple[AtLength, ...]
+    lengths: tuple[AtLength | NothingFits, ...]
 
     @cached_property
     def whole(self) -> NDArray[np.bool_]:
@@ -119,14 +215,15 @@ class Served:
     def score(self) -> Floats:
         """Seconds of a request, lower is better, [...].
 
-        By Little's law they are the requests in flight over those served per second. Where the
-        load is not served as a whole, more are taken to be in flight than any batch holds: so
-        more goodput always comes first, and seconds decide between those that serve all.
+        Where the load is not served as a whole, more requests are taken to be in flight than any
+        server holds: so more goodput always comes first, and seconds decide between those that
+        serve all.
         """
-        in_flight = _mean(at.in_flight for at in self.lengths)
-        waiting = self.largest * np.where(self.admissible, _WAITING, _MISSED)
-        queued = waiting / self.rate
-        return np.where(self.whole, in_flight / self.load.request_rate, queued)
+        seconds = _mean(at.times.request for at in self.lengths)
+        if self.whole.all():
+            return seconds
+        waiting = np.where(self.admissible, _WAITING, _MISSED)
+        return np.where(self.whole, seconds, waiting / self.rate)
 
     @cached_property
     def rate(self) -> Floats:
@@ -145,65 +242,58 @@ def serve(load: Load, estimate: Estimate, times: Times) -> Served:
     batch = np.atleast_1d(np.asarray(estimate.batch, dtype=np.float64))
     prompts = np.broadcast_to(estimate.prompt_tokens, batch.shape)
     fits = np.broadcast_to(estimate.memory.total <= load.memory, batch.shape)
-    lengths = []
+    tokens = np.broadcast_to(estimate.tokens_per_round.mean, batch.shape)
+    outputs = float(np.max(estimate.output_tokens))
+    outputs = float(np.max(estimate.output_tokens))
+    lengths: list[AtLength | NothingFits] = []
     for length in np.unique(prompts):
         cells = np.flatnonzero(prompts == length)
         cells = cells[np.argsort(batch[cells])]
         of_length = _only(times, cells)
-        lengths.append(_at_length(load, int(length), batch[cells], fits[cells], of_length))
-    return Served(load, float(batch.max()), tuple(lengths))
+        fitting = fits[cells]
+        known = int(fitting.sum()) if fitting.all() else int(fitting.argmin())
+        least = (batch[cells] / of_length.request).min(axis=-1)
+        if not known:
+            lengths.append(NothingFits(int(length), least))
+            continue
+        most = load.server.step_tokens / max(float(length), 1.0)
+        steps = _steps(batch[cells][:known], tokens[cells][:known], of_length, most)
+        traffic = Traffic(load.request_rate, float(length), outputs, load.burstiness)
+        loads = under_load(load.server, steps, traffic)
+        lengths.append(
+            AtLength(load, int(length), steps, traffic, loads, least, known == len(cells))
+        )
+    return Served(load, tuple(lengths))
 
 
-def _at_length(
-    load: Load, prompt: int, batch: Floats, fits: NDArray[np.bool_], times: Times
-) -> AtLength:
-    """What is served of one length of prompts.
+def _steps(batch: Floats, tokens: Floats, times: Times, most: float) -> StepTimes:
+    """What steps and prompts take, of the times of requests that run together, [..., batches].
+
+    The first token of an estimate comes with the first step. Prefills of several batch sizes tell
+    what a prompt adds to one; with one batch size a prompt is its share.
 
     Args:
-        load: the objective.
-        prompt: its length.
         batch: batch sizes, rising, [batches].
-        fits: whether the plan has the memory for each.
-        times: [..., batches].
+        tokens: per request and step, [batches].
+        times: [..., batches] at least.
+        most: prompts that one prefill reads at most.
     """
-    fitting = int(fits.sum()) if fits.all() else int(fits.argmin())
-    least = (batch / times.request).min(axis=-1)
-    if not fitting:
-        unknown = np.full(least.shape, np.nan)
-        none = np.zeros(least.shape)
-        nowhere = Times(unknown, unknown, unknown)
-        whole = np.zeros(least.shape, dtype=np.bool_)
-        empty = batch[:0]
-        return AtLength(prompt, unknown, nowhere, whole, none, none, least, empty, "memory")
-    known, fitting_times = batch[:fitting], _only(times, slice(fitting))
-    number = requests_in_flight(known, fitting_times.request, load.request_rate)
-    reached = fitting_times.each(lambda seconds: between(known, seconds, number))
-    whole = ~np.isnan(number) & (_slack(load, reached) >= 0.0).all(axis=0)
-    most = most_served(known, fitting_times.request, _slack(load, fitting_times))
-    goodput = np.where(whole, load.request_rate, np.minimum(most, load.request_rate))
-    rates = (known / fitting_times.request).reshape(-1, fitting)[0]
-    bound = _bound(rates, float(most.flat[0]), fitting == len(batch))
-    return AtLength(prompt, number, reached, whole, goodput, most, least, known, bound)
-
-
-def _bound(rates: Floats, most: float, all_fit: bool) -> str:
-    """What keeps a plan from serving more: of its rates by batch size, [batches]."""
-    if most < rates.max() * (1.0 - 1e-9):
-        return "limits"
-    if rates[-1] < rates.max():
-        return "device"
-    return "batch_sizes" if all_fit else "memory"
-
-
-def _slack(load: Load, times: Times) -> Floats:
-    """Each limit less what is limited, [limits, ...]."""
-    pairs = (
-        (load.request_latency, times.request),
-        (load.ttft, times.ttft),
-        (load.tpot, times.tpot),
+    step = times.tpot[..., : len(batch)] * tokens
+    prefills = np.maximum(times.ttft[..., : len(batch)] - step, 0.0)
+    # From there on prompts queue for the device's arithmetic; before, its memory hides some.
+    last = max(int((batch <= most).sum()), min(2, len(batch))) - 1
+    share = prefills[..., last] / batch[last]
+    if last:
+        share = (prefills[..., last] - prefills[..., 0]) / (batch[last] - batch[0])
+    prompt = np.clip(share, 0.0, prefills[..., 0] / batch[0])
+    return StepTimes(
+        batch,
+        step,
+        np.broadcast_to(tokens, step.shape),
+        prompt,
+        np.maximum(prefills[..., 0] - prompt * batch[0], 0.0),
+        first_steps=1,
     )
-    slack = [limit - seconds for limit, seconds in pairs if limit is not None]
-    return np.array(slack) if slack else np.empty((0, *times.request.shape))
 
 
 def _mean(parts: Iterable[Floats]) -> Floats:
@@ -211,5 +301,5 @@ def _mean(parts: Iterable[Floats]) -> Floats:
     return mean
 
 
-def _only(times: Times, cells: NDArray[np.int64] | slice) -> Times:
+def _only(times: Times, cells: NDArray[np.int64]) -> Times:
     return times.each(lambda seconds: seconds[..., cells])

@@ -21,6 +21,7 @@ from specplan.cost_models.intervals import Interval
 from specplan.ir.errors import UsageError
 from specplan.ir.files import check_destination
 from specplan.ir.plan import MODULE_PREFIX, Plan
+from specplan.planner.answer.names import plan_name
 from specplan.planner.search.candidates import estimate_as_dict
 from specplan.planner.search.comparing import speedup
 from specplan.planner.search.search import SearchResult, search
@@ -150,7 +151,8 @@ def _choice(result: SearchResult, candidate: Candidate) -> Choice:
     estimates = [estimate_as_dict(estimate) for estimate in candidate.estimates]
     gain = speedup(candidate, result.plain, result.facts.objective)
     loads, assumed = _loads(estimates), result.assumed
-    return Choice(candidate.plan, candidate.method, candidate.words, gain, loads, assumed)
+    name = plan_name(candidate.as_dict())
+    return Choice(candidate.plan, candidate.method, candidate.words, name, gain, loads, assumed)
 
 
 def _choice_of_bundle(bundle: Bundle) -> Choice:
@@ -160,7 +162,8 @@ def _choice_of_bundle(bundle: Bundle) -> Choice:
         entry = report["candidates"][report["chosen"]]
         gain, loads = Interval(**report["explanation"]["speedup"]), _loads(entry["estimates"])
         assumed = report["explanation"].get("assumed", {})
-        return Choice(bundle.plan, entry["method"], entry["words"], gain, loads, assumed)
+        name = plan_name(entry)
+        return Choice(bundle.plan, entry["method"], entry["words"], name, gain, loads, assumed)
 
 
 def _loads(estimates: list[dict[str, Any]]) -> tuple[Load, ...]:

@@ -60,7 +60,13 @@ def test_a_problem_for_an_engine_chooses_what_it_can_express(tmp_path: Path) -> 
     table = open_table("vllm")
     bound = optimize(value | {"backend": "vllm"}).search
     own = capabilities_of(problem_from_dict(value | {"backend": "vllm@0.33"}))
-    forms = {"draft": "model", "head": "eagle3", "flash": "dflash"}
+    forms = {
+        "draft": "model",
+        "head": "eagle3",
+        "flash": "dflash",
+        "heads": "model",
+        "steps": "model",
+    }
     assert own == replace(table, forms=forms)
     refused = [c for c in bound.candidates if c.unsupported is not None]
     assert any("trees were removed" in str(c.refusal) for c in refused)

@@ -1,4 +1,4 @@
-"""The objective goodput: what is chosen at a load, against the law worked out anew by hand."""
+"""The objective goodput: what is chosen, against the same server simulated step by step."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import pytest
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate
+from specplan.cost_models.serving.server import StepTimes, Traffic
+from specplan.cost_models.serving.simulation import Served, simulate
 from specplan.ir.errors import InfeasibleError
 from specplan.planner.explain.data import explain
 from specplan.planner.explain.load import break_even_load
@@ -21,6 +23,7 @@ from specplan.planner.search.comparing import is_gain, score, speedup
 from specplan.planner.search.objectives import Load
 from specplan.planner.search.search import SearchResult, search
 from specplan.planner.search.uncertainty import speed_over
+from specplan.planner.serving.capacity import serve, times_of
 from tests.planner.example_facts import example_facts, workload
 
 SIZES = [1, 4, 16, 64]
@@ -43,29 +46,20 @@ def load_of(result: SearchResult) -> Load:
     return load
 
 
-def by_hand(estimates: tuple[Estimate, ...], load: Load) -> tuple[float, float]:
-    """Goodput and seconds of a request (inf where not all is served), by looking everywhere."""
-    sizes = np.array([float(e.batch) for e in estimates])
-    numbers = np.unique(np.concatenate([np.linspace(0.001, sizes[-1], 20_001), sizes]))
-    known = {
-        "request_latency": [e.request_seconds.median for e in estimates],
-        "ttft": [e.ttft.median for e in estimates],
-        "tpot": [e.seconds_per_token.median for e in estimates],
-    }
-    curves = {name: np.interp(numbers, sizes, values) for name, values in known.items()}
-    needed = sizes[np.searchsorted(sizes, numbers)]
-    memory = np.array([e.memory.total for e in estimates])[np.searchsorted(sizes, numbers)]
-    assert (needed >= numbers).all()
-    kept = memory <= load.memory
-    fits = kept.copy()
-    for name, curve in curves.items():
-        limit = getattr(load, name)
-        kept &= curve <= (np.inf if limit is None else limit)
-    rates = numbers / curves["request_latency"]
-    borne = np.flatnonzero((rates >= load.request_rate) & fits)
-    if len(borne) and kept[borne[0]]:
-        return load.request_rate, float(curves["request_latency"][borne[0]])
-    return min(float(rates[kept].max(initial=0.0)), load.request_rate), float("inf")
+def simulated(estimates: tuple[Estimate, ...], load: Load, rate: float | None = None) -> Served:
+    """The same server simulated step by step, from the estimates by batch size."""
+    first, last = estimates[0], estimates[-1]
+    prompt = (last.prefill.median - first.prefill.median) / (last.batch - first.batch)
+    times = StepTimes(
+        np.array([float(e.batch) for e in estimates]),
+        np.array([e.seconds_per_round.median for e in estimates]),
+        np.array([e.tokens_per_round.mean for e in estimates]),
+        prompt=np.array(prompt),
+        prefill=np.array(first.prefill.median - prompt * first.batch),
+        first_steps=1,
+    )
+    traffic = Traffic(rate or load.request_rate, float(first.prompt_tokens), first.output_tokens)
+    return simulate(load.server, times, traffic, requests=3000)
 
 
 def admissible(result: SearchResult) -> list[Candidate]:
@@ -76,15 +70,20 @@ def admissible(result: SearchResult) -> list[Candidate]:
 def test_most_goodput_first_then_the_least_seconds(tmp_path: Path, rate: float) -> None:
     result = found(tmp_path, rate)
     load = load_of(result)
-    served = {id(c): by_hand(c.estimates, load) for c in admissible(result)}
+    served: dict[int, tuple[float, float]] = {}
     for candidate in admissible(result):
         at_load = result.served_by(candidate)
         assert at_load is not None
-        goodput, seconds = served[id(candidate)]
-        assert at_load.goodput.mean == pytest.approx(goodput, rel=2e-3)
-        assert at_load.whole == np.isfinite(seconds)
+        value = score(candidate, load)
+        served[id(candidate)] = at_load.goodput.mean, value if at_load.whole else np.inf
+        if candidate not in (result.chosen, result.plain):
+            continue
         if at_load.whole:
-            assert score(candidate, load) == pytest.approx(seconds, rel=2e-3)
+            really = simulated(candidate.estimates, load)
+            assert value == pytest.approx(really.request.mean(), rel=0.15)
+        else:  # a server that is never idle serves what it can
+            really = simulated(candidate.estimates, load, 1.2 * at_load.goodput.mean)
+            assert at_load.goodput.mean == pytest.approx(really.throughput, rel=0.12)
     sure = [
         c
         for c in admissible(result)
@@ -132,7 +131,7 @@ def test_an_idle_server_is_the_smallest_batch(tmp_path: Path) -> None:
     alone = [c.estimates[0].request_seconds.median for c in admissible(result) if not c.by_cell]
     assert score(result.chosen, load_of(result)) <= 1.01 * min(alone)
     assert score(result.plain, load_of(result)) == pytest.approx(
-        result.plain.estimates[0].request_seconds.median
+        result.plain.estimates[0].request_seconds.median, rel=1e-4
     )
 
 
@@ -142,10 +141,11 @@ def test_more_load_never_serves_less_and_never_sooner(tmp_path: Path) -> None:
     before: dict[str, float] = {"goodput": 0.0, "seconds": 0.0}
     for rate in np.geomspace(0.1, 1000.0, 25):
         load = Load(float(rate), load_of(result).memory)
-        goodput, seconds = by_hand(result.plain.estimates, load)
-        value = score(result.plain, load)
-        assert goodput >= before["goodput"] * (1 - 1e-9)
-        if np.isfinite(seconds):
+        assert result.plain.estimate is not None
+        at_load = serve(load, result.plain.estimate, times_of(result.plain.estimate))
+        value, goodput = score(result.plain, load), float(at_load.goodput)
+        assert goodput >= before["goodput"] * (1 - 1e-3)
+        if at_load.whole:
             assert value >= before["seconds"] * (1 - 1e-9)
             before["seconds"] = value
         before["goodput"] = goodput
@@ -161,8 +161,8 @@ def test_a_limit_lowers_goodput_to_where_it_is_kept(tmp_path: Path) -> None:
     (bound,) = result.at_load.mean.lengths
     assert bound.bound == "limits"
     assert 0.0 < result.at_load.goodput.mean < 200.0
-    expected, _ = by_hand(result.chosen.estimates, load_of(result))
-    assert result.at_load.goodput.mean == pytest.approx(expected, rel=1e-3)
+    really = simulated(result.chosen.estimates, load_of(result), result.at_load.goodput.mean)
+    assert really.request.mean() == pytest.approx(0.8 * reached, rel=0.1)
     kept = found(tmp_path, 200.0, limits={"request_latency": 1.2 * reached})
     assert kept.at_load is not None and kept.at_load.whole
     text = "\n".join(explain_words(explain(result)))
@@ -194,14 +194,15 @@ def test_request_latency_is_prompt_and_output_of_the_slowest_cell(tmp_path: Path
 
 
 def test_memory_must_hold_the_batch_that_is_needed(tmp_path: Path) -> None:
-    free = found(tmp_path, 60.0)
+    free = found(tmp_path, 600.0)
     plain = free.plain.estimates
     limit = (plain[1].memory.total + plain[2].memory.total) / 2
-    result = found(tmp_path, 60.0, limits={"memory": limit}, methods=["autoregressive"])
+    result = found(tmp_path, 600.0, limits={"memory": limit}, methods=["autoregressive"])
     assert result.at_load is not None and not result.at_load.whole
     (at,) = result.at_load.mean.lengths
     assert at.bound == "memory" and at.batches.tolist() == [1.0, 4.0]
-    assert result.at_load.goodput.mean == pytest.approx(4 / plain[1].request_seconds.median)
+    really = simulated(plain[:2], load_of(result), 1.2 * result.at_load.goodput.mean)
+    assert result.at_load.goodput.mean == pytest.approx(really.throughput, rel=0.12)
     text = "\n".join(explain_words(explain(result)))
     assert "batches above 4 do not fit in memory" in text
 
@@ -212,13 +213,13 @@ def test_a_load_that_is_not_borne_is_told_and_not_extrapolated(tmp_path: Path) -
     data = explain(result)
     (at,) = data["chosen"]["at_load"]["by_prompt"]
     assert at["in_flight"] is None and at["batch"] is None and at["largest_batch"] == 64
-    rates = [e.batch / e.request_seconds.median for e in result.chosen.estimates]
-    assert result.at_load.goodput.mean == pytest.approx(max(rates))
+    really = simulated(result.chosen.estimates, load_of(result), 1.2 * result.at_load.goodput.mean)
+    assert result.at_load.goodput.mean == pytest.approx(really.throughput, rel=0.12)
     text = "\n".join(explain_words(data))
     assert "at batch 64, the largest given; beyond it nothing is known" in text
 
 
-def test_the_interval_is_the_law_at_both_ends(tmp_path: Path) -> None:
+def test_the_interval_is_that_of_both_ends(tmp_path: Path) -> None:
     result = found(tmp_path, 60.0)
     load = load_of(result)
     for candidate in (result.chosen, result.plain):
@@ -226,15 +227,7 @@ def test_the_interval_is_the_law_at_both_ends(tmp_path: Path) -> None:
         assert served is not None
         goodput = served.goodput
         assert 0 < goodput.low <= goodput.mean <= goodput.high <= load.request_rate
-        (mean,), (fast,), (slow,) = (s.lengths for s in (served.mean, served.fast, served.slow))
-        sizes = np.array(SIZES, dtype=float)
-        for at, end in ((fast, "low"), (slow, "high")):
-            times = [getattr(e.request_seconds, end) for e in candidate.estimates]
-            if np.isnan(at.in_flight):
-                assert (sizes / times).max() < load.request_rate
-            else:
-                taken = np.interp(at.in_flight, sizes, times)
-                assert at.in_flight == pytest.approx(load.request_rate * taken)
+        (mean,), (fast,) = served.mean.lengths, served.fast.lengths
         assert fast.in_flight <= mean.in_flight
 
 
@@ -246,16 +239,13 @@ def test_prompt_lengths_are_served_apart_and_averaged(tmp_path: Path) -> None:
     assert result.at_load is not None
     at = result.at_load.mean.lengths
     assert [one.prompt_tokens for one in at] == [40, 400]
-    per_length = []
-    for length in (40, 400):
-        cells = tuple(e for e in result.chosen.estimates if e.prompt_tokens == length)
-        per_length.append(by_hand(cells, load))
-    assert result.at_load.goodput.mean == pytest.approx(
-        np.mean([g for g, _ in per_length]), rel=2e-3
-    )
-    if result.at_load.whole:
-        seconds = np.mean([s for _, s in per_length])
-        assert score(result.chosen, load) == pytest.approx(seconds, rel=2e-3)
+    each = [float(one.goodput) for one in at]
+    assert result.at_load.goodput.mean == pytest.approx(np.mean(each))
+    for one in at:
+        cells = tuple(e for e in result.chosen.estimates if e.prompt_tokens == one.prompt_tokens)
+        really = simulated(cells, load)
+        if one.whole:
+            assert float(one.times.request) == pytest.approx(really.request.mean(), rel=0.1)
     assert float(at[0].in_flight) < float(at[1].in_flight)
 
 
@@ -324,7 +314,7 @@ def test_the_break_even_load_is_where_the_two_are_equal(tmp_path: Path) -> None:
     text = "\n".join(explain_words(data))
     assert (
         "By load it is better than plain decoding (in seconds" in text
-        and "modelled: Little's law" in text
+        and "modelled: a server that batches continuously" in text
     )
 
 

@@ -1,0 +1,138 @@
+"""How well do the mean values of a loaded server agree with the server simulated step by step?
+
+    python benchmarks/serving.py [--requests N] [--json]
+
+Servers, lengths and steps form a grid; each is loaded with shares of the most that it bears. Errors
+are medians and 90th percentiles over the grid, of mean TTFT, mean TPOT and throughput.
+`same_choice` is the share of random problems, of two plans whose simulated request times differ by
+3 to 20 %, in which the mean values prefer the same plan.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+
+from specplan.cost_models.serving.mean_values import under_load
+from specplan.cost_models.serving.server import PrefillOrder, Server, StepTimes, Traffic
+from specplan.cost_models.serving.simulation import Served, simulate
+
+BATCHES = np.array([1.0, 2, 4, 8, 16, 32, 64])
+SHARES = (0.2, 0.4, 0.6, 0.8, 0.9, 0.95)
+PER_TOKEN = 2e-5
+Case = tuple[Server, StepTimes, tuple[int, int]]
+
+
+def steps(fixed: float, each: float, tokens: float, prompt: int) -> StepTimes:
+    """Steps of `fixed + each n` seconds, and prompts of 20 microseconds a token."""
+    return StepTimes(
+        BATCHES,
+        fixed + each * BATCHES,
+        np.full(len(BATCHES), tokens),
+        prompt=np.array(PER_TOKEN * prompt),
+        prefill=np.array(fixed / 2.0),
+    )
+
+
+def grid() -> Iterator[Case]:
+    """Servers with plans and lengths."""
+    orders: tuple[PrefillOrder, ...] = ("first", "chunked", "elsewhere")
+    lengths = ((128, 128), (1024, 512), (4096, 256))
+    plans = ((0.006, 5e-5, 1.0), (0.006, 5e-5, 2.8), (0.01, 3e-4, 1.0), (0.01, 3e-4, 2.8))
+    for order, chunk, length, plan in itertools.product(orders, (512, 8192), lengths, plans):
+        yield Server(order, 64, chunk), steps(*plan, length[0]), length
+
+
+def most_borne(server: Server, times: StepTimes, lengths: tuple[int, int]) -> float:
+    """The rate that is just borne, requests per second."""
+    low, high = 1e-3, 1e4
+    for _ in range(50):
+        rate = math.sqrt(low * high)
+        borne = bool(under_load(server, times, Traffic(rate, *lengths)).borne)
+        low, high = (rate, high) if borne else (low, rate)
+    return low
+
+
+def errors(case: Case, requests: int) -> Iterator[tuple[float, dict[str, float]]]:
+    """Relative errors of the mean values at every share of the most."""
+    server, times, lengths = case
+    most = most_borne(server, times, lengths)
+    for share in SHARES:
+        traffic = Traffic(most * share, *lengths)
+        loads = under_load(server, times, traffic)
+        # Near its most a server forgets slowly: the relaxation time grows with 1 / (1 - share)^2.
+        count = int(requests * (4 if share > 0.85 else 1))
+        served = simulate(server, times, traffic, requests=count, seed=1)
+        yield (
+            share,
+            {
+                "ttft": abs(float(loads.ttft) / served.ttft.mean() - 1.0),
+                "tpot": abs(float(loads.tpot) / served.tpot.mean() - 1.0),
+                "throughput": abs(traffic.rate / served.throughput - 1.0),
+            },
+        )
+
+
+def same_choice(problems: int, requests: int) -> tuple[float, int]:
+    """Share of problems with the same choice, and how many had plans that differ enough."""
+    rng = np.random.default_rng(7)
+    same = count = 0
+    while count < problems:
+        order = str(rng.choice(["first", "chunked"]))
+        lengths = (int(rng.integers(64, 4096)), int(rng.integers(64, 512)))
+        server = Server(order, 64, int(rng.choice([512, 2048, 8192])))  # type: ignore[arg-type]
+        fixed, each = rng.uniform(0.004, 0.02), rng.uniform(2e-5, 4e-4)
+        tokens, slower = rng.uniform(1.5, 3.5), rng.uniform(1.2, 3.0)
+        plans = (
+            steps(fixed, each, 1.0, lengths[0]),
+            steps(fixed * rng.uniform(1.1, 1.6), each * slower, tokens, lengths[0]),
+        )
+        most = min(most_borne(server, plan, lengths) for plan in plans)
+        traffic = Traffic(most * rng.uniform(0.2, 0.9), *lengths)
+        quick = [float(under_load(server, plan, traffic).request) for plan in plans]
+        if not 1.01 < max(quick) / min(quick) < 1.25:
+            continue
+        served = [_mean(simulate(server, plan, traffic, requests=requests)) for plan in plans]
+        if not 1.03 < max(served) / min(served) < 1.2:
+            continue
+        count += 1
+        same += (quick[0] < quick[1]) == (served[0] < served[1])
+    return same / count, count
+
+
+def _mean(served: Served) -> float:
+    return float(served.request.mean())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Mean values against simulation.")
+    parser.add_argument("--requests", type=int, default=4000, help="that arrive in a simulation")
+    parser.add_argument("--problems", type=int, default=200, help="of two plans each")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    pairs = [pair for case in grid() for pair in errors(case, options.requests)]
+    summary: dict[str, float] = {}
+    for name, low, high in (("error_to_0.8", 0.0, 0.8), ("error_to_0.95", 0.8, 0.95)):
+        of_range = [error for share, error in pairs if low < share <= high]
+        for measure in ("ttft", "tpot", "throughput"):
+            values = [error[measure] for error in of_range]
+            summary[f"{name}_{measure}_median"] = float(np.median(values))
+            summary[f"{name}_{measure}_p90"] = float(np.quantile(values, 0.9))
+        summary[name] = max(summary[f"{name}_{m}_median"] for m in ("ttft", "tpot", "throughput"))
+    summary["same_choice"], _ = same_choice(options.problems, options.requests // 2)
+    if options.json:
+        print(json.dumps({"simulated": summary}))
+    else:
+        for key, value in summary.items():
+            print(f"{key:32} {value:.3f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

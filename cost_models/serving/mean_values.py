@@ -1,0 +1,225 @@
+"""A server under load in closed form: what a search can afford for every candidate.
+
+Requests that decode share the device evenly, so that with `n` of them
+`n tokens(n) / (output step(n))` requests are done per second of the steps. Prompts take their part
+of the device: of every second, steps have `1 - rate prefill`. The number of requests that decode is
+then a birth and death process with arrivals at the rate of requests; for evenly shared work its
+distribution depends on the mean of the work alone (Kelly 1979, section 3.3). Requests
+above the server's limit wait in line.
+
+The first token waits for the step or prefill under way (the mean residual, `E[T^2] / 2 E[T]`), for
+prompts that came before (Pollaczek and Khinchine; for arrivals that are not Poisson by Kingman's
+factor), for its own prompt, and, where prompts ride along in chunks, for the steps they ride on.
+
+`simulation.py` runs the same server step by step; `benchmarks/serving.py` compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specplan.cost_models.serving.server import Floats, Server, StepTimes, Traffic
+
+TINY, PRECISION = 1e-12, 14
+
+
+@dataclass(frozen=True)
+class Loads:
+    """A server under load; every value is [...], and nan where the load is not borne.
+
+    Attributes:
+        borne: whether as many requests leave as arrive.
+        decoding: mean number of requests that decode.
+        ttft: mean seconds from arrival to the first token.
+        tpot: mean seconds per further token.
+        request: mean seconds from arrival to the last token.
+        utilisation: share of the most that the server bears.
+    """
+
+    borne: NDArray[np.bool_]
+    decoding: Floats
+    ttft: Floats
+    tpot: Floats
+    request: Floats
+    utilisation: Floats
+
+
+def under_load(server: Server, times: StepTimes, traffic: Traffic) -> Loads:
+    """A server under load by mean values; see the module.
+
+    Args:
+        server: its limits; more requests than `times` knows never decode together.
+        times: of the plan's steps, [..., batches].
+        traffic: the requests.
+    """
+    rate = np.asarray(traffic.rate, dtype=np.float64)
+    each_rate = rate[..., None]
+    output = max(traffic.output_tokens - (1 - times.first_steps), 0.5)
+    most = int(min(server.running, times.batches[-1]))
+    requests = np.arange(1, most + 1, dtype=np.float64)
+    step, tokens = times.at(requests)
+    steps = (output + (tokens - 1.0) / 2.0) / tokens  # the last step emits more than is wanted
+    reading = _reading(server, traffic, times, each_rate, step)
+    free = np.maximum(1.0 - each_rate * reading, TINY)
+    ridden = _ridden(server, traffic, reading, step)
+    leave = requests / (steps * step / free + ridden)
+    load = rate / leave[..., -1]
+    rides = _rides(server, traffic, times, reading[..., -1], step[..., -1])
+    borne = (load < 1.0) & (rate * rides < 1.0)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        share = _distribution(each_rate, leave)
+        tail = share[..., -1] * load / (1.0 - load)  # requests in line, beyond the limit
+        busy = 1.0 - share[..., 0]
+        full = share[..., 1:].copy()
+        full[..., -1] += tail
+        mean = (full * step).sum(axis=-1) / full.sum(axis=-1)
+        riding = rate * (full * ridden).sum(axis=-1) / full.sum(axis=-1)
+        decoding = (full * requests).sum(axis=-1) - riding
+        # Requests in line differ little in their work: half of the wait of exponential ones.
+        line = tail / (1.0 - load) / rate * (traffic.burstiness / 2.0)
+        first, decode = _first_token(server, traffic, times, mean, busy), decoding / rate
+        if server.prefill == "elsewhere":  # the first token is out before the line
+            decode = decode + line
+        else:
+            first = first + line
+    return Loads(
+        borne=np.asarray(borne),
+        decoding=np.where(borne, decoding, np.nan),
+        ttft=np.where(borne, first + times.first_steps * mean, np.nan),
+        tpot=np.where(borne, decode / output, np.nan),
+        request=np.where(borne, first + decode, np.nan),
+        utilisation=np.maximum(load, rate * rides),
+    )
+
+
+def _distribution(rate: Floats, leave: Floats) -> Floats:
+    """Probabilities that 0, 1, ... up to the limit decode, without a line, [..., most + 1].
+
+    Args:
+        rate: requests per second, [..., 1].
+        leave: per second while 1, 2, ... decode, [..., most].
+    """
+    logs = np.concatenate(
+        [np.zeros((*leave.shape[:-1], 1)), np.cumsum(np.log(rate / leave), axis=-1)], axis=-1
+    )
+    weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    load = rate[..., 0] / leave[..., -1]
+    line = weights[..., -1] * load / np.maximum(1.0 - load, TINY)
+    total = weights.sum(axis=-1) + line
+    share: Floats = weights / total[..., None]
+    return share
+
+
+def _reading(
+    server: Server, traffic: Traffic, times: StepTimes, rate: Floats, step: Floats
+) -> Floats:
+    """Seconds that a prompt takes of the device that decodes.
+
+    A prefill before a step is shared by the prompts that came since the last one.
+
+    Args:
+        server: its order of work.
+        traffic: the requests.
+        times: of the plan.
+        rate: requests per second, broadcast to `step`.
+        step: seconds of a step, [..., requests].
+    """
+    if server.prefill == "elsewhere":
+        return np.zeros(np.broadcast_shapes(rate.shape, step.shape))
+    prompt, prefill = times.prompt[..., None], times.prefill[..., None]
+    if server.prefill == "chunked":
+        return np.asarray(prompt + 0.0 * step + 0.0 * rate)
+    most = max(server.step_tokens / max(traffic.prompt_tokens, 1.0), 1.0)
+    # The more come in a step and its prefill, the more share a prefill; at first, very many come.
+    reading = (prompt + prefill / (rate * step)) / (1.0 + prefill / step)
+    reading = np.minimum(reading, prompt + prefill)
+    for _ in range(4):
+        come = rate * step / np.maximum(1.0 - rate * reading, 0.02)
+        together = np.clip(come / -np.expm1(-come), 1.0, most)
+        reading = (reading + prompt + prefill / together) / 2.0
+    return np.asarray(reading)
+
+
+def _ridden(server: Server, traffic: Traffic, reading: Floats, step: Floats) -> Floats:
+    """Seconds for which a request has a place among those that decode while its prompt is read."""
+    if server.prefill != "chunked":
+        return np.zeros_like(step)
+    return np.asarray(reading + step * max(traffic.prompt_tokens / server.step_tokens, 1.0))
+
+
+def _rides(
+    server: Server, traffic: Traffic, times: StepTimes, reading: Floats, step: Floats
+) -> Floats:
+    """Seconds for which a prompt keeps the reading of prompts from others."""
+    if server.prefill == "elsewhere":
+        return times.prompt + times.prefill
+    if server.prefill == "first":
+        return reading
+    return np.asarray(reading + step * (traffic.prompt_tokens / server.step_tokens))
+
+
+def _first_token(
+    server: Server, traffic: Traffic, times: StepTimes, step: Floats, busy: Floats
+) -> Floats:
+    """Seconds from arrival until a prompt has been read, the line before the server aside.
+
+    Args:
+        server: its order of work.
+        traffic: the requests.
+        times: of the plan.
+        step: seconds of a step, in the mean of time, [...].
+        busy: share of time in which requests decode, [...].
+    """
+    rate, bursts = np.asarray(traffic.rate, dtype=np.float64), traffic.burstiness
+    alone = times.prompt + times.prefill
+    if server.prefill == "elsewhere":
+        return alone + bursts * rate * alone**2 / (2.0 * (1.0 - rate * alone))
+    own = _reading(server, traffic, times, rate[..., None], step[..., None])[..., 0]
+    used = rate * own
+    idle = alone + bursts * used * own / (2.0 * (1.0 - used))
+    mixed = step / (1.0 - used)
+    per_pass = server.step_tokens / max(traffic.prompt_tokens, 1.0)
+    if server.prefill == "chunked" and per_pass < 1.0:
+        rides = own + (step * busy + times.prefill * (1.0 - busy)) / per_pass
+        queue = bursts * rate * rides**2 / (2.0 * (1.0 - rate * rides))
+        return queue + busy * mixed / 2.0 + rides
+    second = mixed**2 + bursts * rate * own**2 * mixed
+    beside = step if server.prefill == "chunked" else times.prefill
+    riding = second / (2.0 * mixed) + beside + times.prompt * (1.0 + rate * second / mixed)
+    return np.asarray(busy * riding + (1.0 - busy) * idle)
+
+
+def most_within(
+    server: Server,
+    times: StepTimes,
+    traffic: Traffic,
+    within: Callable[[Loads], NDArray[np.bool_]],
+) -> Floats:
+    """The most requests per second that are borne within limits, [...]; 0 where none are.
+
+    By bisection: every time grows with the rate. Within `2^-PRECISION` of the most that the steps
+    could serve if they read no prompts.
+
+    Args:
+        server: its limits.
+        times: of the plan's steps.
+        traffic: the requests; its rate is not read.
+        within: whether a server under load keeps all limits, [...].
+    """
+    most = int(min(server.running, times.batches[-1]))
+    step, tokens = times.at(np.array([float(most)]))
+    high = (most * tokens / step / max(traffic.output_tokens - 1.0, 0.5))[..., 0] * 1.01
+    if server.prefill == "elsewhere":
+        high = np.minimum(high, 1.0 / np.maximum(times.prompt + times.prefill, TINY))
+    top, low = high, np.zeros_like(high)
+    for _ in range(PRECISION):
+        rate = (low + high) / 2.0
+        loads = under_load(server, times, replace(traffic, rate=rate))
+        kept = loads.borne & within(loads)
+        low, high = np.where(kept, rate, low), np.where(kept, high, rate)
+    idle = under_load(server, times, replace(traffic, rate=top * 2.0**-PRECISION))
+    return np.where(idle.borne & within(idle), low, 0.0)

@@ -1,0 +1,213 @@
+"""A server that batches continuously, step by step: the distributions behind the mean values.
+
+A discrete-event simulation with one resource, the device, so that an event is a step and a clock is
+a number; a simulation library would add only its queue. Arrivals, and how many tokens
+a request gets in a step, are drawn; a seed gives the same run again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from specplan.cost_models.serving.server import Floats, Server, StepTimes, Traffic
+
+
+@dataclass(frozen=True)
+class Served:
+    """What requests met, in the order of their arrival; without those that warm the server up.
+
+    Attributes:
+        ttft: seconds from arrival to the first token, [requests].
+        tpot: seconds per further token, [requests].
+        request: seconds from arrival to the last token, [requests].
+        throughput: requests per second.
+    """
+
+    ttft: Floats
+    tpot: Floats
+    request: Floats
+    throughput: float
+
+    def within(self, ttft: float | None, tpot: float | None, request: float | None) -> float:
+        """Requests per second that meet all limits; None is no limit."""
+        kept = np.ones(len(self.ttft), dtype=np.bool_)
+        limits = ((self.ttft, ttft), (self.tpot, tpot), (self.request, request))
+        for seconds, limit in limits:
+            if limit is not None:
+                kept &= seconds <= limit
+        return self.throughput * float(kept.mean())
+
+
+@dataclass(slots=True)
+class _Request:
+    """One request: when it arrived, what is left of it, and when its tokens came."""
+
+    arrival: float
+    ready: float
+    unread: float
+    left: float
+    first: float = np.nan
+    done: float = np.nan
+
+
+def arrivals(traffic: Traffic, requests: int, rng: np.random.Generator) -> Floats:
+    """Times of arrival: gamma distributed gaps with the traffic's burstiness, [requests]."""
+    if traffic.burstiness <= 0.0:
+        return np.arange(1, requests + 1) / traffic.rate
+    shape = 1.0 / traffic.burstiness
+    gaps = rng.gamma(shape, 1.0 / (shape * traffic.rate), requests)
+    return np.asarray(np.cumsum(gaps))
+
+
+def simulate(
+    server: Server,
+    times: StepTimes,
+    traffic: Traffic,
+    *,
+    requests: int = 2000,
+    seed: int = 0,
+    at: Floats | None = None,
+) -> Served:
+    """Serve requests step by step.
+
+    Args:
+        server: its limits and order of work.
+        times: of the plan's steps in one world: `step` and `tokens` are [batches].
+        traffic: the requests.
+        requests: how many arrive; the first fifth warms the server up and is not counted.
+        seed: of arrivals and tokens.
+        at: times of arrival instead, seconds, rising, [requests].
+    """
+    rng = np.random.default_rng(seed)
+    when = arrivals(traffic, requests, rng) if at is None else at
+    every = [
+        _Request(float(a), float(a), traffic.prompt_tokens, traffic.output_tokens) for a in when
+    ]
+    device = _Device(server, times, traffic, rng)
+    device.serve(every)
+    counted = every[len(every) // 5 :]
+    begin, end = counted[0].arrival, counted[-1].arrival
+    ttft = np.array([one.first - one.arrival for one in counted])
+    request = np.array([one.done - one.arrival for one in counted])
+    tpot = (request - ttft) / max(traffic.output_tokens - 1.0, 1.0)
+    finished = sum(begin <= one.done <= end for one in every)
+    return Served(ttft, tpot, request, finished / (end - begin))
+
+
+class _Device:
+    """The device of a server, and the requests that it works on.
+
+    Args:
+        server: its limits and order of work.
+        times: of the plan's steps, in one world.
+        traffic: lengths of the requests.
+        rng: draws how many tokens a request gets in a step.
+    """
+
+    def __init__(
+        self, server: Server, times: StepTimes, traffic: Traffic, rng: np.random.Generator
+    ) -> None:
+        self.server, self.times, self.rng = server, times, rng
+        self.most = int(min(server.running, times.batches[-1]))
+        step, tokens = times.at(np.arange(1, self.most + 1, dtype=np.float64))
+        self.step, self.tokens = step.tolist(), tokens.tolist()
+        self.per_token = float(times.prompt) / max(traffic.prompt_tokens, 1.0)
+        self.prefill = float(times.prefill)
+        self.now = 0.0
+        self.waiting: deque[_Request] = deque()
+        self.running: list[_Request] = []
+
+    def serve(self, requests: list[_Request]) -> None:
+        """Run until the last request is done."""
+        if self.server.prefill == "elsewhere":
+            self._read_elsewhere(requests)
+        coming = deque(requests)
+        while coming or self.waiting or self.running:
+            if not self.waiting and not self.running:
+                self.now = max(self.now, coming[0].ready)
+            while coming and coming[0].ready <= self.now:
+                self.waiting.append(coming.popleft())
+            reading = self._admitted()
+            if self.server.prefill == "elsewhere":
+                for _ in reading:
+                    self._join(self.waiting.popleft())
+                self._step([])
+            elif self.server.prefill == "first":
+                self._read_first(reading)
+                self._step([])
+            else:
+                self._step(reading)
+
+    def _admitted(self) -> list[_Request]:
+        """Waiting requests that may be read now, in order."""
+        free = self.most - len(self.running)
+        return [self.waiting[place] for place in range(min(free, len(self.waiting)))]
+
+    def _read_elsewhere(self, requests: list[_Request]) -> None:
+        """Prompts pass another device one at a time, and are ready when it is done."""
+        free = 0.0
+        for one in requests:
+            free = max(free, one.arrival) + self.prefill + one.unread * self.per_token
+            one.ready = free
+
+    def _read_first(self, reading: list[_Request]) -> None:
+        """One prefill of as many prompts as it may hold, at least one where any waits."""
+        if not reading:
+            return
+        tokens = 0.0
+        joined: list[_Request] = []
+        for one in reading:
+            if joined and tokens + one.unread > self.server.step_tokens:
+                break
+            tokens += one.unread
+            joined.append(self.waiting.popleft())
+        self.now += self.prefill + tokens * self.per_token
+        for one in joined:
+            self._join(one)
+
+    def _step(self, reading: list[_Request]) -> None:
+        """A step of all that decode, with chunks of prompts along."""
+        count = len(self.running)
+        if not count and not reading:
+            return
+        budget = self.server.step_tokens
+        tokens, read = 0.0, 0
+        for one in reading:
+            chunk = min(one.unread, budget - tokens)
+            one.unread -= chunk
+            tokens += chunk
+            if one.unread > 0.0:
+                break
+            read += 1
+        self.now += (self.step[count - 1] if count else self.prefill) + tokens * self.per_token
+        if count:
+            self._emit(count)
+        for _ in range(read):
+            self._join(self.waiting.popleft())
+
+    def _join(self, one: _Request) -> None:
+        """A request whose prompt has been read decodes from now on."""
+        if self.times.first_steps == 0:
+            # Whoever reads prompts elsewhere sends the first token as soon as it has it.
+            one.first = one.ready if self.server.prefill == "elsewhere" else self.now
+            one.left -= 1.0
+        if one.left > 0.0:
+            self.running.append(one)
+        else:
+            one.done = self.now
+
+    def _emit(self, count: int) -> None:
+        """Give every request of a step its tokens: the mean's whole part, or one more by chance."""
+        mean = self.tokens[count - 1]
+        whole = int(mean)
+        more = self.rng.random(count) < mean - whole
+        for one, extra in zip(self.running, more.tolist(), strict=True):
+            if np.isnan(one.first):
+                one.first = self.now
+            one.left -= whole + extra
+            if one.left <= 0.0:
+                one.done = self.now
+        self.running = [one for one in self.running if one.left > 0.0]
