@@ -61,7 +61,8 @@ def read_state(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None
         UsageError: the folder holds something else, or something has changed; names it.
     """
     if not (folder / STATE).is_file():
-        if folder.exists() and any(folder.iterdir()):
+        files = {path.name for path in folder.iterdir()} if folder.exists() else set()
+        if files - {"config.json"}:
             raise UsageError(
                 "the folder holds no training", where=str(folder), remedy="Name another folder."
             )

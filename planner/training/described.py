@@ -78,3 +78,23 @@ def config_of(
     hidden = int(target.get("text_config", target)["hidden_size"])
     halves = (hidden // width).bit_length() - 1
     return dict(family.config(target, str(folder), HeadSize(layers, vocabulary, halves)))
+
+
+def published_config(problem: Problem, name: str) -> dict[str, Any]:
+    """The config.json of a drafter of a family in its published size.
+
+    Raises:
+        UsageError: there is no such family, the target has no such sizes, or the drafter is a part
+            of the target.
+    """
+    family, folder = FAMILIES.get(name), problem.models.target.path
+    if family is None or family.config is None:
+        able = [one.name for one in FAMILIES.values() if one.config is not None]
+        raise UsageError(
+            f'no head of its own is called "{name}"',
+            where="drafter",
+            remedy=f"Write one of {', '.join(able)}.",
+        )
+    target = read_config(folder)
+    size = next(family.sizes(ModelShape.from_config(target)))
+    return dict(family.config(target, str(folder), size))

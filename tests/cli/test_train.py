@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_program import no_torch, specplan_here
+from tests.measure.problems import write_problem
 from tests.planner.big_models import EAGLE3_70B, write_70b
 
 __all__ = ["no_torch"]
@@ -51,3 +52,38 @@ def test_the_longest_answer_names_the_best_drafter_that_is_not_trained(folder: P
     done = specplan_here("optimize", *FLAGS, "--set", "sources=[]", "--show", "all")
     assert done.returncode == 0, done.stderr
     assert "not trained yet: would give " in done.stdout.splitlines()[-1]
+
+
+def test_a_head_is_trained_and_then_drafts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From prompts to a plan with the head: nothing is edited by hand."""
+    pytest.importorskip("torch")
+    path = write_problem(tmp_path, prompts=3, output_tokens=10)
+    lines = (tmp_path / "prompts.jsonl").read_text().splitlines()
+    (tmp_path / "more.jsonl").write_text("\n".join(lines) + "\n")
+    monkeypatch.chdir(tmp_path)
+    flags = (path.name, "--stage", "train", "--drafter", "medusa", "--out", "medusa")
+    for arguments, words in (
+        ((*flags, "--prompts", "more.jsonl"), "no prompts to train on"),
+        (flags, "no prompts to train on"),
+        ((*flags, "--loss", "l7"), "l7"),
+        (flags[:3] + flags[5:], "one family and a folder"),
+        ((*flags[:4], "mtp", *flags[5:]), "no head of its own"),
+    ):
+        done = specplan_here("train", *arguments)
+        assert done.returncode == 2 and words in done.stderr, done.stderr
+    problem = json.loads(path.read_text())
+    fresh = [{**json.loads(line), "split": "train"} for line in lines]
+    texts = [{**one, "id": f"t{i}", "text": f"{one['text']}\n"} for i, one in enumerate(fresh)]
+    (tmp_path / "more.jsonl").write_text("\n".join(map(json.dumps, texts)))
+    more = ("--prompts", "more.jsonl", "--json")
+    for steps, ran in (("2", 2), ("3", 1), ("3", 0)):
+        done = specplan_here("train", *flags, *more, "--steps", steps)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["ran"] == ran
+    problem["models"]["drafts"] = [{"name": "medusa", "path": "medusa", "dtype": "float64"}]
+    problem |= {"device": "cpu-generic", "methods": ["parallel_heads"]}
+    path.write_text(json.dumps(problem))
+    done = specplan_here("optimize", path.name, "--json")
+    assert done.returncode == 0, done.stderr
+    basis = {one["of"]: one for one in json.loads(done.stdout)["explanation"]["basis"]}
+    assert basis["medusa"]["kind"] == "measured", basis
