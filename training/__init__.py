@@ -1,1 +1,1 @@
-"""Training of drafters: what would pay, and losses. Only the losses need torch."""
+"""Training of drafters on their target's own texts; `train.py` alone needs no torch."""

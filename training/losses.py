@@ -132,15 +132,16 @@ def labels_ahead(tokens: Tensor, counts: Tensor, ahead: int) -> tuple[Tensor, Te
     return labels, valid
 
 
-def mean_loss(losses: Tensor, counts: Tensor) -> Tensor:
+def mean_loss(losses: Tensor, counts: Tensor, total: Tensor | None = None) -> Tensor:
     """The mean over positions whose label counts; 0 where none does.
 
     Args:
         losses: [...].
         counts: of the same shape, boolean.
+        total: how many count in all processes that share the positions; None for those here.
     """
     counted = torch.where(counts, losses, torch.zeros_like(losses))
-    return counted.sum() / counts.sum().clamp_min(1)
+    return counted.sum() / (counts.sum() if total is None else total).clamp_min(1)
 
 
 def step_weights(steps: int, decay: float) -> tuple[float, ...]:
@@ -153,7 +154,10 @@ def step_weights(steps: int, decay: float) -> tuple[float, ...]:
 
 
 def multi_step_loss(
-    losses: Sequence[Tensor], counts: Sequence[Tensor], weights: Sequence[float]
+    losses: Sequence[Tensor],
+    counts: Sequence[Tensor],
+    weights: Sequence[float],
+    totals: Tensor | None = None,
 ) -> Tensor:
     """The weighted sum over steps or heads of their mean losses.
 
@@ -161,6 +165,7 @@ def multi_step_loss(
         losses: of every step, each [...].
         counts: positions that count at every step, boolean.
         weights: of the steps.
+        totals: `total` of `mean_loss` by step, [steps].
 
     Raises:
         UsageError: there are other numbers of losses, masks and weights.
@@ -171,6 +176,6 @@ def multi_step_loss(
             where="weights",
             remedy="Give one for each step.",
         )
-    means = map(mean_loss, losses, counts)
+    means = map(mean_loss, losses, counts, [None] * len(losses) if totals is None else totals)
     terms = [weight * mean for weight, mean in zip(weights, means, strict=True)]
     return torch.stack(terms).sum()

@@ -10,6 +10,7 @@ from specplan.measure.acceptance.continuations import continue_prompts
 from specplan.measure.progress import Progress
 from specplan.measure.workbench import TokenPrompt, Workbench
 from specplan.planner import Prompt, read_prompts
+from specplan.training.processes import join_processes, wait
 from specplan.training.trainer import Text
 
 TRAIN = "train"
@@ -35,7 +36,12 @@ def training_texts(bench: Workbench, file: Path | None, progress: Progress) -> l
         TokenPrompt(prompt.id, tuple(bench.tokenizer.encode(prompt.text)[-longest:]))
         for prompt in _prompts(bench, file)
     ]
+    rank, size = join_processes()
+    if rank:
+        wait(size)  # the first process lets the target write, the others read it
     outputs = continue_prompts(bench, prompts, progress)
+    if rank == 0:
+        wait(size)
     pairs = zip(prompts, outputs, strict=True)
     texts = [Text((*prompt.tokens, *output), len(prompt.tokens)) for prompt, output in pairs]
     return [text for text in texts if len(text.tokens) > text.start + 1]

@@ -73,8 +73,7 @@ def train_drafter(
 ) -> Trained:
     """Train a head on the target's own answers; called again, it goes on where it was.
 
-    The target runs in float32 unless the problem names float64. Prompts are answered at the
-    workload's temperature and lengths.
+    The target runs in float32 unless the problem names float64.
 
     Args:
         problem: a problem, the path of a problem file, or its content as a mapping.

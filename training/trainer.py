@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specplan.ir.errors import SpecplanError
+from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.files import name_of
 from specplan.measure.acceptance.heads import depth_of, text_features
 from specplan.measure.progress import Progress, silent
@@ -32,6 +32,7 @@ from specplan.training.losses import (
     target_probabilities,
 )
 from specplan.training.new_heads import new_head
+from specplan.training.processes import add_up, join_processes, share, wait
 
 
 @dataclass(frozen=True)
@@ -117,39 +118,100 @@ def train_head(
         SpecplanError: the loss is no number, or a checkpoint cannot be written; the last one is
             whole.
     """
-    fixed = _identity(config, target, texts, recipe)
-    state = read_state(folder, fixed)
-    head = new_head(config, target, recipe.seed, (text.tokens for text in texts))
-    weights = list(head.parameters())
-    optimizer = torch.optim.AdamW(weights, betas=(0.9, 0.95), weight_decay=0.0, foreach=False)
-    first = 0
-    if state is not None:
-        read_checkpoint(folder, head, optimizer)
-        first = int(state["step"])
+    training = _Training.opened(config, target, texts, folder, recipe)
     losses: list[float] = []
-    for step in range(first, steps):
-        for group in optimizer.param_groups:
-            group["lr"] = recipe.learning_rate * min(1.0, (step + 1) / recipe.warmup)
-        loss = head_loss(head, _batch(texts, step, recipe), recipe)
-        if not isfinite(loss.item()):
-            raise _no_number(step, folder)
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(weights, recipe.clip)
-        optimizer.step()
-        losses.append(loss.item())
+    for step in range(training.first, steps):
+        losses.append(training.step(step))
         done = step + 1
         progress(f"training: loss {losses[-1]:.3f}", done, steps)
         if done == steps or done % recipe.save_every == 0:
-            if not all(weight.isfinite().all() for weight in weights):
-                raise _no_number(step, folder)
-            write_checkpoint(folder, config, head, optimizer, {"step": done, **fixed})
-    head.requires_grad_(False).eval()
-    return Trained(head, max(first, steps), tuple(losses))
+            training.save(done)
+    training.head.requires_grad_(False).eval()
+    return Trained(training.head, max(training.first, steps), tuple(losses))
 
 
-def head_loss(head: Drafter, texts: Sequence[Text], recipe: Recipe) -> Tensor:
+@dataclass(frozen=True)
+class _Training:
+    """A head with its optimizer, and the part of this process.
+
+    Attributes:
+        fixed: what it must go on with.
+        first: the step that runs next.
+        rank: of this process.
+        size: how many processes there are.
+    """
+
+    config: Mapping[str, Any]
+    texts: Sequence[Text]
+    folder: Path
+    recipe: Recipe
+    head: Drafter
+    optimizer: torch.optim.Optimizer
+    fixed: Mapping[str, Any]
+    first: int
+    rank: int
+    size: int
+
+    @classmethod
+    def opened(
+        cls,
+        config: Mapping[str, Any],
+        target: CausalModel,
+        texts: Sequence[Text],
+        folder: Path,
+        recipe: Recipe,
+    ) -> _Training:
+        """A new training, or the one of the folder; see `train_head`."""
+        rank, size = join_processes()
+        each = min(recipe.batch, len(texts))
+        if each < size:
+            raise UsageError(
+                f"{size} processes share {each} texts of a step",
+                remedy="Start fewer processes, or give more prompts.",
+            )
+        fixed = {**_identity(config, target, texts, recipe), "processes": size}
+        state = read_state(folder, fixed)
+        head = new_head(config, target, recipe.seed, (text.tokens for text in texts))
+        optimizer = torch.optim.AdamW(
+            head.parameters(), betas=(0.9, 0.95), weight_decay=0.0, foreach=False
+        )
+        if state is not None:
+            read_checkpoint(folder, head, optimizer)
+        first = 0 if state is None else int(state["step"])
+        return cls(config, texts, folder, recipe, head, optimizer, fixed, first, rank, size)
+
+    def step(self, step: int) -> float:
+        """One step, and its loss before it."""
+        recipe, weights = self.recipe, list(self.head.parameters())
+        for group in self.optimizer.param_groups:
+            group["lr"] = recipe.learning_rate * min(1.0, (step + 1) / recipe.warmup)
+        self.optimizer.zero_grad()
+        texts = share(_batch(self.texts, step, recipe), self.rank, self.size)
+        loss = head_loss(self.head, texts, recipe, self.size)
+        loss.backward()
+        loss = loss.detach()
+        add_up([loss, *(w.grad for w in weights if w.grad is not None)], self.size)
+        if not isfinite(loss.item()):
+            raise _no_number(step, self.folder)
+        torch.nn.utils.clip_grad_norm_(weights, recipe.clip)
+        self.optimizer.step()
+        return loss.item()
+
+    def save(self, done: int) -> None:
+        """Write the checkpoint, by the first process."""
+        if not all(weight.isfinite().all() for weight in self.head.parameters()):
+            raise _no_number(done - 1, self.folder)
+        if self.rank == 0:
+            state = {"step": done, **self.fixed}
+            write_checkpoint(self.folder, self.config, self.head, self.optimizer, state)
+        wait(self.size)
+
+
+def head_loss(head: Drafter, texts: Sequence[Text], recipe: Recipe, processes: int = 1) -> Tensor:
     """The loss of a head on some texts: the weighted sum over tokens ahead, in nats.
+
+    Of several processes that share the texts of a step it is the part of this one: the sum over all
+    is the loss of the step.
 
     Tokens behind the end of a shorter text stand for nothing: no row before them sees them, and
     no label is one of them.
@@ -176,7 +238,9 @@ def head_loss(head: Drafter, texts: Sequence[Text], recipe: Recipe) -> Tensor:
         counted = labels_ahead(tokens, counts, step + 1)[1]
         counted[:, : head.description.begins] = False
         valid.append(counted)
-    return multi_step_loss(losses, valid, step_weights(ahead, recipe.decay))
+    totals = torch.stack([counted.sum() for counted in valid])
+    add_up([totals], processes)
+    return multi_step_loss(losses, valid, step_weights(ahead, recipe.decay), totals)
 
 
 def _batch(texts: Sequence[Text], step: int, recipe: Recipe) -> list[Text]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -34,6 +37,8 @@ from specplan.training.trainer import Recipe, Text, head_loss, train_head
 from tests.measure.problems import write_problem
 
 torch.set_num_threads(1)
+REPOSITORY = Path(__file__).resolve().parents[2]
+SOURCES = (REPOSITORY / "src", REPOSITORY)
 RECIPE = Recipe(batch=2, learning_rate=0.02, warmup=2, unroll=3, clip=10.0)
 
 
@@ -179,3 +184,25 @@ def test_what_ends_a_training_leaves_the_last_checkpoint(
     sizes = {"hidden_size": target.hidden_size, "vocab_size": target.vocab_size}
     with pytest.raises(MissingCapabilityError, match="hydra"):
         train_head({"hydra_num_heads": 2, **sizes}, target, texts, 4, tmp_path / "hydra", RECIPE)
+
+
+def test_two_processes_train_what_one_does(bench: Workbench, tmp_path: Path) -> None:
+    """torchrun on the CPU: each process takes half of the texts, of which some are longer."""
+    problem = bench.problem.profiles.parent / "problem.yaml"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    script = Path(__file__).with_name("two_processes.py")
+    for start in (command, [sys.executable]):
+        folder = tmp_path / ("two" if start is command else "one")
+        done = subprocess.run(
+            [*start, str(script), str(problem), str(folder)],
+            capture_output=True, text=True, timeout=200, cwd=REPOSITORY,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, SOURCES)])},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, rtol=1e-9, atol=1e-12)
+    states = [
+        json.loads((tmp_path / name / "training.json").read_text()) for name in ("one", "two")
+    ]
+    assert [state["processes"] for state in states] == [1, 2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -61,32 +61,31 @@ def train(
     if stage is StageName.PAYS:
         _pays(problem, drafter, out, json=json)
         return
-    from specplan.progress import terminal_progress
-    from specplan.training.train import train_drafter
-
     if out is None or drafter is None or len(drafter) != 1:
         raise UsageError(
             "training needs one family and a folder",
             where="--stage train",
             remedy="Write --drafter medusa --out models/medusa",
         )
+    more = {"steps": steps, "prompts": prompts, "learning_rate": learning_rate, "loss": loss}
+    _train(problem, drafter[0], out, more, json=json)
+
+
+def _train(
+    problem: ProblemSource, family: str, out: Path, more: dict[str, Any], *, json: bool
+) -> None:
+    """Train a head; `more` are the other arguments of `train_drafter`."""
+    from specplan.progress import terminal_progress
+    from specplan.training.train import train_drafter
+
     with terminal_progress() as progress:
-        done = train_drafter(
-            problem.problem(),
-            drafter[0],
-            out,
-            steps=steps,
-            prompts=prompts,
-            learning_rate=learning_rate,
-            loss=loss,
-            progress=progress,
-        )
+        done = train_drafter(problem.problem(), family, out, progress=progress, **more)
     last = done.losses[-1] if done.losses else None
     if json:
         print_json({"out": str(out), "steps": done.steps, "ran": len(done.losses), "loss": last})
         return
     print(f"Head: {out}, {done.steps} steps" + ("" if last is None else f", loss {last:.3f}"))
-    print(f"Next: specplan optimize {problem} --draft {drafter[0]}={out}")
+    print(f"Next: specplan optimize {problem} --draft {family}={out}")
 
 
 def _pays(
