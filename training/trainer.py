@@ -225,8 +225,10 @@ def head_loss(head: Drafter, texts: Sequence[Text], recipe: Recipe, processes: i
         counts[row, text.start : len(text.tokens)] = True
     tokens, counts = tokens.to(device), counts.to(device)
     with torch.no_grad():
-        features = text_features(target, tokens, head.description.reads.layers)
-        last = text_features(target, tokens, ())
+        layers = head.description.reads.layers
+        states = text_features(target, tokens, (*layers, target.num_layers))
+        last = states[..., -target.hidden_size :]
+        features = states[..., : -target.hidden_size] if layers else last
         logits = target.rows(last, "logits", None)
         wanted = target_probabilities(logits, recipe.temperature, head.outputs.tokens)
     known, loss = head.outputs.tokens, LOSSES[recipe.loss]
