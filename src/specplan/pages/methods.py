@@ -8,6 +8,7 @@ from typing import Any
 
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json
+from specplan.pages.published import published_rows
 from specplan.planner.method import Method
 from specplan.planner.search.settings import PLAIN
 
@@ -37,6 +38,12 @@ Where a method differs from its paper:
 
 | method | difference |
 |---|---|
+"""
+_PUBLISHED = """
+Published systems, by their papers: the methods that run them, or why none does.
+
+| system | paper | here |
+|---|---|---|
 """
 _PRICED = """
 What the target accepts of a draft is measured along its own text, at every position, and replayed
@@ -79,7 +86,8 @@ def methods_page(
     differences = _rows((f"`{one.name}`", one.differs) for one in methods if one.differs)
     priced = _rows((f"`{one.name}`", one.acceptance or "-", one.memory or "-") for one in methods)
     table = "" if measured is None else measured_table(measured, _unmeasured(methods, measured))
-    return _HEAD + rows + _DIFFERENCES + differences + _PRICED + priced + table
+    systems = _PUBLISHED + _rows(published_rows(methods))
+    return _HEAD + rows + _DIFFERENCES + differences + _PRICED + priced + table + systems
 
 
 def _rows(rows: Iterable[Sequence[str]]) -> str:
@@ -179,6 +187,7 @@ def method_as_dict(method: Method[Any], engines: Engines) -> dict[str, Any]:
         "acceptance": method.acceptance,
         "memory": method.memory,
         "lossless": method.lossless,
+        "law": method.law,
         "sources": list(method.sources),
         "needs_draft_model": method.needs_draft_model,
         "priced": True,
@@ -193,7 +202,7 @@ def method_as_dict(method: Method[Any], engines: Engines) -> dict[str, Any]:
 
 def output_words(method: Method[Any]) -> str:
     """Whose distribution the output follows."""
-    return "the target's own" if method.lossless else "changed"
+    return {"target": "the target's own", "stated": "a mixture's"}.get(method.law, "changed")
 
 
 def drafts_from(method: Method[Any]) -> str:
