@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.server_simulation import arrivals, simulate
 from specplan.cost_models.serving.mean_values import under_load
 from specplan.cost_models.serving.server import Server, StepTimes, Traffic, interpolate
-from specplan.cost_models.serving.simulation import arrivals, simulate
 
 BATCHES = np.array([1.0, 2, 4, 8, 16, 32, 64])
 
