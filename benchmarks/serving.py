@@ -74,7 +74,7 @@ def errors(case: Case, requests: int) -> Iterator[tuple[float, dict[str, float]]
             {
                 "ttft": abs(float(loads.ttft) / served.ttft.mean() - 1.0),
                 "tpot": abs(float(loads.tpot) / served.tpot.mean() - 1.0),
-                "throughput": abs(traffic.rate / served.throughput - 1.0),
+                "throughput": abs(float(traffic.rate) / served.throughput - 1.0),
             },
         )
 

@@ -6,7 +6,7 @@ import tempfile
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from torch import Tensor
@@ -135,8 +135,8 @@ class Packages:
     backend: RoundBackend
     models: Mapping[str, Module]
     folder: Path | None
-    frozen: bool
-    failed: set[Bucket]
+    frozen: bool = False
+    failed: set[Bucket] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._weights = named_weights(self.models)
