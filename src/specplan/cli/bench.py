@@ -40,7 +40,7 @@ def bench(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure a bundle's plan, plain decoding and stock transformers."""
+    """Measure a bundle's plan beside no speculation and stock transformers."""
     from specplan import api
     from specplan.bundles.writing import open_bundle
     from specplan.progress import terminal_progress
@@ -71,7 +71,7 @@ def _print(result: Comparison) -> None:
             "decoding",
             ">tokens/s",
             ">quartiles",
-            ">tokens/round",
+            ">tokens/step",
             ">x plain",
             ">x transformers",
             ">predicted",
@@ -121,7 +121,7 @@ def _summary(line: Line) -> str:
     )
     return (
         f"Chosen: {line.name}: {predicted}measured {line.tokens_per_second:.0f} tokens/s; "
-        f"{line.against_baseline:.2f} times the speed of plain decoding{stock}."
+        f"{line.against_baseline:.2f} times the speed without speculation{stock}."
     )
 
 
