@@ -55,7 +55,8 @@ class Method(ABC, Generic[OptionsT]):
         source_drafter: what its source brings, as acceptance profiles call it: the one drafter
             whose profile prices all its plans.
         shares: whether its drafts depend on other requests, so that sampled outputs do too.
-        lossless: whether the output follows the target's own distribution; plans promise it.
+        law: which distribution the output follows, as plans promise it: the `target`'s own, the one
+            that its plans state (`stated`: a mixture of models), or none (`free`).
         by_name: whether it is offered only where the problem's `methods` names it: its settings
             are measured by running them, or other methods have them too.
         runnable: whether a backend of this package runs what it writes.
@@ -73,7 +74,7 @@ class Method(ABC, Generic[OptionsT]):
     sources: ClassVar[tuple[str, ...]] = ()
     source_drafter: ClassVar[Model | Source | None] = None
     shares: ClassVar[bool] = False
-    lossless: ClassVar[bool] = True
+    law: ClassVar[str] = "target"
     by_name: ClassVar[bool] = False
     runnable: ClassVar[bool] = True
 
@@ -84,6 +85,11 @@ class Method(ABC, Generic[OptionsT]):
         for given in (one for base in cls.__orig_bases__ for one in get_args(base)):  # type: ignore[attr-defined]
             if isinstance(given, type) and issubclass(given, Options):
                 cls.options = given
+
+    @property
+    def lossless(self) -> bool:
+        """Whether the output follows the target's own distribution."""
+        return self.law == "target"
 
     @property
     def papers(self) -> tuple[str, ...]:

@@ -18,7 +18,8 @@ BELOW = ("ir", "cost_models", "passes", "runtime", "backends")
 ENGINES = "backends/engines"
 NAMED = {
     "ir/tables/builtin.py": {
-        "cascade"
+        "cascade",
+        "contrastive",
     },  # the same as the rule of an earlier version, which is refused
     "cost_models/acceptance/draft_sources.py": {"suffix"},  # a source by its word in problem files
     "cost_models/models/heads/eagle.py": {"eagle3"},  # what checkpoints say they are

@@ -30,7 +30,8 @@ from specplan.ir.world import World
 class Lookup(Op):
     """Add continuations, from a source, of the text that ends at each of the nodes `at`.
 
-    `match`: shortest and longest suffix to search for, in tokens. `length`: tokens of one
+    `match`: shortest and longest suffix to search for, in tokens; with a shortest of 0, `@text`
+    gives its own beginning where nothing matches. `length`: tokens of one
     continuation. `children`: continuations per node. `nodes`: most new nodes.
 
     %t = lookup @text %t0 at=%t0 match=[2, 4] length=5
@@ -65,6 +66,8 @@ class Lookup(Op):
         source = plan.state(self.source)
         kind = source.kind.name if isinstance(source, SourceState) else ""
         declared = tables.find("source", kind)
+        if declared is not None and self.match and self.match[0] < 1:
+            yield "type", f"source {kind} matches at least one token; only @text has a beginning"
         if declared is None or declared.finds == "merged":
             return
         most = self.children if isinstance(self.children, int) else max(self.children, default=0)

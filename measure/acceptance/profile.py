@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
-from specplan.cost_models.acceptance.drafters import Drafter
+from specplan.cost_models.acceptance.drafters import Drafter, OwnRounds
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.plan import Plan
@@ -88,6 +88,40 @@ def measure_acceptance(
         name: one.finish(prompts, relative_half_width(facts, one.profile()), progress)
         for name, one in recorders.items()
     }
+
+
+def measure_rounds(
+    bench: Workbench,
+    facts: ProblemFacts,
+    plan: Plan,
+    *,
+    progress: Progress = silent,
+    limit: int = 4 * LEAST_PROMPTS,
+) -> AcceptanceProfile:
+    """Run the rounds of a plan that no method wrote, and measure what is accepted.
+
+    Args:
+        bench: the problem's models and prompts.
+        facts: the problem's shapes.
+        plan: a verified plan that the bench's backend runs.
+        progress: called for every prompt.
+        limit: most prompts of the profile split to use.
+
+    Returns:
+        The profile of the plan's own rounds, stored under the problem's `profiles` folder.
+
+    Raises:
+        UsageError: there are no prompts to measure on.
+    """
+    every = bench.prompts(PROFILE)
+    prompts = every[:limit]
+    recorder = ProfileRecorder.open(bench, facts, OwnRounds.of(plan), plan, text_digests(every))
+    recorder.record(prompts, _continuations(bench, prompts, progress), progress)
+    evidence = recorder.profile().evidence
+    drafted = [read_drafting(plan, item, evidence) for item in plan.rounds]
+    means = [one.tokens_per_round for one in drafted if isinstance(one, Drafting)]
+    width = max(((one.high - one.low) / 2.0 / one.mean for one in means), default=0.0)
+    return recorder.finish(prompts, width, progress)
 
 
 def _runnable_plans(

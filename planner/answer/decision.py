@@ -11,6 +11,7 @@ from datetime import date
 from typing import Any, Literal, NamedTuple
 
 from specplan.planner.answer.names import (
+    EDITED,
     NO_SPECULATION,
     PLAIN,
     plan_name,
@@ -57,7 +58,10 @@ def gain_lines(explanation: Mapping[str, Any]) -> Iterator[Line]:
     """By how much, or why there is no speculation."""
     verdict, gain = explanation["verdict"], explanation["speedup"]
     rival = explanation["best_drafting"]
-    if verdict in ("speculate", "plain_refused"):
+    if explanation["chosen"]["method"] == EDITED:
+        speed = f"{times(gain['mean'])} ({spread(gain)}, 90 % interval)"
+        yield Line(f"Its speed over that without speculation: {speed}")
+    elif verdict in ("speculate", "plain_refused"):
         text = _GAINS[explanation["objective"]].format(times(gain["mean"]))
         assumed = ", assumed acceptance" if explanation["chosen"].get("assumed") else ""
         yield Line(f"{text} ({spread(gain)}, 90 % interval{assumed})", "good")

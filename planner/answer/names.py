@@ -11,6 +11,8 @@ from specplan.planner.explain.numbers import counted, short
 PLAIN = "autoregressive"
 NO_SPECULATION = "no speculation"
 SCHEDULE = "schedule"
+EDITED = "edited_plan"
+"""Stands for the method of a plan that a person wrote or edited."""
 _DRAFTERS = {
     "draft_model": "draft model",
     "eagle3": "EAGLE-3 head",
@@ -59,6 +61,8 @@ def plan_name(candidate: Mapping[str, Any]) -> str:
     method, words = candidate["method"], str(candidate["words"])
     if method == PLAIN:
         return NO_SPECULATION
+    if method == EDITED:
+        return f'edited plan "{words}"'
     if method != SCHEDULE:
         return f"{drafter_name(candidate)} {size_name(candidate)}"
     draws = re.findall(r"\bchain of (\d+)\b|\btree of (\d+)\b", words)
@@ -73,6 +77,8 @@ def advice(explanation: Mapping[str, Any]) -> str:
     chosen = explanation["chosen"]
     if chosen["method"] == PLAIN:
         return f"Use {NO_SPECULATION}."
+    if chosen["method"] == EDITED:
+        return f"Your {plan_name(chosen)}, which specplan did not choose."
     rules = explanation.get("rules") or ()
     if not rules:
         tokens = max((one["draft_tokens"] for one in explanation.get("points", ())), default=0)

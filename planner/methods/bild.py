@@ -44,7 +44,7 @@ class Bild(ProfiledByRunning[BildOptions]):
 
     summary = "a small model writes while it is sure, the target rolls back"
     paper = "Kim et al. 2023, arXiv 2302.07863"
-    lossless = False
+    law = "free"
     family = "fallback and rollback"
 
     def settings(self, models: Sequence[str]) -> Iterator[BildOptions]:

@@ -60,8 +60,13 @@ class DraftModel(PerDraftModel[DraftModelOptions]):
 
     summary = "a smaller model drafts a chain or a static tree of tokens"
     paper = (
-        "Leviathan et al. 2022, arXiv 2211.17192; trees: Chen et al. 2024, arXiv 2402.12374; "
-        "blocks: Sun et al. 2024, arXiv 2403.10444"
+        "Leviathan et al. 2022, arXiv 2211.17192; Chen et al. 2023, arXiv 2302.01318; trees: Chen "
+        "et al. 2024, arXiv 2402.12374; blocks: Sun et al. 2024, arXiv 2403.10444; lengths by "
+        "batch size: Su et al. 2023, arXiv 2310.18813"
+    )
+    differs = (
+        "Lengths by batch size follow from prices, where Su et al. fit a power law to accepted "
+        "lengths."
     )
     acceptance = (
         "rank of the accepted child among its choices; of chains judged as a block, their own "

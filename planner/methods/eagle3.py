@@ -42,7 +42,7 @@ class Eagle3(Method[Eagle3Options]):
     """Speculative decoding with a head over the target's hidden states."""
 
     summary = "a head over the target's hidden states drafts a chain or static tree"
-    paper = "Li et al. 2025, arXiv 2503.01840"
+    paper = "Li et al. 2025, arXiv 2503.01840; the first form: Li et al. 2024, arXiv 2401.15077"
     differs = "Trees have a fixed shape, where the paper's follow the context as EAGLE-2's do."
     acceptance = "rank of the accepted child at each depth, along the target's own texts"
     engine_drafter = "head"

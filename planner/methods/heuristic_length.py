@@ -40,7 +40,7 @@ class HeuristicLength(StoppedChains[HeuristicLengthOptions]):
     """Follows texts whose difficulty changes, by counting alone."""
 
     summary = "a chain that gets longer after success and shorter after failure"
-    paper = "Gante 2023, huggingface.co/blog/assisted-generation"
+    paper = "Gante 2023, doi 10.57967/hf/0638, huggingface.co/blog/assisted-generation"
     differs = "The length has an upper bound."
     memory = "one number of each request"
     family = "chains that follow success"

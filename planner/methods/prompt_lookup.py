@@ -36,7 +36,13 @@ class PromptLookup(Method[PromptLookupOptions]):
     """Costs no draft model; pays where outputs repeat their prompt or themselves."""
 
     summary = "drafts copied from the request's own text after a matching suffix"
-    paper = "Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding"
+    paper = (
+        "Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding; references in the prompt: "
+        "Yang et al. 2023, arXiv 2304.04487"
+    )
+    differs = (
+        "LLMA's references stand in the prompt: a request has no other text to copy from here."
+    )
     acceptance = "length of the copy that the text goes on with"
     engine_drafter = "text"
     sources = ("prompt_lookup",)

@@ -42,7 +42,7 @@ class RelaxedAcceptance(ProfiledByRunning[RelaxedOptions]):
         "A draft model drafts, not MTP modules, and all of the output is relaxed, not only the "
         "thinking phase."
     )
-    lossless = False
+    law = "free"
     family = "chains"
 
     def plan(self, facts: ProblemFacts, options: RelaxedOptions) -> Plan:

@@ -18,8 +18,8 @@ class Rest(SourceTrees):
     summary = "the commonest continuations of the text's end in a corpus"
     paper = "He et al. 2023, arXiv 2311.08252; compaction: Ho et al. 2024, arXiv 2408.04678"
     differs = (
-        "At most 16 occurrences are merged; compaction thins the sorted order of one corpus, where "
-        "CREST stores a ready tree for each n-gram."
+        "At most 16 occurrences are merged, and compaction thins the sorted order; CREST's ready "
+        "trees are those of `crest`."
     )
     acceptance = "places of the text in the merged trees"
     memory = "the corpus on disk, 14 to 16 bytes a token, mapped; 1 MB of its own"

@@ -54,6 +54,7 @@ def draft_and_verify(
     beside: str = "",
     rule: str = "recursive",
     verify: str = "",
+    mix: str = "",
     features: str = "",
     recurrent: bool = False,
     after: str = "",
@@ -73,6 +74,7 @@ def draft_and_verify(
         beside: name of a second tree that the verifying pass runs as well; its logits are `%m`.
         rule: acceptance rule; at temperature 0 all lossless rules are the greedy one.
         verify: further attributes of the verifying pass.
+        mix: ops that combine the target's logits `%l` with others' to `%x`, which are judged.
         features: layers of the target whose hidden states the models read, as `@states`.
         recurrent: the models also read their own hidden states, `@<model>_states`.
         after: ops at the end of the round; `%a` is what was accepted, `%e` what was emitted, and
@@ -82,7 +84,7 @@ def draft_and_verify(
         uncached: models that keep no cache.
     """
     models, commits = tuple(models), []
-    greedy = facts.greedy and method.lossless
+    greedy = facts.greedy and method.law != "free"
     if features:
         verify = f"keep={FEATURES} {verify}"
         states = (f"{FEATURES} = track target layer={features}", *states)
@@ -92,7 +94,9 @@ def draft_and_verify(
         if recurrent:
             commits.append(states_of(model))
             states = (*states, f"{states_of(model)} = track {model} layer=last")
-    judged = judge(tree, nodes, rule=None if greedy else rule, verify=verify, beside=beside)
+    judged = judge(
+        tree, nodes, rule=None if greedy else rule, verify=verify, beside=beside, mix=mix
+    )
     body = "\n".join((drafted, judged, *(f"commit {state} %e" for state in commits), after))
     return single_round_plan(
         facts, method, models, body, states=states, policies=policies, uncached=uncached
@@ -138,7 +142,7 @@ def single_round_plan(
         f"assume temperature={print_atom(temperature)} batch={min(batches)}..{max(batches)} "
         f"context=1..{facts.longest_text}"
         + (" reproducible=false" if method.shares and not facts.greedy else "")
-        + ("" if method.lossless else " law=free"),
+        + ("" if method.lossless else f" law={method.law}"),
         *(f"state {text}" for text in ("@kv = cache target", *caches, *states)),
         "round decode {",
         indent(dedent(body).strip("\n"), "  "),
@@ -194,23 +198,35 @@ def number_list(numbers: Sequence[int]) -> str:
     return print_atom(tuple(numbers))
 
 
-def judge(tree: str, nodes: int, *, rule: str | None, verify: str = "", beside: str = "") -> str:
+def judge(
+    tree: str,
+    nodes: int,
+    *,
+    rule: str | None,
+    verify: str = "",
+    beside: str = "",
+    mix: str = "",
+) -> str:
     """Verify a tree, accept by a rule, emit, commit the target's cache.
 
     Args:
         tree: name of the tree, `%c`.
         nodes: drafted nodes of the tree.
-        rule: as the plan writes it; None is greedy. It gets uniforms where it declares some.
+        rule: as the plan writes it; None is greedy. It gets uniforms where it declares some and the
+            plan names none.
         verify: further attributes of the verifying pass.
         beside: name of a second tree in the same pass; its logits are `%m`.
+        mix: ops that combine `%l` with other logits to `%x`, which are judged in its place.
     """
     logits, trees = ("%l, %m", f"{tree} {beside}") if beside else ("%l", tree)
     lines = [f"{logits} = forward target {trees} cache=@kv pending=1 {verify}"]
-    accept = f"%a = accept {tree} target=%l"
+    lines += [mix] if mix else []
+    accept = f"%a = accept {tree} target={'%x' if mix else '%l'}"
     if rule is not None:
         accept += f" rule={rule}"
-        declared = BUILTIN.find("rule", rule.partition("(")[0])
-        if declared is None or declared.uniforms_per_node is not None:
+        declared = BUILTIN.find("rule", rule.partition("(")[0].split()[0])
+        draws = declared is None or declared.uniforms_per_node is not None
+        if draws and " by=" not in rule:
             lines.append(f"%v = uniform {nodes + 1} stream=accept")
             accept += " by=%v"
     return "\n".join([*lines, accept, "%e = emit %a", "commit @kv %e"])

@@ -4,8 +4,9 @@ The tokens of a piece of the corpus, and the order of a shard, which is some pie
 their own, each written under a temporary name and renamed. Pieces are small, so that little is
 lost; shards are large, as lookups search one after another. `datastore.json` comes last: without it
 there is no datastore. Building again goes on with what is there. A corpus may be compacted, as in
-CREST (Ho et al. 2024, arXiv 2408.04678): the order leaves out runs of tokens that are rare, which
-take most of the room and seldom match, and of common ones keeps some occurrences.
+CREST (Ho et al. 2024, arXiv 2408.04678; its ready trees are those of the source `trees`): the order
+leaves out runs of tokens that are rare, which take most of the room and seldom match, and of common
+ones keeps some occurrences.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ class Wanted:
     """Limits of one lookup.
 
     Attributes:
-        shortest: fewest tokens to match at the end of a text, at least 1.
+        shortest: fewest tokens to match at the end of a text; 0, of the request's own text alone,
+            for its beginning where nothing matches.
         longest: most tokens to match; longer matches are preferred.
         children: continuations of a text, and children of any node of a merged tree, at most.
         length: tokens of a continuation.

@@ -19,7 +19,8 @@ TEXT_MATCH = (1, 3)
 def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
     """Tokens that followed the most recent earlier occurrence of the text's longest known suffix.
 
-    Suffixes of `longest` tokens are tried first, then shorter ones down to `shortest`. Where the
+    Suffixes of `longest` tokens are tried first, then shorter ones down to `shortest`; no suffix at
+    all, where `shortest` is 0, is followed by the text from its first token. Where the
     continuation reaches the end of the text it goes on with itself, as copies in LZ77 do (Ziv and
     Lempel 1977): a text that repeats is proposed to go on repeating, and what is proposed first
     does not depend on `length`. The stock implementation of transformers takes the first
@@ -27,7 +28,7 @@ def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
 
     Args:
         text: int64 `[n]`, prompt and output so far.
-        shortest: fewest tokens to match, at least 1.
+        shortest: fewest tokens to match; 0 proposes the beginning of the text without a match.
         longest: most tokens to match.
         length: tokens to propose.
 
@@ -35,12 +36,12 @@ def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
         int64 `[length]`, or empty when no suffix occurs earlier.
     """
     size = len(text)
-    for order in range(min(longest, size - 1), shortest - 1, -1):
+    for order in range(min(longest, size - 1), max(shortest, 1) - 1, -1):
         ends = _occurrences(text, order)
         if len(ends):
             period = size - int(ends[-1])
             return text[size - period + np.arange(length) % period]
-    return text[:0]
+    return text[np.arange(length) % size] if shortest == 0 and size else text[:0]
 
 
 def match_of(source: str, match: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -61,11 +62,13 @@ def continuations(text: Tokens, wanted: Wanted) -> SourceDrafts:
     """
     size, merged = len(text), wanted.nodes is not None
     by_start: dict[int, int] = {}
-    for order in range(min(wanted.longest, size - 1), wanted.shortest - 1, -1):
+    for order in range(min(wanted.longest, size - 1), max(wanted.shortest, 1) - 1, -1):
         for end in reversed(_occurrences(text, order).tolist()):
             by_start.setdefault(end if merged else int(text[end]), end)
             if len(by_start) == wanted.children:
                 break
+    if wanted.shortest == 0 and size:
+        by_start.setdefault(0 if merged else int(text[0]), 0)
     ends = [*by_start.values()][: wanted.children]
     runs = [text[end + np.arange(wanted.length) % (size - end)] for end in ends]
     if merged:

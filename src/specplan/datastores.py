@@ -29,6 +29,7 @@ def build_datastore(
     *,
     keep: int | None = None,
     common: int = 1,
+    trees: int | None = None,
     progress: Progress = silent,
 ) -> dict[str, int]:
     """Make a datastore, or go on with one whose making was stopped.
@@ -39,10 +40,11 @@ def build_datastore(
         tokenizer: folder of the target's checkpoint; of token ids only its config is read.
         keep: occurrences of one long run of tokens that are kept; None for all.
         common: of a short run, occurrences below which none is kept.
+        trees: runs of tokens that get a ready tree, the commonest; None for no trees.
         progress: told of bytes and pieces read, and of shards sorted.
 
     Returns:
-        `tokens`, `places` kept in the order, and `shards`.
+        `tokens`, `places` kept in the order, and `shards`; and `trees` made.
 
     Raises:
         UsageError: the corpus is neither, or `out` holds a datastore of another one.
@@ -66,9 +68,14 @@ def build_datastore(
         encoder = load_tokenizer(folder)
         starts = range(0, corpus.stat().st_size, TEXT_PIECE)
         pieces = [partial(_encoded, corpus, start, encoder, progress) for start in starts]
-    return building.build_datastore(
+    counts = building.build_datastore(
         Path(out), pieces, vocabulary, sha256_file(corpus), progress, keep, common
     )
+    if trees is None:
+        return counts
+    from specplan.runtime.sources.trees import build_trees
+
+    return counts | {"trees": build_trees(Path(out), trees)}
 
 
 def _vocabulary(checkpoint: Path) -> int:

@@ -18,10 +18,10 @@ from specplan.bundles.report import reading_report
 from specplan.bundles.writing import open_bundle
 from specplan.cost_models.devices.device import device_count
 from specplan.cost_models.intervals import Interval
-from specplan.ir.errors import UsageError
+from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import check_destination
 from specplan.ir.plan import MODULE_PREFIX, Plan
-from specplan.planner.answer.names import plan_name
+from specplan.planner.answer.names import EDITED, plan_name
 from specplan.planner.search.candidates import estimate_as_dict
 from specplan.planner.search.comparing import speedup
 from specplan.planner.search.search import SearchResult, search
@@ -79,7 +79,55 @@ def emit(
         table = table_for(problem, engine, any_version=any_version)
         if not _reasons(table, problem, bundle.plan):
             return _written(table, problem, choice, choice, None, (), folder)
+        if choice.method == EDITED:
+            _check_expressed(table, problem, bundle.plan)
     return _searched(table, problem, bundle, folder, progress)
+
+
+def emit_edited(
+    plan: Plan,
+    problem: ProblemLike,
+    engine: str,
+    *,
+    out: Path | str,
+    any_version: bool = False,
+    progress: Progress = silent,
+) -> Projection:
+    """Write what an engine needs to serve a plan that a person wrote or edited.
+
+    Args:
+        plan: it is verified and priced here.
+        problem: a problem, the path of a problem file, or its content as a mapping.
+        engine: `NAME`, for the newest version that is known, or `NAME@VERSION`.
+        out: folder for the files; it may hold an earlier projection.
+        any_version: write for the newest known version when the one asked for is not known.
+        progress: called during everything that takes long.
+
+    Raises:
+        UsageError: the engine or its version is not known, or the plan or the problem is broken.
+        MissingCapabilityError: the engine cannot express the plan; says which op.
+    """
+    from specplan.edited import price_edited
+
+    checked = as_problem(problem)
+    table = table_for(checked, engine, any_version=any_version)
+    folder = Path(out).resolve()
+    check_destination(folder, "projection.json", "projection")
+    _check_expressed(table, checked, plan)
+    result = price_edited(plan, checked, progress).search
+    choice = _choice(result, result.chosen)
+    return _written(table, result.facts.problem, choice, choice, None, (), folder)
+
+
+def _check_expressed(table: Table, problem: Problem, plan: Plan) -> None:
+    """Refuse an edited plan that an engine does not serve: no other stands in for it."""
+    reasons = _reasons(table, problem, plan)
+    if reasons:
+        raise MissingCapabilityError(
+            f"{table.title} cannot serve the edited plan: {reasons[0]}",
+            where=f"plan {plan.name}",
+            remedy="Edit the plan, or give the problem alone for the best plan that it can serve.",
+        )
 
 
 def _reasons(table: Table, problem: Problem, plan: Plan) -> tuple[str, ...]:

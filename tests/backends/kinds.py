@@ -19,6 +19,7 @@ from specplan.planner.drafters.candidates import possible_drafters
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, discover_methods
 from specplan.runtime.sources.datastore_build import build_datastore
+from specplan.runtime.sources.trees import build_trees
 from tests.planner.example_facts import (
     SEVEN_BILLION,
     example_facts,
@@ -74,6 +75,7 @@ def all_facts(
     """
     text = (np.array(corpus) % vocabulary).astype(np.uint8)
     build_datastore(folder / "corpus", [lambda: [text]], vocabulary, "a text", lambda *_: None)
+    build_trees(folder / "corpus", 1000)
     sizes = {key: SEVEN_BILLION[key] for key in SEVEN_BILLION if key != "num_hidden_layers"}
     for name, config in DRAFTERS.items():
         write_drafter(folder / name, {**config, **sizes, "head_dim": 128})

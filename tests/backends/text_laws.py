@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import product
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import chisquare
+from torch import Tensor
 
 from specplan.ir.plan import Plan
 from specplan.measure.acceptance.teacher import text_logits
@@ -21,14 +24,27 @@ PROMPT = (1, 4, 2, 0, 3, 1)
 SETTINGS = {"temperature": 0.8, "top_k": 0, "top_p": 0.95}
 
 
-def law_of_texts(target: CausalModel) -> np.ndarray:
-    """Probability of every text of `LENGTH` tokens, by enumeration."""
+def law_of_texts(
+    target: CausalModel,
+    others: Sequence[CausalModel] = (),
+    law: Callable[..., Tensor] | None = None,
+) -> np.ndarray:
+    """Probability of every text of `LENGTH` tokens, by enumeration.
+
+    Args:
+        target: whose law it is.
+        others: models whose logits a law combines with the target's.
+        law: of the logits `[models, V]`, those of the mixture.
+    """
     joint = np.ones((VOCABULARY,) * LENGTH)
     settings = SamplingSettings.of([Request(prompt_tokens=PROMPT, **SETTINGS)])
     for length in range(LENGTH):
         for before in product(range(VOCABULARY), repeat=length):
             text = [*PROMPT, *before, 0]
             logits = text_logits(target, text, len(text) - 1)
+            if law is not None:
+                more = [text_logits(model, text, len(text) - 1) for model in others]
+                logits = law(torch.stack([logits, *more]), None)
             joint[before] *= (
                 probabilities(logits[None], settings)[0, 0]
                 .numpy()

@@ -122,7 +122,7 @@ REHEARSED = tuple(
     for method in discover_methods().values()
     if isinstance(method, ProfiledByRunning)
     for word in method.sources
-    if word != "prompt_lookup"
+    if word not in ("prompt_lookup", *SOURCES)
 )
 """Sources of methods whose own rounds are run to see what is accepted."""
 

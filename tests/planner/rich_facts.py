@@ -102,7 +102,8 @@ def rich_facts(
     write_drafter(folder / "heads", PARALLEL)
     write_drafter(folder / "steps", STEPWISE)
     write_drafter(folder / "corpus", {})
-    (folder / "corpus" / "datastore.json").write_text("{}")
+    for name in ("datastore.json", "trees.npz"):
+        (folder / "corpus" / name).write_text("{}")
     names = ("draft", "head", "flash", "heads", "steps")
     given = profiles(temperature == 0.0, temperature=temperature) | drafter_profiles(temperature)
     settings: dict[str, Any] = {

@@ -9,5 +9,5 @@ ENTRY = Declaration(
     parameters=(("capacity", 65536),),
     ranges=(("capacity", Range(1, 1_000_000_000)),),
     learns=("text",),
-    source="Liu et al. 2023, arXiv 2310.07177",
+    source="Oliaro et al. 2024, arXiv 2411.04975",
 )

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specplan.cli.options import BundleArgument, JsonOption
+from specplan.cli.options import JsonOption
 from specplan.cli.output import interval_words, print_json, print_table
-from specplan.ir.errors import RegressionError
+from specplan.cli.planned import (
+    ModelOption,
+    PlannedArgument,
+    ProblemOption,
+    checkpoints,
+    is_plan_text,
+    read_plan,
+)
+from specplan.ir.errors import RegressionError, UsageError
 
 if TYPE_CHECKING:
-    from specplan.backends.bundle import Bundle
     from specplan.measure.bench.bench import Comparison, Line
+    from specplan.planner.problem.limits import Limits
 
 
 def bench(
-    bundle: BundleArgument,
+    bundle: PlannedArgument,
+    problem: ProblemOption = None,
+    model: ModelOption = None,
     prompts: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Prompts in JSON Lines, instead of the problem's."),
@@ -40,29 +52,82 @@ def bench(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure a bundle's plan beside no speculation and stock transformers."""
-    from specplan import api
-    from specplan.bundles.writing import open_bundle
-    from specplan.progress import terminal_progress
+    """Measure a bundle's plan, or a plan text, beside no speculation and transformers.
 
-    opened = open_bundle(bundle)
-    with terminal_progress() as progress:
-        result = api.bench(
-            opened,
-            prompts=prompts,
-            batch=batch,
-            limit=limit,
-            repeats=repeats,
-            kinds=kinds,
-            stock=stock,
-            progress=progress,
-        )
+    A plan text is run for a problem (--problem), which also predicts its speed, or on checkpoints
+    (--model) with --prompts.
+    """
+    runs = {"batch": batch, "limit": limit, "repeats": repeats, "stock": stock}
+    if is_plan_text(bundle) or problem is not None or model:
+        if kinds:
+            raise UsageError(
+                "a plan text has no other kinds", where="--kinds", remedy="Leave it out."
+            )
+        result, limits = _bench_text(bundle, problem, checkpoints(model or ()), prompts, runs)
+    else:
+        result, limits = _bench_bundle(bundle, prompts, {**runs, "kinds": kinds})
     if json:
         print_json(asdict(result))
     else:
         _print(result)
         _print_summary(result)
-    _check(result, opened, require_speedup)
+    _check(result, limits, require_speedup)
+
+
+def _bench_bundle(
+    bundle: Path, prompts: Path | None, runs: Mapping[str, Any]
+) -> tuple[Comparison, Limits]:
+    """The comparison of a bundle, and the limits of its problem."""
+    from specplan import api
+    from specplan.bundles.writing import open_bundle
+    from specplan.planner.problem.errors import Origin
+    from specplan.planner.problem.loading import problem_form
+    from specplan.progress import terminal_progress
+
+    opened = open_bundle(bundle)
+    with terminal_progress() as progress:
+        result = api.bench(opened, prompts=prompts, progress=progress, **runs)
+    return result, problem_form(opened.problem, Origin()).limits
+
+
+def _bench_text(
+    text: Path,
+    problem: Path | None,
+    models: Mapping[str, Path],
+    prompts: Path | None,
+    runs: Mapping[str, Any],
+) -> tuple[Comparison, Limits]:
+    """The comparison of a plan text, and the limits of its problem.
+
+    Raises:
+        UsageError: it is no plan text, or there is not one of a problem and checkpoints.
+    """
+    from specplan import api
+    from specplan.edited import bench_edited, problem_of_models, write_edited
+    from specplan.problems import as_problem
+    from specplan.progress import terminal_progress
+
+    if (problem is None) == (not models) or (models and prompts is None):
+        raise UsageError(
+            "a plan text is run for a problem, or on checkpoints with prompts",
+            where="specplan bench",
+            remedy="Give --problem FILE, or --model target=DIR ... --prompts FILE.",
+        )
+    plan = read_plan(text)
+    if problem is None:
+        assert prompts is not None, "checked above"
+        checked = problem_of_models(models, prompts, runs["batch"])
+    else:
+        checked = as_problem(problem)
+        if prompts is not None:
+            workload = checked.workload.model_copy(update={"prompts": prompts.resolve()})
+            checked = checked.model_copy(update={"workload": workload})
+    with terminal_progress() as progress:
+        if problem is None:
+            return bench_edited(plan, checked, progress=progress, **runs), checked.limits
+        with tempfile.TemporaryDirectory(prefix="specplan-") as work:
+            bundle = write_edited(plan, checked, Path(work) / "bundle", progress)
+            return api.bench(bundle, progress=progress, **runs), checked.limits
 
 
 def _print(result: Comparison) -> None:
@@ -125,14 +190,11 @@ def _summary(line: Line) -> str:
     )
 
 
-def _check(result: Comparison, bundle: Bundle, required: float | None) -> None:
+def _check(result: Comparison, limits: Limits, required: float | None) -> None:
     """Raise an error if the chosen plan misses a limit of the problem or the required speedup."""
     from specplan.measure.bench.bench import missed_limits
-    from specplan.planner.problem.errors import Origin
-    from specplan.planner.problem.loading import problem_form
 
     line = result.line(result.chosen)
-    limits = problem_form(bundle.problem, Origin()).limits
     missed = missed_limits(line, limits.ttft, limits.tpot, limits.request_latency)
     if required is not None and line.against_baseline < required:
         missed.append(

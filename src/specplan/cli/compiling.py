@@ -9,10 +9,16 @@ import typer
 
 from specplan.cli.options import BundleArgument, JsonOption
 from specplan.cli.output import print_json, print_table
+from specplan.cli.planned import PlannedArgument, ProblemOption
 
 
 def compile_(
-    bundle: BundleArgument,
+    bundle: PlannedArgument,
+    problem: ProblemOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="With a plan text: folder of its bundle."),
+    ] = None,
     turns: Annotated[
         int, typer.Option("--turns", min=1, help="Interleaved runs per shape and backend.")
     ] = 7,
@@ -26,7 +32,11 @@ def compile_(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Compile the steps of a bundle for this machine, where this makes them faster."""
+    """Compile the steps of a bundle for this machine, where this makes them faster.
+
+    A plan text is bundled first, for the problem that --problem names.
+    """
+    bundle = _bundled(bundle, problem, out)
     if cubins is not None:
         _kernels(bundle, cubins, json)
         return
@@ -49,6 +59,32 @@ def compile_(
     print_table([">batch", ">text", "backend", ">ms per step", ""], rows, title="Steps")
     for note in executables.notes:
         print(f"Not compiled: {note}")
+
+
+def _bundled(source: Path, problem: Path | None, out: Path | None) -> Path:
+    """The folder of a bundle: as it was given, or that of a plan text, written here.
+
+    Raises:
+        UsageError: the plan text, its problem or its folder is missing, or given to a bundle.
+    """
+    from specplan.cli.options import ProblemSource
+    from specplan.cli.planned import edited
+    from specplan.ir.errors import UsageError
+
+    written = edited(ProblemSource(source), problem)
+    if (written is None) != (out is None):
+        raise UsageError(
+            "a plan text needs a folder for its bundle, and a bundle has one",
+            where="--out",
+            remedy="Leave it out for a bundle; for a plan text give --problem FILE --out DIR.",
+        )
+    if written is None or out is None:
+        return source
+    from specplan.edited import write_edited
+    from specplan.progress import terminal_progress
+
+    with terminal_progress() as progress:
+        return write_edited(*written, out, progress).folder
 
 
 def _kernels(bundle: Path, architectures: str, json: bool) -> None:

@@ -30,6 +30,12 @@ def build(
     common: Annotated[
         int, typer.Option(min=1, help="Drop short runs that occur fewer times than this.")
     ] = 1,
+    trees: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Also store ready trees of the N commonest runs of tokens."
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Index a corpus for lookups; continues a stopped build."""
@@ -39,7 +45,7 @@ def build(
     start = perf_counter()
     with terminal_progress() as progress:
         counts = build_datastore(
-            corpus, out, tokenizer, keep=keep, common=common, progress=progress
+            corpus, out, tokenizer, keep=keep, common=common, trees=trees, progress=progress
         )
     size = sum(path.stat().st_size for path in out.iterdir())
     if json:

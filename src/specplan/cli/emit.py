@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import interval_words, print_json
+from specplan.cli.planned import ProblemOption
 from specplan.ir.errors import UsageError
+
+if TYPE_CHECKING:
+    from specplan.backends.engines.report import Projection
 
 AnyVersion = Annotated[
     bool,
@@ -35,7 +39,10 @@ Prompts = Annotated[
 ]
 
 
-@takes_problem("DIR|PROBLEM", "A bundle that `specplan optimize` wrote, or a problem file.")
+@takes_problem(
+    "DIR|PROBLEM|PLAN.txt",
+    "A bundle that `specplan optimize` wrote, a problem file, or a plan text with its --problem.",
+)
 def emit(
     source: ProblemSource,
     engine: Annotated[
@@ -47,6 +54,7 @@ def emit(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files.")],
+    problem: ProblemOption = None,
     any_version: AnyVersion = False,
     probe: ProbeOption = False,
     draft_tokens: DraftTokens = None,
@@ -63,14 +71,10 @@ def emit(
     for flag, value in (("--draft-tokens", draft_tokens), ("--prompts", prompts)):
         if value is not None:
             raise UsageError("this is for a probe", where=flag, remedy="Add --probe.")
-    from specplan.emitting import emit as project
     from specplan.planner.answer.names import plan_name
-    from specplan.progress import terminal_progress
 
     replaced = out.is_dir() and any(out.iterdir())
-    with terminal_progress() as progress:
-        problem = source.problem()
-        done = project(problem, engine, out=out, any_version=any_version, progress=progress)
+    done = _projected(source, problem, engine, out, any_version)
     if json:
         print_json({**done.as_dict(), "folder": str(done.folder), "replaced": replaced})
         return
@@ -86,6 +90,23 @@ def emit(
     if replaced:
         print(f"Replaced: the files of an earlier `specplan emit` in {out}")
     print(f"\n{done.emission.command}\n\nFiles: {out} (start with README.md)")
+
+
+def _projected(
+    source: ProblemSource, problem: Path | None, engine: str, out: Path, any_version: bool
+) -> Projection:
+    from specplan.cli.planned import edited
+    from specplan.emitting import emit as project
+    from specplan.emitting import emit_edited
+    from specplan.progress import terminal_progress
+
+    written = edited(source, problem)
+    with terminal_progress() as progress:
+        if written is None:
+            return project(
+                source.problem(), engine, out=out, any_version=any_version, progress=progress
+            )
+        return emit_edited(*written, engine, out=out, any_version=any_version, progress=progress)
 
 
 def _probe(

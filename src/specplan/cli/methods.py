@@ -69,13 +69,21 @@ def methods(
     elif markdown:
         _print_methods_page(all_methods, engines, measured)
     elif json:
-        listed = [] if rules else [method_as_dict(method, engines) for method in all_methods]
-        document = {} if rules else {"methods": listed}
+        document = {} if rules else _document(all_methods, engines)
         print_json(document | {"rules": [rule_as_dict(rule, runners) for rule in all_rules]})
     else:
         if not rules:
             _print_methods(all_methods, engines)
         _print_rules(runners)
+
+
+def _document(methods: Sequence[Method[Any]], engines: Engines) -> dict[str, Any]:
+    """The methods, and the published systems that none of them runs."""
+    from specplan.pages.methods import method_as_dict
+    from specplan.pages.published import not_here
+
+    listed = [method_as_dict(method, engines) for method in methods]
+    return {"methods": listed, "not_here": not_here(methods)}
 
 
 def _print_methods_page(

@@ -11,7 +11,7 @@ import typer
 
 from specplan.cli.options import JsonOption
 from specplan.cli.output import print_json
-from specplan.cli.planned import read_plan
+from specplan.cli.planned import ModelOption, PlannedArgument, checkpoints, read_plan
 from specplan.cli.screen.stream import Stream
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_text
@@ -23,14 +23,6 @@ if TYPE_CHECKING:
 _AS_PROBLEM = "Default: as in the bundle's problem, {} for a plan text."
 
 
-SourceArgument = Annotated[
-    Path,
-    typer.Argument(
-        metavar="DIR|PLAN.txt",
-        help="A bundle that `specplan optimize` wrote, or a plan text.",
-        show_default=False,
-    ),
-]
 PromptOption = Annotated[
     list[str] | None,
     typer.Option("--prompt", metavar="TEXT", help="A text to continue; repeat for a batch."),
@@ -39,14 +31,6 @@ PromptFileOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--prompt-file", metavar="F", help="A file to continue; - is stdin; may be repeated."
-    ),
-]
-ModelOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--model",
-        metavar="NAME=DIR",
-        help="With a plan text: the checkpoint of one of its models; once for each model.",
     ),
 ]
 BackendOption = Annotated[
@@ -58,7 +42,7 @@ BackendOption = Annotated[
 
 
 def run(
-    source: SourceArgument,
+    source: PlannedArgument,
     prompt: PromptOption = None,
     prompt_file: PromptFileOption = None,
     max_new_tokens: Annotated[
@@ -125,7 +109,7 @@ def _decoder(source: Path, models: Sequence[str], backend: str | None) -> TextDe
     from specplan.bundles.decoder import Decoder, PlanDecoder
 
     if source.is_file():
-        return PlanDecoder(read_plan(source), _checkpoints(models), backend or INTERPRETER)
+        return PlanDecoder(read_plan(source), checkpoints(models), backend or INTERPRETER)
     if models or backend is not None:
         raise UsageError(
             "a bundle has its own checkpoints and backend",
@@ -133,21 +117,6 @@ def _decoder(source: Path, models: Sequence[str], backend: str | None) -> TextDe
             remedy="Leave it out, or give a plan text instead of the bundle.",
         )
     return Decoder(source)
-
-
-def _checkpoints(models: Sequence[str]) -> dict[str, Path]:
-    """Folders by model, of options such as `target=models/large`."""
-    folders: dict[str, Path] = {}
-    for option in models:
-        name, _, folder = option.partition("=")
-        if not name or not folder or name in folders:
-            raise UsageError(
-                f"a model {'is named twice' if name in folders else 'comes as NAME=DIR'}",
-                where=f"--model {option}",
-                remedy="Give each model of the plan one folder, such as --model target=DIR.",
-            )
-        folders[name] = Path(folder)
-    return folders
 
 
 def _read(path: Path) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json
+from specplan.pages.published import published_rows
 from specplan.planner.method import Method
 from specplan.planner.search.settings import PLAIN
 
@@ -38,8 +39,14 @@ Where a method differs from its paper:
 | method | difference |
 |---|---|
 """
+_PUBLISHED = """
+Published systems, by their papers: the methods that run them, or why none does.
+
+| system | paper | here |
+|---|---|---|
+"""
 _PRICED = """
-How each method's acceptance is measured ([acceptance.md](acceptance.md)): mostly
+How the acceptance of each method is measured ([acceptance.md](acceptance.md)): mostly
 along the target's own text, at every position, and then replayed; "given" means that it comes from
 another program. A token from a lookup has draft probability 1: it is accepted exactly if it is the
 token that the target chooses, greedily or by sampling. Memory is the most that a method needs
@@ -80,7 +87,8 @@ def methods_page(
     differences = _rows((f"`{one.name}`", one.differs) for one in methods if one.differs)
     priced = _rows((f"`{one.name}`", one.acceptance or "-", one.memory or "-") for one in methods)
     table = "" if measured is None else measured_table(measured, _unmeasured(methods, measured))
-    return _HEAD + rows + _DIFFERENCES + differences + _PRICED + priced + table
+    systems = _PUBLISHED + _rows(published_rows(methods))
+    return _HEAD + rows + _DIFFERENCES + differences + _PRICED + priced + table + systems
 
 
 def _rows(rows: Iterable[Sequence[str]]) -> str:
@@ -180,6 +188,7 @@ def method_as_dict(method: Method[Any], engines: Engines) -> dict[str, Any]:
         "acceptance": method.acceptance,
         "memory": method.memory,
         "lossless": method.lossless,
+        "law": method.law,
         "sources": list(method.sources),
         "needs_draft_model": method.needs_draft_model,
         "priced": True,
@@ -194,7 +203,7 @@ def method_as_dict(method: Method[Any], engines: Engines) -> dict[str, Any]:
 
 def output_words(method: Method[Any]) -> str:
     """Whose distribution the output follows."""
-    return "the target's own" if method.lossless else "changed"
+    return {"target": "the target's own", "stated": "a mixture's"}.get(method.law, "changed")
 
 
 def drafts_from(method: Method[Any]) -> str:

@@ -22,6 +22,7 @@ from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import load_model
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.datastore_build import build_datastore
+from specplan.runtime.sources.trees import build_trees
 from tests.backends.eager.modules import Module, Probed
 from tests.backends.pairs import save_pair, save_shorter
 from tests.ir.generated import DATASTORE
@@ -55,6 +56,7 @@ def save_text(folder: Path) -> None:
     """A datastore of a random text."""
     text = np.random.default_rng(0).integers(0, VOCABULARY, 4000).astype(np.uint8)
     build_datastore(folder, [lambda: [text]], VOCABULARY, "a text", lambda *_: None)
+    build_trees(folder, 100)
 
 
 def load_models(folder: Path) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from tests.backends.pairs import save_pair, save_shorter
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where models and a datastore are saved."""
     made = tmp_path_factory.mktemp("ledger")
-    save_text(made / "groups")
+    for name in ("groups", "crest"):
+        save_text(made / name)
     return made
 
 

@@ -15,6 +15,7 @@ from specplan.ir.text.parser import parse_plan
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.datastore_build import build_datastore
+from specplan.runtime.sources.trees import build_trees
 from tests.backends.eager.generated_case import alone
 from tests.backends.many_plans import GENERATED, LEDGER, PLANS, small
 from tests.backends.oracle.roles import VOCABULARY, models_of
@@ -159,8 +160,9 @@ def proves(plan: Plan) -> None:
 def datastore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What plans of a datastore read."""
     text = np.random.default_rng(0).integers(0, VOCABULARY, 4000).astype(np.uint8)
-    for name in ("datastore", "groups"):
+    for name in ("datastore", "groups", "crest"):
         build_datastore(tmp_path / name, [lambda: [text]], VOCABULARY, "a text", lambda *_: None)
+        build_trees(tmp_path / name, 100)
     monkeypatch.chdir(tmp_path)
 
 

@@ -13,10 +13,11 @@ KINDS = {
     "phrases": ("order", "width", "capacity"),
     "adjacency": ("width",),
     "datastore": ("order",),
+    "trees": ("order",),
 }
 """Sources of tokens, and their parameters."""
 SIZES = {"order": (3, 4), "capacity": (64, 200), "width": (4, 6)}
-MERGING = ("log", "trie", "phrases", "datastore")
+MERGING = ("log", "trie", "phrases", "datastore", "trees")
 """Those that merge continuations into one tree."""
 DATASTORE = "datastore"
 """The folder that plans name as their datastore."""
@@ -65,7 +66,7 @@ def _declared(build: Builder, kind: str) -> str:
     scope = build.pick("", "", " scope=request", " scope=process", " scope=group")
     if kind == "automaton":
         scope = ""  # each holds one text
-    if kind == "datastore":
+    if kind in ("datastore", "trees"):
         scope = f' scope=read_only path="{DATASTORE}"'
     if scope in (" scope=process", " scope=group"):
         build.plan.shared = True

@@ -44,6 +44,16 @@ def test_prefers_long_matches_then_recent_ones() -> None:
     assert lookup(np.array([1, 2, 3]), shortest=1, longest=3, length=4).tolist() == []
 
 
+def test_without_a_match_the_text_is_proposed_from_its_beginning() -> None:
+    text = np.array([7, 1, 2, 3])
+    assert lookup(text, shortest=0, longest=0, length=6).tolist() == [7, 1, 2, 3, 7, 1]
+    assert lookup(text, shortest=0, longest=2, length=2).tolist() == [7, 1]
+    known = np.array([7, 1, 2, 7])
+    assert lookup(known, shortest=0, longest=2, length=2).tolist() == [1, 2]
+    both = continuations(known, Wanted(shortest=0, longest=1, children=2, length=2))
+    assert both.tokens.tolist() == [[1, 2, 7, 1]] and both.live.all()
+
+
 def test_repetition_proposes_whole_continuations() -> None:
     assert lookup(np.array([5] * 6), shortest=1, longest=3, length=4).tolist() == [5] * 4
     found = lookup(np.array([1, 2, 3, 1, 2]), shortest=1, longest=2, length=5)
