@@ -15,7 +15,7 @@ ARGS ?=
 # Interpreters to try, in this order; PYTHON=/path/to/python make ... takes that one.
 PYTHONS := $(or $(PYTHON),python3.12 python3.13 python3.11 python3.14 python3)
 
-SOURCES := ir cost_models passes planner runtime backends measure src
+SOURCES := ir cost_models passes planner runtime backends measure training src
 QUICKSTART := .work/quickstart
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1

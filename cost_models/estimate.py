@@ -19,12 +19,7 @@ from specplan.cost_models.devices.device import Device, UnpricedError
 from specplan.cost_models.forecast import rate
 from specplan.cost_models.intervals import Interval, Seconds, total
 from specplan.cost_models.memory.by_cell import memory_by_cell
-from specplan.cost_models.memory.plan_memory import (
-    PlanMemory,
-    Runtime,
-    plan_memory,
-    runtime_of,
-)
+from specplan.cost_models.memory.plan_memory import PlanMemory, Runtime, plan_memory, runtime_of
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.prefill import prefill_seconds
 from specplan.cost_models.rounds.pricer import RoundPricer

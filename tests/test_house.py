@@ -15,7 +15,8 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCE_FOLDERS = (
-    "ir", "cost_models", "passes", "planner", "runtime", "backends", "measure", "src/specplan",
+    "ir", "cost_models", "passes", "planner", "runtime", "backends", "measure", "training",
+    "src/specplan",
 )  # fmt: skip
 HEAVY = ("torch", "transformers", "scipy", "sympy", "pydantic", "networkx", "numpy", "typer")
 LONGEST_FILE = 300

@@ -44,6 +44,7 @@ READ_BY_PATTERN = {
     "cost_models/models/modules.py": "names of modules",
     "cost_models/models/files/stored_parts.py": "names of tensors",
     "cost_models/devices/device.py": "names of devices",
+    "backends/engines/endings.py": "formulas that end drafts early",
     "cost_models/devices/measured/table.py": "what a table's reader complains of",
     "cost_models/devices/silicon/package.py": "numbers of versions",
     "runtime/models/heads/loading.py": "names of tensors",

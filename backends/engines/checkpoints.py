@@ -14,7 +14,7 @@ from typing import Any
 FORMS: dict[str, str] = {
     "model": "a language model",
     "pard": "a language model that drafts in parallel (PARD, pard_token)",
-    "eagle3": "an EAGLE-3 head",
+    "eagle": "an EAGLE-3 head",
     "p_eagle": "an EAGLE-3 head that drafts in parallel (P-EAGLE, ptd_token_id)",
     "dflash": "a DFlash block drafter",
     "dflash2": "a DFlash2 block drafter",
@@ -35,7 +35,7 @@ def read_config(folder: str | Path) -> Mapping[str, Any]:
 
 
 def form_of(config: Mapping[str, Any]) -> str:
-    """The form of a drafter, such as `eagle3` or `dflash/speculators`; "" for an empty config."""
+    """The form of a drafter, such as `eagle` or `dflash/speculators`; "" for an empty config."""
     if not config:
         return ""
     stated = str(config.get("speculators_model_type", ""))
@@ -48,7 +48,7 @@ def form_of(config: Mapping[str, Any]) -> str:
         second = "dflash2" in names or inner.get("projector_type") == "dflash2"
         return f"dflash{'2' * second}{ending}"
     if "eagle" in names:
-        return f"{'p_eagle' if 'ptd_token_id' in config else 'eagle3'}{ending}"
+        return f"{'p_eagle' if 'ptd_token_id' in config else 'eagle'}{ending}"
     return "pard" if "pard_token" in config else "model"
 
 

@@ -13,7 +13,7 @@ from specplan.backends.engines.job import Emission, Forced, Job, benchmark, comm
 
 _TYPES = {
     "model": "draft-simple",
-    "eagle3": "draft-eagle3",
+    "eagle": "draft-eagle3",
     "modules": "draft-mtp",
     "dflash": "draft-dflash",
     "dspark": "draft-dspark",

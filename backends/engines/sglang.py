@@ -17,7 +17,7 @@ from specplan.backends.engines.probe import PROMPTS, Client
 
 _ALGORITHMS = {
     "model": "STANDALONE",
-    "eagle3": "EAGLE3",
+    "eagle": "EAGLE3",
     "modules": "NEXTN",
     "dflash": "DFLASH",
     "dspark": "DSPARK",

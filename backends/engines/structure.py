@@ -106,7 +106,7 @@ class Drafting:
         """The form of checkpoint that drafts in this way (`checkpoints.FORMS`); "" without one."""
         if self.drafter == "model":
             return "pard" if self.block else "model"
-        return {"head": "eagle3", "block": "dflash"}.get(self.drafter, "")
+        return {"head": "eagle", "block": "dflash"}.get(self.drafter, "")
 
 
 @dataclass(frozen=True)

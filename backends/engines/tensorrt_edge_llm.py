@@ -12,7 +12,7 @@ from typing import Any
 from specplan.backends.engines.job import Emission, Job, command_line
 
 _EXPORTS = {
-    "eagle3": ("--eagle-base", "", "llm"),
+    "eagle": ("--eagle-base", "", "llm"),
     "dflash": ("--dflash-base", "--dflash-draft", "dflash_draft"),
     "dspark": ("--dspark-base", "--dspark-draft", "dspark_draft"),
 }

@@ -17,7 +17,7 @@ from specplan.backends.engines.job import Emission, Forced, Job, benchmark, comm
 _TYPES = {
     "model": "Draft_Target",
     "pard": "PARD",
-    "eagle3": "Eagle3",
+    "eagle": "Eagle3",
     "modules": "MTP",
     "dflash": "DFlash",
     "text": "NGram",

@@ -19,7 +19,7 @@ from specplan.backends.engines.structure import Drafting
 _METHODS = {
     "model": "draft_model",
     "pard": "draft_model",
-    "eagle3": "eagle3",
+    "eagle": "eagle3",
     "p_eagle": "eagle3",
     "dflash": "dflash",
     "dspark": "dspark",

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from specplan.cost_models.models.drafter_configs import (
-    DrafterConfig,
     DrafterKind,
     is_drafter,
     read_drafter_config,
 )
 from specplan.cost_models.models.files.safetensors_headers import read_config, stored_tensors
-from specplan.cost_models.models.files.stored_model import Chosen, stated_model
-from specplan.cost_models.models.layers import Decoder
+from specplan.cost_models.models.files.stored_model import UNCHANGED, Chosen, stated_model
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.models.parameters import parameter_inventory
 from specplan.ir.errors import UsageError
@@ -78,15 +78,40 @@ def read_drafter(
         UsageError: a broken folder, or a drafter for another target.
     """
     path = Path(folder)
-    config = read_config(path)
-    drafter = read_drafter_config(config, target, str(path))
+    chosen = Chosen(dtype, weight_format, cache=kv_format)
+    described = described_drafter(
+        read_config(path), target, name or path.resolve().name, chosen, where=str(path)
+    )
+    if not _check_weights(path, described):
+        return described
+    return replace(described, shape=replace(described.shape, digest=model_digest(path)))
+
+
+def described_drafter(
+    config: Mapping[str, Any],
+    target: ModelShape,
+    name: str,
+    chosen: Chosen = UNCHANGED,
+    *,
+    where: str = "config.json",
+) -> DrafterShape:
+    """Shape of a drafter from its config.json alone, for one that need not be there yet.
+
+    Args:
+        config: the parsed config.json.
+        target: what it drafts for.
+        name: how messages call it.
+        chosen: number formats other than its own.
+        where: its path, for errors.
+
+    Raises:
+        MissingCapabilityError: a form that is not priced.
+        UsageError: a broken config, or a drafter for another target.
+    """
+    drafter = read_drafter_config(config, target, where)
     inner = {**config, **(config.get("transformer_layer_config") or {})}
     decoder = replace(drafter.decoder, max_positions=target.max_positions)
-    chosen = Chosen(dtype, weight_format, cache=kv_format)
-    model = stated_model(decoder, inner, name or path.resolve().name, chosen)
-    if _check_weights(path, decoder, drafter):
-        model = replace(model, digest=model_digest(path))
-    shape = ModelShape.of_stored(model)
+    shape = ModelShape.of_stored(stated_model(decoder, inner, name, chosen))
     return DrafterShape(
         drafter.kind,
         shape,
@@ -97,13 +122,14 @@ def read_drafter(
     )
 
 
-def _check_weights(folder: Path, decoder: Decoder, drafter: DrafterConfig) -> bool:
+def _check_weights(folder: Path, drafter: DrafterShape) -> bool:
     """Whether there are weights; they must be those that config.json describes."""
     tensors = stored_tensors(folder)
     if not tensors:
         return False
     if drafter.kind == "steps":  # of its steps the mean is priced
         return True
+    decoder = drafter.shape
     inventory = parameter_inventory(decoder)
     described = sum(inventory.values()) - inventory["embedding"]
     stored = sum(

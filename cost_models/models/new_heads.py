@@ -1,4 +1,8 @@
-"""Heads that are not trained yet, as the config.json that training would start from."""
+"""Heads that are not trained yet, as the config.json that training would start from.
+
+Each is in the form that engines and public trainers read, in the size of the published ones unless
+another is asked for.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +18,19 @@ _COPIED = (
     "vocab_size", "rms_norm_eps", "rope_theta", "torch_dtype", "dtype",
 )  # fmt: skip
 _NEEDED = ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
+_HALVED = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
 _CONTEXT = 2048
 
 
-def eagle3_config(target: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """config.json of an EAGLE-3 head for a target: one layer of its size, a reduced vocabulary.
+def eagle3_config(
+    target: Mapping[str, Any],
+    where: str,
+    *,
+    layers: int = 1,
+    halves: int = 0,
+    vocabulary: int | None = None,
+) -> dict[str, Any]:
+    """config.json of an EAGLE-3 head for a target: by default one layer of the target's size.
 
     Source of the form: SafeAILab/EAGLE `train/eagle3/config.json`, SpecForge
     `configs/llama3-8B-eagle3.json`.
@@ -26,9 +38,112 @@ def eagle3_config(target: Mapping[str, Any], where: str) -> dict[str, Any]:
     Args:
         target: the target's config.json; the text part of one for several modalities.
         where: its path, for errors.
+        layers: transformer layers.
+        halves: how often the target's hidden size, MLP and number of heads are halved.
+        vocabulary: tokens that it drafts from; None for `DRAFT_VOCABULARY`, or all there are.
+
+    Raises:
+        UsageError: the target has no such sizes, or they cannot be halved.
+    """
+    sizes = _sizes(target, where)
+    hidden, entries = sizes["hidden_size"], sizes["vocab_size"]
+    return {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "num_hidden_layers": layers,
+        "max_position_embeddings": _CONTEXT,
+        "draft_vocab_size": min(vocabulary or DRAFT_VOCABULARY, entries),
+        "target_hidden_size": hidden,
+        "tie_word_embeddings": False,
+        **sizes,
+        **{name: _halved(sizes[name], halves, name, where) for name in _HALVED if name in sizes},
+    }
+
+
+def dflash_config(
+    target: Mapping[str, Any], where: str, *, layers: int = 5, block: int = 16
+) -> dict[str, Any]:
+    """config.json of a DFlash block drafter for a target, of the target's width.
+
+    Source of the form and the default sizes: z-lab/Qwen3-8B-DFlash-b16 and `model/dflash.py`.
+
+    Args:
+        target: the target's config.json; the text part of one for several modalities.
+        where: its path, for errors.
+        layers: transformer layers.
+        block: tokens of a block, the one that was accepted last among them.
 
     Raises:
         UsageError: the target has no such sizes.
+    """
+    sizes = _sizes(target, where)
+    return {
+        "architectures": ["DFlashDraftModel"],
+        "model_type": "qwen3",
+        "num_hidden_layers": layers,
+        "max_position_embeddings": _CONTEXT,
+        "tie_word_embeddings": False,
+        "block_size": block,
+        "dflash_config": {"mask_token_id": sizes["vocab_size"] - 1},  # a padding row as a rule
+        **sizes,
+    }
+
+
+def eagle_config(target: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """config.json of an EAGLE-1 head for a target: one layer of its size, the target's own LM head.
+
+    Source of the form: SafeAILab/EAGLE `model/cnets1.py`, vLLM `llama_eagle.py`.
+
+    Args:
+        target: the target's config.json; the text part of one for several modalities.
+        where: its path, for errors.
+
+    Raises:
+        UsageError: the target has no such sizes.
+    """
+    return {
+        "architectures": ["EagleLlamaForCausalLM"],
+        "model_type": "llama",
+        "num_hidden_layers": 1,
+        "max_position_embeddings": _CONTEXT,
+        "tie_word_embeddings": False,
+        **_sizes(target, where),
+    }
+
+
+def medusa_config(
+    target: Mapping[str, Any], where: str, *, heads: int = 4, layers: int = 1
+) -> dict[str, Any]:
+    """config.json of Medusa heads for a target, each with an LM head of its own.
+
+    Source of the form: vLLM `configs/medusa.py` and `medusa.py`.
+
+    Args:
+        target: the target's config.json; the text part of one for several modalities.
+        where: its path, for errors.
+        heads: tokens ahead.
+        layers: residual blocks of a head.
+
+    Raises:
+        UsageError: the target has no such sizes.
+    """
+    sizes = _sizes(target, where)
+    copied = ("hidden_size", "vocab_size", "torch_dtype", "dtype")
+    return {
+        "architectures": ["MedusaModel"],
+        "model_type": "medusa",
+        "num_heads": heads,
+        "num_hidden_layers": layers,
+        "medusa_fc_bias": True,
+        **{name: sizes[name] for name in copied if name in sizes},
+    }
+
+
+def _sizes(target: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """What a head takes over from a target's config.
+
+    Raises:
+        UsageError: something of it is missing.
     """
     text = target.get("text_config", target)
     missing = [name for name in _NEEDED if not isinstance(text.get(name), int)]
@@ -38,14 +153,16 @@ def eagle3_config(target: Mapping[str, Any], where: str) -> dict[str, Any]:
             where=where,
             remedy="Write the config.json of the head yourself, and name its folder as --draft.",
         )
-    copied = {name: text[name] for name in _COPIED if text.get(name) is not None}
-    return {
-        "architectures": ["LlamaForCausalLMEagle3"],
-        "model_type": "llama",
-        "num_hidden_layers": 1,
-        "max_position_embeddings": _CONTEXT,
-        "draft_vocab_size": min(DRAFT_VOCABULARY, text["vocab_size"]),
-        "target_hidden_size": text["hidden_size"],
-        "tie_word_embeddings": False,
-        **copied,
-    }
+    return {name: text[name] for name in _COPIED if text.get(name) is not None}
+
+
+def _halved(size: int, halves: int, name: str, where: str) -> int:
+    if name == "num_key_value_heads":
+        return max(1, size >> halves)
+    if size % (1 << halves):
+        raise UsageError(
+            f"{name} of {size} cannot be halved {halves} times",
+            where=where,
+            remedy="Take a head of the target's width.",
+        )
+    return size >> halves

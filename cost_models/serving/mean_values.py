@@ -219,7 +219,7 @@ def most_within(
     for _ in range(PRECISION):
         rate = (low + high) / 2.0
         loads = under_load(server, times, replace(traffic, rate=rate))
-        kept = loads.borne & within(loads)
-        low, high = np.where(kept, rate, low), np.where(kept, high, rate)
+        met = loads.borne & within(loads)
+        low, high = np.where(met, rate, low), np.where(met, high, rate)
     idle = under_load(server, times, replace(traffic, rate=top * 2.0**-PRECISION))
     return np.where(idle.borne & within(idle), low, 0.0)

@@ -97,6 +97,36 @@ class StepTimes:
         )
 
 
+def step_times(
+    batches: Floats,
+    step: Floats,
+    tokens: Floats,
+    prefills: Floats,
+    together: float,
+    first_steps: int = 0,
+) -> StepTimes:
+    """Step times of what was estimated for batches of requests that start together.
+
+    Prefills of several batch sizes tell what a prompt adds to one; with one it is a prompt's share.
+
+    Args:
+        batches: batch sizes, rising, [batches].
+        step: seconds of a step, [..., batches].
+        tokens: per request and step, [..., batches].
+        prefills: seconds of the prompts of a batch, [..., batches].
+        together: prompts that one prefill reads at most; larger batches take several.
+        first_steps: see `StepTimes`.
+    """
+    last = max(int((batches <= together).sum()), min(2, len(batches))) - 1
+    each = prefills[..., last] / batches[last]
+    if last:
+        each = (prefills[..., last] - prefills[..., 0]) / (batches[last] - batches[0])
+    prompt = np.clip(each, 0.0, prefills[..., 0] / batches[0])
+    fixed = np.maximum(prefills[..., 0] - prompt * batches[0], 0.0)
+    wide = np.broadcast_to(tokens, step.shape)
+    return StepTimes(batches, step, wide, prompt, fixed, first_steps)
+
+
 def interpolate(batches: Floats, values: Floats, requests: Floats) -> Floats:
     """Values at batch sizes, between them, [..., requests]; the nearest one's outside.
 

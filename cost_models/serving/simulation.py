@@ -33,12 +33,12 @@ class Served:
 
     def within(self, ttft: float | None, tpot: float | None, request: float | None) -> float:
         """Requests per second that meet all limits; None is no limit."""
-        kept = np.ones(len(self.ttft), dtype=np.bool_)
+        met = np.ones(len(self.ttft), dtype=np.bool_)
         limits = ((self.ttft, ttft), (self.tpot, tpot), (self.request, request))
         for seconds, limit in limits:
             if limit is not None:
-                kept &= seconds <= limit
-        return self.throughput * float(kept.mean())
+                met &= seconds <= limit
+        return self.throughput * float(met.mean())
 
 
 @dataclass(slots=True)

@@ -167,7 +167,7 @@ def stated_profile(
     """
     match stated:
         case "prior":
-            return prior_profile(_class_of(key.drafter, drafters), task_of(key.task), key)
+            return prior_profile(prior_kind(key.drafter, drafters), task_of(key.task), key)
         case MeanLength():
             return assume_length(stated.length, stated.at, key)
         case ConditionalRates():
@@ -181,7 +181,7 @@ def stated_profile(
     return assume_rate(stated, key)
 
 
-def _class_of(drafter: Drafter, drafters: Mapping[str, DrafterShape]) -> str:
+def prior_kind(drafter: Drafter, drafters: Mapping[str, DrafterShape]) -> str:
     """The kind of drafter that a prior is for.
 
     Raises:

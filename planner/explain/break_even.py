@@ -186,17 +186,10 @@ class _Repricing:
         return gains(price, base, self._objective), bool(np.any(price.extrapolated)), fits
 
     def _pricer(self, batch: Any, prompt: Any) -> Pricer:
-        facts = self.facts
+        facts, outputs = self.facts, self._output_tokens
         cached = facts.problem.workload.cached_prefix
-        return Pricer(
-            facts.device,
-            facts.shapes,
-            batch,
-            prompt,
-            self._output_tokens,
-            cached_prefix=cached,
-            runtime=facts.runtime,
-        )
+        own = (facts.device, facts.shapes, batch, prompt, outputs, None, cached, facts.runtime)
+        return Pricer(*own)
 
     @property
     def _objective(self) -> Objective:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specplan.planner.explain.numbers import Entry
+from specplan.planner.search.what_if import NO_MEMORY
 
 Rows = Sequence[Mapping[str, Any]]
 MOST_LINES = 13
@@ -109,7 +110,7 @@ def _matrix(rows: Rows) -> Iterator[str]:
     for (drafter, batch), by_prompt in lines.items():
         texts = [by_prompt.get(prompt, "no memory") for prompt in shown]
         cells.append([drafter, str(batch), *texts])
-    yield from _aligned(cells, [True, False, *[False] * len(shown)])
+    yield from aligned(cells, [True, False, *[False] * len(shown)])
     rest = "--show all, which has all acceptances too"
     left = len(prompts) - len(shown)
     yield f"  {left} more prompt lengths: {rest}" if left else "  Other acceptances: --show all"
@@ -127,7 +128,7 @@ def table_lines(rows: Rows, keys: Sequence[str] = ()) -> Iterator[str]:
     cells = table_cells(rows, keys)
     labels = cells[0].index("pays from")
     left = [not all(row[column].isdigit() for row in cells[1:]) for column in range(labels)]
-    yield from _aligned(cells, [*left, *[False] * (len(cells[0]) - labels)])
+    yield from aligned(cells, [*left, *[False] * (len(cells[0]) - labels)])
 
 
 def table_cells(rows: Rows, keys: Sequence[str] = ()) -> list[list[str]]:
@@ -160,7 +161,7 @@ def table_cells(rows: Rows, keys: Sequence[str] = ()) -> list[list[str]]:
     return cells
 
 
-def _aligned(cells: Sequence[Sequence[str]], left: Sequence[bool]) -> Iterator[str]:
+def aligned(cells: Sequence[Sequence[str]], left: Sequence[bool]) -> Iterator[str]:
     """Lines of a table whose columns are as wide as their widest cell, aligned `left` or right."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
@@ -174,4 +175,4 @@ def _aligned(cells: Sequence[Sequence[str]], left: Sequence[bool]) -> Iterator[s
 def _cell(row: Mapping[str, Any]) -> str:
     if row["draft_tokens"]:
         return f"{row['gain']:.2f}x K{row['draft_tokens']}"
-    return "no memory" if row["words"] == "does not fit" else "-"
+    return "no memory" if row["words"] == NO_MEMORY else "-"

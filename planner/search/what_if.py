@@ -7,7 +7,7 @@ probability for all positions (Leviathan et al. 2022): plans, ties and limits ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -38,6 +38,9 @@ ACCEPTANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
 """Conditional acceptance of a draft token that an undecided answer is tabulated at."""
 _GRID = tuple(step / 20.0 for step in range(1, 20))
 """Where the acceptance from which a drafter pays is looked for; between them it is interpolated."""
+MOST_ACCEPTANCE = _GRID[-1]
+NO_MEMORY = "does not fit"
+"""The words of a row whose models have no place beside each other."""
 Floats = NDArray[np.float64]
 
 
@@ -81,6 +84,8 @@ def what_if(
     facts: ProblemFacts,
     drafters: Sequence[Drafter],
     acceptances: Sequence[float | None] = ACCEPTANCES,
+    *,
+    crossings: bool = True,
 ) -> tuple[WhatIfRow, ...]:
     """The best plans by drafter, load and acceptance.
 
@@ -89,11 +94,13 @@ def what_if(
         drafters: who may draft; without rows where no method of the problem drafts with one.
         acceptances: P(a draft token is accepted | those before it were); None for the profile in
             `facts`.
+        crossings: look for the acceptance from which drafting pays, which takes most of the time;
+            else `pays_from` is None.
 
     Returns:
         Rows by drafter, then load, then acceptance.
     """
-    scan = _Scan(facts)
+    scan = _Scan(facts, crossings)
     return tuple(row for drafter in drafters for row in scan.rows(drafter, acceptances))
 
 
@@ -118,25 +125,34 @@ def listed_drafters(facts: ProblemFacts) -> tuple[Drafter, ...]:
 @dataclass(frozen=True)
 class _Scan:
     facts: ProblemFacts
+    crossings: bool
 
     def rows(self, drafter: Drafter, acceptances: Sequence[float | None]) -> Iterator[WhatIfRow]:
         """All rows of a drafter; none where no plan with it has a price."""
+        margins: dict[float, Floats] = {}
+
+        def margin(acceptance: float) -> Floats:
+            if acceptance not in margins:
+                candidates = self._candidates(drafter, self._assumed(drafter, acceptance))
+                margins[acceptance] = self._margin(candidates)
+            return margins[acceptance]
+
         wanted: dict[float | None, tuple[Candidate | None, ...]] = {}
-        curve: dict[float, Floats] = {}
-        for acceptance in dict.fromkeys((*acceptances, *_GRID)):
+        for acceptance in acceptances:
             profile = self._profile(drafter, acceptance)
             candidates = [] if profile is None else self._candidates(drafter, profile)
             if profile is None or not candidates:
                 continue
             if acceptance is not None:
-                curve[acceptance] = self._margin(candidates)
-            if acceptance in acceptances:
-                facts = replace(self.facts, profiles={drafter: profile})
-                wanted[acceptance] = best_of_each(facts, [self._plain, *candidates], self._plain)
-        from_where = _crossings(curve, len(self._plain.estimates))
+                margins[acceptance] = self._margin(candidates)
+            facts = replace(self.facts, profiles={drafter: profile})
+            wanted[acceptance] = best_of_each(facts, [self._plain, *candidates], self._plain)
+        if not wanted:
+            return
         for cell, base in enumerate(self._plain.estimates):
+            pays_from = _crossing(margin, cell) if self.crossings else None
             for acceptance, best in wanted.items():
-                yield self._row(drafter, acceptance, best[cell], cell, base, from_where[cell])
+                yield self._row(drafter, acceptance, best[cell], cell, base, pays_from)
 
     def _row(
         self,
@@ -154,7 +170,7 @@ class _Scan:
         gain = (
             gains(best.estimates[cell], base, objective) if best and drafts else Interval.exact(1.0)
         )
-        words = "does not fit" if best is None else best.words if drafts else "no speculation"
+        words = NO_MEMORY if best is None else best.words if drafts else "no speculation"
         return WhatIfRow(
             drafter=str(drafter),
             batch=int(base.batch),
@@ -171,6 +187,9 @@ class _Scan:
     def _profile(self, drafter: Drafter, acceptance: float | None) -> AcceptanceProfile | None:
         if acceptance is None:
             return self.facts.profiles.get(drafter)
+        return self._assumed(drafter, acceptance)
+
+    def _assumed(self, drafter: Drafter, acceptance: float) -> AcceptanceProfile:
         key = acceptance_key(self.facts.problem, self.facts.shapes, drafter)
         return assume_rate(acceptance, key)
 
@@ -207,17 +226,19 @@ class _Scan:
         return priced(self.facts, self._pricer, self._setting)
 
 
-def _crossings(curve: dict[float, Floats], cells: int) -> list[float | None]:
-    """The least acceptance at which the margin is above 0, by cell; None where it never is."""
-    points = sorted(curve)
-    crossings: list[float | None] = []
-    for cell in range(cells):
-        margins = [float(np.atleast_1d(curve[at])[cell]) for at in points]
-        place = next((i for i, margin in enumerate(margins) if margin > 0.0), None)
-        if place is None or place == 0:
-            crossings.append(None if place is None else points[0])
-            continue
-        low, high = margins[place - 1], margins[place]
-        before, at = points[place - 1], points[place]
-        crossings.append(before + (at - before) * low / (low - high))
-    return crossings
+def _crossing(margin: Callable[[float], Floats], cell: int) -> float | None:
+    """The least acceptance at which the margin of a cell is above 0; None where it never is.
+
+    The margin grows with the acceptance, so that halving the grid finds the place.
+    """
+    below, above = -1, len(_GRID)
+    while above - below > 1:
+        middle = (below + above) // 2
+        pays = np.atleast_1d(margin(_GRID[middle]))[cell] > 0.0
+        below, above = (below, middle) if pays else (middle, above)
+    if above == len(_GRID):
+        return None
+    if above == 0:
+        return _GRID[0]
+    low, high = (float(np.atleast_1d(margin(_GRID[at]))[cell]) for at in (below, above))
+    return _GRID[below] + (_GRID[above] - _GRID[below]) * low / (low - high)

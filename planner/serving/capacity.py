@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.serving.mean_values import Loads, most_within, under_load
-from specplan.cost_models.serving.server import StepTimes, Traffic
+from specplan.cost_models.serving.server import StepTimes, Traffic, step_times
 from specplan.planner.search.objectives import Load
 
 Floats = NDArray[np.float64]
@@ -244,7 +244,6 @@ def serve(load: Load, estimate: Estimate, times: Times) -> Served:
     fits = np.broadcast_to(estimate.memory.total <= load.memory, batch.shape)
     tokens = np.broadcast_to(estimate.tokens_per_round.mean, batch.shape)
     outputs = float(np.max(estimate.output_tokens))
-    outputs = float(np.max(estimate.output_tokens))
     lengths: list[AtLength | NothingFits] = []
     for length in np.unique(prompts):
         cells = np.flatnonzero(prompts == length)
@@ -256,44 +255,17 @@ def serve(load: Load, estimate: Estimate, times: Times) -> Served:
         if not known:
             lengths.append(NothingFits(int(length), least))
             continue
-        most = load.server.step_tokens / max(float(length), 1.0)
-        steps = _steps(batch[cells][:known], tokens[cells][:known], of_length, most)
+        step = (of_length.tpot * tokens[cells])[..., :known]
+        prefills = np.maximum(of_length.ttft[..., :known] - step, 0.0)  # the rest is the first step
+        together = load.server.step_tokens / max(float(length), 1.0)
+        steps = step_times(
+            batch[cells][:known], step, tokens[cells][:known], prefills, together, first_steps=1
+        )
         traffic = Traffic(load.request_rate, float(length), outputs, load.burstiness)
         loads = under_load(load.server, steps, traffic)
-        lengths.append(
-            AtLength(load, int(length), steps, traffic, loads, least, known == len(cells))
-        )
+        all_fit = known == len(cells)
+        lengths.append(AtLength(load, int(length), steps, traffic, loads, least, all_fit))
     return Served(load, tuple(lengths))
-
-
-def _steps(batch: Floats, tokens: Floats, times: Times, most: float) -> StepTimes:
-    """What steps and prompts take, of the times of requests that run together, [..., batches].
-
-    The first token of an estimate comes with the first step. Prefills of several batch sizes tell
-    what a prompt adds to one; with one batch size a prompt is its share.
-
-    Args:
-        batch: batch sizes, rising, [batches].
-        tokens: per request and step, [batches].
-        times: [..., batches] at least.
-        most: prompts that one prefill reads at most.
-    """
-    step = times.tpot[..., : len(batch)] * tokens
-    prefills = np.maximum(times.ttft[..., : len(batch)] - step, 0.0)
-    # From there on prompts queue for the device's arithmetic; before, its memory hides some.
-    last = max(int((batch <= most).sum()), min(2, len(batch))) - 1
-    share = prefills[..., last] / batch[last]
-    if last:
-        share = (prefills[..., last] - prefills[..., 0]) / (batch[last] - batch[0])
-    prompt = np.clip(share, 0.0, prefills[..., 0] / batch[0])
-    return StepTimes(
-        batch,
-        step,
-        np.broadcast_to(tokens, step.shape),
-        prompt,
-        np.maximum(prefills[..., 0] - prompt * batch[0], 0.0),
-        first_steps=1,
-    )
 
 
 def _mean(parts: Iterable[Floats]) -> Floats:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from specplan.notebook.problem import Problem, load_problem
     from specplan.notebook.sweeps import Comparison, Sweep, compare
     from specplan.result import Result
+    from specplan.training.train import train, train_drafter
     from specplan.tuning import Tuned, tune
 
 _HOMES = {
@@ -78,6 +79,7 @@ _HOMES = {
     "notebook.problem": ("Problem", "load_problem"),
     "notebook.sweeps": ("Comparison", "Sweep", "compare"),
     "result": ("Result",),
+    "training.train": ("train", "train_drafter"),
     "tuning": ("Tuned", "tune"),
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -125,6 +127,8 @@ __all__ = [
     "problem_schema",
     "profile_acceptance",
     "profile_device",
+    "train",
+    "train_drafter",
     "tune",
     "verify_plan",
 ]

@@ -44,7 +44,7 @@ def write_models(folder: Path) -> dict[str, str]:
     layers = {"target_layer_ids": [1, 4], "mask_token_id": 31999}
     dspark = {**block, "architectures": ["Qwen3DSparkModel"], "markov_rank": 64, **layers}
     forms = {
-        "eagle3/speculators": {**SPECULATORS, **own},
+        "eagle/speculators": {**SPECULATORS, **own},
         "p_eagle": {**head, "ptd_token_id": 31999},
         "dspark": dspark,
     }

@@ -69,8 +69,8 @@ ANSWERS: dict[str, list[Answer]] = {
     "K by batch size for vLLM": [Answer(("vllm serve", "--config vllm.yaml", "README.md"))],
     "Which of two GPUs": [Answer(("a: 8xh100-sxm", "b: 8xh200", r"64 +1024 .* \d\.\d\dx"))],
     "Whether to train a head": [
-        Answer(("Problem: untrained.yaml",)),
-        Answer(("pays from", r"head +16 +0\.\d\d +\d\.\d\dx K\d")),
+        Answer(("pays from", r"EAGLE-3 head +1 +8192 +32000 +0\.\d\d +\d\.\d+x")),
+        Answer(("config.json: models/new-head/config.json", "--acceptance prior")),
         Answer((r'Use the EAGLE-3 head "head"', "Assumed, not measured")),
     ],
     "Why a plan was not taken": [

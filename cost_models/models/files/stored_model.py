@@ -63,6 +63,10 @@ class Chosen:
         return None if self.dtype == "auto" else self.dtype
 
 
+UNCHANGED = Chosen()
+"""All as it is stored."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredModel:
     """Structure, formats and identity; see `ModelShape`."""

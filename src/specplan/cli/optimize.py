@@ -10,7 +10,7 @@ import typer
 
 from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json
-from specplan.cli.screen.show import ShowOption, check_show, print_screen
+from specplan.cli.screen.show import Show, ShowOption, check_show, print_screen
 from specplan.ir.errors import UndecidedError
 
 if TYPE_CHECKING:
@@ -59,8 +59,23 @@ def optimize(
                 print(step["plan"])
         explanation = result.screen() if show is None else result.explanation()
         print_screen(explanation, _context(problem, result, out), result.plan, show)
+        if show is Show.ALL:
+            _print_untrained(result)
     if result.search.undecided:
         raise typer.Exit(UndecidedError.exit_code)
+
+
+def _print_untrained(result: Result) -> None:
+    """The best drafter that is not trained yet, where it would be faster than what was chosen.
+
+    It takes about as long as the search, so that only the longest answer has it.
+    """
+    from specplan.planner.answer.untrained import untrained_line
+    from specplan.planner.training.candidates import best_untrained
+
+    best = best_untrained(result.search.facts)
+    if best is not None and best.gain > result.explanation()["speedup"]["mean"]:
+        print(f"\n{untrained_line(best)}   specplan train")
 
 
 def _context(problem: ProblemSource, result: Result, out: Path | None) -> Context:

@@ -152,7 +152,7 @@ def job(table: Table, plan: Plan, devices: int = 1, temperature: float = 0.0) ->
 
 
 FORMS = {
-    "head_speculators": ("head", "eagle3/speculators"),
+    "head_speculators": ("head", "eagle/speculators"),
     "block_dspark": ("block", "dspark"),
     "block_p_eagle": ("block", "p_eagle"),
 }

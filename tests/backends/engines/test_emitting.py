@@ -62,7 +62,7 @@ def test_a_problem_for_an_engine_chooses_what_it_can_express(tmp_path: Path) -> 
     own = capabilities_of(problem_from_dict(value | {"backend": "vllm@0.33"}))
     forms = {
         "draft": "model",
-        "head": "eagle3",
+        "head": "eagle",
         "flash": "dflash",
         "heads": "model",
         "steps": "model",

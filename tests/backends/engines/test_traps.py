@@ -161,11 +161,11 @@ def test_sglang_copies_nothing_from_prompts() -> None:
 def test_checkpoints_that_an_engine_does_not_load() -> None:
     plan = plans()["head"]
     for engine in ("sglang", "tensorrt_llm", "openvino_genai", "tensorrt_edge_llm"):
-        table = with_form(open_table(engine), plan, "eagle3/speculators")
+        table = with_form(open_table(engine), plan, "eagle/speculators")
         assert "EAGLE-3 head in the layout of speculators" in str(table.refusals(plan))
-    assert not with_form(open_table("vllm"), plan, "eagle3/speculators").refusals(plan)
-    assert form_of({"speculators_model_type": "eagle3"}) == "eagle3/speculators"
-    assert form_of({"architectures": ["LlamaForCausalLMEagle3"]}) == "eagle3"
+    assert not with_form(open_table("vllm"), plan, "eagle/speculators").refusals(plan)
+    assert form_of({"speculators_model_type": "eagle3"}) == "eagle/speculators"
+    assert form_of({"architectures": ["LlamaForCausalLMEagle3"]}) == "eagle"
     assert form_of({"architectures": ["LlamaForCausalLMEagle3"], "ptd_token_id": 1}) == "p_eagle"
     assert form_of({"architectures": ["DFlashDraftModel"], "dflash_config": {}}) == "dflash"
     assert form_of({"architectures": ["DFlashDraftModel"], "markov_rank": 64}) == "dspark"

@@ -1,0 +1,182 @@
+"""Families of drafters that can be trained for a target: their sizes and published recipes.
+
+A family is data: the config.json of a drafter of a size, and what its training takes. Plans and
+prices are those of the methods that draft with such a config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.models.new_heads import (
+    DRAFT_VOCABULARY,
+    dflash_config,
+    eagle3_config,
+    eagle_config,
+    medusa_config,
+)
+
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class HeadSize:
+    """How large a drafter is.
+
+    Attributes:
+        layers: transformer layers, or residual blocks of heads without any.
+        halves: how often its width is half of the one before, from the target's hidden size on.
+        vocabulary: tokens that it drafts from.
+        published: published acceptance is of drafters of this size.
+    """
+
+    layers: int
+    vocabulary: int
+    halves: int = 0
+    published: bool = False
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a published training of a drafter takes.
+
+    Attributes:
+        samples: conversations.
+        epochs: passes over them.
+        unroll: positions that the drafter runs, forward and backward, for a token of the text.
+        source: where that is from.
+        stored: the target's hidden states are computed in the first epoch only.
+    """
+
+    samples: int
+    epochs: int
+    unroll: float
+    source: str
+    stored: bool = False
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of drafter that can be trained for a target.
+
+    Attributes:
+        name: as users write it, and the name of its published figures in
+            `cost_models.acceptance.priors`.
+        words: what it is.
+        sizes: that are worth a look, for a target; the first one is the published one.
+        config: config.json of a drafter of a size from the target's and its path; None for modules
+            that run the target's own layers.
+        recipe: how such drafters are trained.
+    """
+
+    name: str
+    words: str
+    sizes: Callable[[ModelShape], Iterator[HeadSize]]
+    config: Callable[[Config, str, HeadSize], Config] | None
+    recipe: Recipe
+
+
+def _eagle3_sizes(target: ModelShape) -> Iterator[HeadSize]:
+    """One layer and 32,000 tokens as published; all tokens, two layers, half the width."""
+    entries = target.vocab_size
+    reduced = min(DRAFT_VOCABULARY, entries)
+    yield HeadSize(1, reduced, published=True)
+    if reduced < entries:
+        yield HeadSize(1, entries, published=True)  # knows the same tokens, and more
+    yield HeadSize(2, reduced)
+    yield HeadSize(1, reduced, halves=1)
+
+
+def _dflash_sizes(target: ModelShape) -> Iterator[HeadSize]:
+    """Five layers as published, two and one."""
+    for layers in (5, 2, 1):
+        yield HeadSize(layers, target.vocab_size, published=layers == 5)
+
+
+def _one_layer(target: ModelShape) -> Iterator[HeadSize]:
+    yield HeadSize(1, target.vocab_size, published=True)
+
+
+def _medusa_sizes(target: ModelShape) -> Iterator[HeadSize]:
+    """One residual block a head, as published, and two."""
+    yield from _one_layer(target)
+    yield HeadSize(2, target.vocab_size)
+
+
+def _module_sizes(target: ModelShape) -> Iterator[HeadSize]:
+    yield HeadSize(1, target.vocab_size)
+
+
+def _eagle3(target: Config, where: str, size: HeadSize) -> Config:
+    more = {"layers": size.layers, "halves": size.halves, "vocabulary": size.vocabulary}
+    return eagle3_config(target, where, **more)
+
+
+def _dflash(target: Config, where: str, size: HeadSize) -> Config:
+    return dflash_config(target, where, layers=size.layers)
+
+
+def _eagle(target: Config, where: str, size: HeadSize) -> Config:
+    return eagle_config(target, where)
+
+
+def _medusa(target: Config, where: str, size: HeadSize) -> Config:
+    return medusa_config(target, where, layers=size.layers)
+
+
+FAMILIES: Mapping[str, Family] = {
+    one.name: one
+    for one in (
+        Family(
+            "eagle3",
+            "EAGLE-3 head",
+            _eagle3_sizes,
+            _eagle3,
+            Recipe(
+                532_000,
+                10,
+                7.0,
+                "ShareGPT and UltraChat, arXiv 2503.01840 section 4; epochs and steps of the "
+                "training-time test by default of SpecForge",
+            ),
+        ),
+        Family(
+            "dflash",
+            "DFlash block drafter",
+            _dflash_sizes,
+            _dflash,
+            Recipe(
+                1_300_000,
+                10,
+                512 * 16 / 3072,
+                "data and epochs of the DSpark paper, Table 1; 512 blocks of 16 in a text of 3,072 "
+                "tokens, SpecForge",
+            ),
+        ),
+        Family(
+            "medusa",
+            "Medusa heads",
+            _medusa_sizes,
+            _medusa,
+            Recipe(68_000, 2, 1.0, "ShareGPT, arXiv 2401.10774; FasterDecoding/Medusa"),
+        ),
+        Family(
+            "eagle",
+            "EAGLE-1 head",
+            _one_layer,
+            _eagle,
+            Recipe(68_000, 20, 1.0, "ShareGPT, arXiv 2401.15077; epochs of SafeAILab/EAGLE"),
+        ),
+        Family(
+            "mtp",
+            "MTP module",
+            _module_sizes,
+            None,
+            Recipe(532_000, 10, 1.0, "no recipe for a finished target is published; as EAGLE-3's"),
+        ),
+    )
+}
+"""Families by name. A size that nobody published has no acceptance of its own."""

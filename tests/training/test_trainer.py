@@ -1,0 +1,208 @@
+"""Heads are trained by what decoding runs: exact resume, public checkpoints, trained = served."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from specplan.cost_models.acceptance.drafters import Model
+from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.models.new_heads import eagle3_config, medusa_config
+from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError
+from specplan.measure.acceptance.continuations import continue_prompts, request_of
+from specplan.measure.acceptance.heads import head_ranks
+from specplan.measure.acceptance.profile import measure_acceptance
+from specplan.measure.acceptance.teacher import TracedText
+from specplan.measure.progress import silent
+from specplan.measure.workbench import PROFILE, Workbench
+from specplan.planner import gather_facts, load_problem
+from specplan.planner.problem.loading import problem_from_dict
+from specplan.planner.search.settings import settings_by
+from specplan.runtime.generate import generate
+from specplan.runtime.models.heads.loading import load_head
+from specplan.training.trainer import Recipe, Text, head_loss, train_head
+from tests.measure.problems import write_problem
+
+torch.set_num_threads(1)
+REPOSITORY = Path(__file__).resolve().parents[2]
+SOURCES = (REPOSITORY / "src", REPOSITORY)
+RECIPE = Recipe(batch=2, learning_rate=0.02, warmup=2, unroll=3, clip=10.0)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
+    path = write_problem(tmp_path_factory.mktemp("problem"), prompts=4, output_tokens=12)
+    return Workbench(load_problem(path))
+
+
+@pytest.fixture(scope="module")
+def texts(bench: Workbench) -> list[Text]:
+    prompts = bench.prompts(PROFILE)
+    outputs = continue_prompts(bench, prompts, silent)
+    pairs = zip(prompts, outputs, strict=True)
+    return [Text((*prompt.tokens, *output), len(prompt.tokens)) for prompt, output in pairs]
+
+
+def configs(bench: Workbench) -> dict[str, dict[str, Any]]:
+    target = json.loads((bench.problem.models.target.path / "config.json").read_text())
+    eagle = eagle3_config(target, "target", vocabulary=256)
+    eagle["eagle_aux_hidden_state_layer_ids"] = [1, 2]
+    return {"eagle3": eagle, "medusa": medusa_config(target, "target", heads=3)}
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """The system refuses to write more, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("family", ["eagle3", "medusa"])
+def test_half_and_half_is_the_whole_and_is_what_is_loaded(
+    bench: Workbench, texts: list[Text], family: str, tmp_path: Path
+) -> None:
+    config, target = configs(bench)[family], bench.models["target"]
+    whole = train_head(config, target, texts, 30, tmp_path / "whole", RECIPE)
+    train_head(config, target, texts, 15, tmp_path / "parts", RECIPE)
+    train_head(config, target, texts, 30, tmp_path / "parts", RECIPE)
+    for name in ("model.safetensors", "optimizer.state", "training.json"):
+        files = [(tmp_path / folder / name).read_bytes() for folder in ("whole", "parts")]
+        assert files[0] == files[1], name
+    assert whole.losses[-1] < 0.7 * whole.losses[0]
+    loaded = load_head(tmp_path / "whole", target)
+    with torch.no_grad():
+        losses = [head_loss(head, texts, RECIPE).item() for head in (whole.head, loaded)]
+    assert losses[0] == losses[1]
+    if family == "eagle3":
+        stored = load_file(tmp_path / "whole/model.safetensors")
+        known = stored["d2t"] + torch.arange(256)
+        seen = {token for text in texts for token in text.tokens}
+        assert seen <= set(known.tolist()), "the texts' own tokens are in the vocabulary"
+
+
+@pytest.mark.parametrize("family", ["eagle3", "medusa"])
+def test_acceptance_in_training_is_acceptance_served(
+    bench: Workbench, texts: list[Text], family: str, tmp_path: Path
+) -> None:
+    """A head that learned its texts by heart is accepted throughout them, as often as it says."""
+    config, target = configs(bench)[family], bench.models["target"]
+    trained = train_head(config, target, texts, 60, tmp_path / "head", RECIPE)
+    value = bench.problem.model_dump(mode="json") | {"profiles": str(tmp_path / "profiles")}
+    draft = {"name": "head", "path": str(tmp_path / "head"), "dtype": "float64"}
+    value["models"]["drafts"] = [draft]
+    served = Workbench(problem_from_dict(value))
+    ranks = []
+    for index, (prompt, text) in enumerate(zip(served.prompts(PROFILE), texts, strict=True)):
+        request = request_of(served, prompt, index)
+        traced = TracedText(index, prompt.id, request, text.tokens[text.start :], target)
+        before, after = (
+            head_ranks([head], traced, 3, 8) for head in (trained.head, served.models["head"])
+        )
+        assert before == after
+        ranks.append(before)
+    firsts = [row[0] for text in ranks for row in text[:-1]]
+    assert firsts.count(0) > 0.9 * len(firsts)
+    wanted = [Model("head")]
+    facts = gather_facts(served.problem, device=load_device("cpu-generic"))
+    profile = measure_acceptance(served, facts, wanted=wanted, precision=0.0)[wanted[0]]
+    facts = replace(facts, profiles={wanted[0]: profile})
+    setting = next(
+        one for one in settings_by(facts, wanted[0]) if one.options.words.startswith("chain of 3")
+    )
+    plan = setting.method.plan(facts, setting.options)
+    drafting = read_drafting(plan, plan.rounds[0], profile.evidence)
+    assert isinstance(drafting, Drafting)
+    executable = served.compile(plan)
+    rounds = [
+        generate(executable, [request_of(served, prompt, index)]).rounds
+        for index, prompt in enumerate(served.prompts(PROFILE))
+    ]
+    expected = drafting.rounds(served.output_tokens, 1).mean
+    assert sum(rounds) / len(rounds) == pytest.approx(expected)
+    assert drafting.tokens_per_round.mean > 2.5
+
+
+def test_medusa_heads_begin_as_the_target(
+    bench: Workbench, texts: list[Text], tmp_path: Path
+) -> None:
+    """Before any step a head's loss is that of the target's next token, for another token."""
+    config, target = configs(bench)["medusa"], bench.models["target"]
+    begun = train_head(config, target, texts, 0, tmp_path / "none", RECIPE)
+    features = torch.randn(1, 4, target.hidden_size, dtype=target.dtype)
+    entered = target.family.finish(features)
+    torch.testing.assert_close(
+        begun.head.outputs.logits(target, entered, None, 1), target.head(entered)
+    )
+
+
+def test_what_ends_a_training_leaves_the_last_checkpoint(
+    bench: Workbench, texts: list[Text], tmp_path: Path
+) -> None:
+    config, target, folder = configs(bench)["medusa"], bench.models["target"], tmp_path / "head"
+    train_head(config, target, texts, 2, folder, RECIPE)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def whole() -> bool:
+        return {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+    with (
+        files_of_at_most(4096),
+        pytest.raises(SpecplanError, match=r"step 4 cannot be written .* is whole"),
+    ):
+        train_head(config, target, texts, 4, folder, RECIPE)
+    assert whole() and [path.name for path in tmp_path.iterdir()] == ["head"]
+    diverging = replace(RECIPE, learning_rate=1e200, warmup=1, save_every=1)
+    with pytest.raises(SpecplanError, match=r"of step 2 is no number; .* is whole"):
+        train_head(config, target, texts, 4, tmp_path / "far", diverging)
+    assert json.loads((tmp_path / "far/training.json").read_text())["step"] == 1
+    with pytest.raises(UsageError, match="another texts"):
+        train_head(config, target, texts[1:], 4, folder, RECIPE)
+    with pytest.raises(UsageError, match="another head"):
+        train_head({**config, "num_heads": 2}, target, texts, 4, folder, RECIPE)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "mine.txt").write_text("mine")
+    with pytest.raises(UsageError, match="holds no training"):
+        train_head(config, target, texts, 4, other, RECIPE)
+    sizes = {"hidden_size": target.hidden_size, "vocab_size": target.vocab_size}
+    with pytest.raises(MissingCapabilityError, match="hydra"):
+        train_head({"hydra_num_heads": 2, **sizes}, target, texts, 4, tmp_path / "hydra", RECIPE)
+
+
+def test_two_processes_train_what_one_does(bench: Workbench, tmp_path: Path) -> None:
+    """torchrun on the CPU: each process takes half of the texts, of which some are longer."""
+    problem = bench.problem.profiles.parent / "problem.yaml"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    script = Path(__file__).with_name("two_processes.py")
+    for start in (command, [sys.executable]):
+        folder = tmp_path / ("two" if start is command else "one")
+        done = subprocess.run(
+            [*start, str(script), str(problem), str(folder)],
+            capture_output=True, text=True, timeout=200, cwd=REPOSITORY,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, SOURCES)])},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, rtol=1e-9, atol=1e-12)
+    states = [
+        json.loads((tmp_path / name / "training.json").read_text()) for name in ("one", "two")
+    ]
+    assert [state["processes"] for state in states] == [1, 2]

@@ -1,0 +1,103 @@
+"""Checkpoints of a training: a head in its public format, with what goes on from there.
+
+A folder is written whole and then takes the place of the one before, so that whatever ends a
+training leaves the last checkpoint as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save, save_file
+from torch import Tensor
+
+from specplan.ir.errors import SpecplanError, UsageError
+from specplan.ir.files import read_json, staged, write_json_atomic
+from specplan.runtime.models.heads.drafter import Drafter
+from specplan.training.new_heads import public_tensors
+
+STATE, OPTIMIZER = "training.json", "optimizer.state"
+
+
+def write_checkpoint(
+    folder: Path,
+    config: Mapping[str, Any],
+    head: Drafter,
+    optimizer: torch.optim.Optimizer,
+    state: Mapping[str, Any],
+) -> None:
+    """Write a head, its optimizer and the state of its training.
+
+    Raises:
+        SpecplanError: the disk is full or cannot be written; the folder is as it was.
+    """
+    try:
+        with staged(folder) as place:
+            write_json_atomic(place / "config.json", dict(config))
+            save_file(public_tensors(head), place / "model.safetensors")
+            (place / OPTIMIZER).write_bytes(save(_moments(head, optimizer)))
+            write_json_atomic(place / STATE, {"schema_version": 1, **state})
+    except (OSError, SafetensorError) as error:
+        last = f"the last checkpoint, {folder}, is whole" if folder.exists() else "there is none"
+        raise SpecplanError(
+            f"the checkpoint of step {state['step']} cannot be written ({error}); {last}",
+            where=str(folder),
+            remedy="Make room, and run the same command again: it goes on from there.",
+        ) from error
+
+
+def read_state(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The state of a training that a folder holds; None without one.
+
+    Args:
+        folder: that is trained into.
+        wanted: what must not have changed since: digests of the target and the texts, settings.
+
+    Raises:
+        UsageError: the folder holds something else, or something has changed; names it.
+    """
+    if not (folder / STATE).is_file():
+        files = {path.name for path in folder.iterdir()} if folder.exists() else set()
+        if files - {"config.json"}:
+            raise UsageError(
+                "the folder holds no training", where=str(folder), remedy="Name another folder."
+            )
+        return None
+    state: dict[str, Any] = read_json(folder / STATE, "state of a training")
+    changed = [name for name, value in wanted.items() if state.get(name) != value]
+    if changed:
+        raise UsageError(
+            f"the training there is of another {changed[0].replace('_', ' ')}",
+            where=str(folder),
+            remedy="Name another folder, or give what it was started with.",
+        )
+    return state
+
+
+def read_checkpoint(folder: Path, head: Drafter, optimizer: torch.optim.Optimizer) -> None:
+    """Put the weights and the moments of a checkpoint into a head and its optimizer."""
+    from specplan.runtime.models.heads.loading import load_head
+
+    stored = load_head(folder, head.target)
+    head.outputs.tokens = stored.outputs.tokens
+    weights = stored.weights_by_name()
+    with torch.no_grad():
+        for name, weight in head.weights_by_name().items():
+            weight.copy_(weights[name])
+    moments = load((folder / OPTIMIZER).read_bytes())
+    for name, parameter in head.named_parameters():
+        optimizer.state[parameter] = {
+            field: moments[f"{name}:{field}"] for field in ("step", "exp_avg", "exp_avg_sq")
+        }
+
+
+def _moments(head: Drafter, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    return {
+        f"{name}:{field}": value.contiguous()
+        for name, parameter in head.named_parameters()
+        for field, value in optimizer.state[parameter].items()
+    }

@@ -1,0 +1,108 @@
+"""Heads before their first step, and their weights by the names of the public formats."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specplan.cost_models.models.heads.reading import read_description
+from specplan.ir.errors import MissingCapabilityError
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.heads.drafter import Drafter
+
+SPREAD = 0.02
+"""Standard deviation of new matrices, that of GPT-2 and Llama (`initializer_range`)."""
+_PUBLIC: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "medusa": (
+        (r"blocks\.(\d+)\.(\d+)\.(weight|bias)", r"blocks.\1.layers.\2.\3"),
+        (r"heads\.(\d+)\.weight", r"lm_heads.\1.weight"),
+    ),
+    "eagle3": (
+        (r"project\.(weight|bias)", r"fc.\1"),
+        (r"state_norm\.weight", "midlayer.hidden_norm.weight"),
+        (r"token_norm\.weight", "midlayer.input_layernorm.weight"),
+        (r"embedding\.weight", "embed_tokens.weight"),
+        (r"heads\.0\.weight", "lm_head.weight"),
+        (r"layers\.0\.(.*)", r"midlayer.\1"),
+        (r"(norm\.weight|layers\.[1-9].*)", r"\1"),
+    ),
+}
+"""Names of tensors in files by those in the runtime: vLLM's Medusa, SpecForge's EAGLE-3."""
+TRAINED = tuple(_PUBLIC)
+
+
+def new_head(
+    config: Mapping[str, Any], target: CausalModel, seed: int, texts: Iterable[Iterable[int]] = ()
+) -> Drafter:
+    """A head that is not trained yet.
+
+    LM heads begin as the target's, and residual blocks as zeros, so that Medusa heads begin as the
+    target's own next token (arXiv 2401.10774 section 2.2.1); norms are ones, other matrices random.
+
+    Args:
+        config: its config.json.
+        target: that it will draft for.
+        seed: of the random matrices.
+        texts: whose most frequent tokens a reduced vocabulary has.
+
+    Raises:
+        MissingCapabilityError: heads of this family are not trained here.
+    """
+    description = read_description(config, target, "config.json")
+    if description.family not in TRAINED:
+        raise MissingCapabilityError(
+            f"heads of the family {description.family} are not trained yet",
+            remedy=f"Train one of {', '.join(TRAINED)}, or write the config.json for another "
+            "trainer by --stage pays --out.",
+        )
+    if description.embedding == "either":
+        narrow = description.hidden_size != target.hidden_size
+        description = replace(description, embedding="own" if narrow else "target")
+    head = Drafter(description, target)
+    count = description.output.vocabulary
+    if count < description.token_ids:
+        head.outputs.tokens = frequent_tokens(texts, count, description.token_ids).to(head.device)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        rows = target.head(torch.eye(target.hidden_size, dtype=head.dtype, device=head.device)).T
+        rows = rows if head.outputs.tokens is None else rows[head.outputs.tokens]
+        for name, weight in head.weights_by_name().items():
+            if name.startswith("heads.") and weight.shape == rows.shape:
+                weight.copy_(rows)
+            elif weight.ndim == 1:
+                weight.fill_(0.0 if name.endswith("bias") else 1.0)
+            elif name.startswith("blocks."):
+                weight.zero_()
+            else:
+                weight.copy_(torch.randn(weight.shape, generator=generator) * SPREAD)
+    return head.requires_grad_(True).train()
+
+
+def frequent_tokens(texts: Iterable[Iterable[int]], count: int, size: int) -> Tensor:
+    """The most frequent tokens of some texts, rising, int64 `[count]`; filled up by low ids."""
+    counts = Counter(token for text in texts for token in text)
+    ranked = sorted(range(size), key=lambda token: (-counts[token], token))
+    return torch.tensor(sorted(ranked[:count]))
+
+
+def public_tensors(head: Drafter) -> dict[str, Tensor]:
+    """A head's weights, and the map of a reduced vocabulary, by the names of its format."""
+    rules = _PUBLIC[head.description.family]
+    tensors: dict[str, Tensor] = {}
+    for name, weight in head.weights_by_name().items():
+        matches = ((re.fullmatch(pattern, name), into) for pattern, into in rules)
+        public = next(match.expand(into) for match, into in matches if match)
+        tensors[public] = weight.detach().cpu().contiguous()
+    tokens = head.outputs.tokens
+    if tokens is not None:
+        known = tokens.cpu()
+        tensors["d2t"] = known - torch.arange(len(known))
+        members = torch.zeros(head.description.token_ids, dtype=torch.bool)
+        tensors["t2d"] = members.index_fill(0, known, True)
+    return tensors
