@@ -26,7 +26,7 @@ from specplan.cost_models.intervals import Seconds
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.rounds.demands import round_demands
 from specplan.cost_models.rounds.pricer import RoundPricer
-from specplan.cost_models.rounds.pricing import Unpriced, round_seconds
+from specplan.cost_models.rounds.pricing import Unpriced, price_round
 from specplan.cost_models.rounds.round_types import round_types
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
@@ -112,9 +112,9 @@ def price_all(device_name: str, candidates: list[Plan]) -> list[Seconds]:
     for plan in candidates:
         drafting = read_drafting(plan, plan.rounds[0], acceptance.evidence)
         assert not isinstance(drafting, Unpriced), drafting
-        seconds = round_seconds(drafting.demands, pricer, drafting.lag(batch))
-        assert not isinstance(seconds, Unpriced), seconds
-        per_token = seconds.times(drafting.tokens_per_round.inverse)
+        price = price_round(drafting.demands, pricer, drafting.lag(batch))
+        assert not isinstance(price, Unpriced), price
+        per_token = price.seconds.times(drafting.tokens_per_round.inverse)
         assert np.asarray(per_token.median).shape == (len(BATCHES), len(CONTEXTS))
         times.append(per_token)
     return times

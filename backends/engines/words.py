@@ -14,39 +14,39 @@ _HEAD = """# Engines
 serve a plan: its configuration, the command that starts it, `README.md` with the predicted figures
 and the way to check them, and `projection.json` with the same as data.
 
-- A bundle's plan is emitted as it is where the engine can express it. For a problem the best plan
-  of all methods is taken, whether or not it runs here.
-- A plan that the engine cannot express gives way to the best one that it can. `projection.json`
-  and `README.md` then name the reasons and the **projection loss**: how many times as fast as the
-  chosen plan the emitted one is predicted to be, and how fast both are over plain decoding, with
-  90 % intervals.
+- If the engine can express a bundle's plan, that plan is emitted. For a problem, the best plan of
+  all methods is taken, whether or not it runs here.
+- If the engine cannot express the plan, the best one that it can is emitted instead.
+  `projection.json` and `README.md` then state the reasons and the **projection loss**: how many
+  times as fast as the chosen plan the emitted one is predicted to be, and how fast both are over no
+  speculation, with 90 % intervals.
 - `backend: NAME` or `backend: NAME@VERSION` in a [problem file](problem.md) lets the search choose
-  among plans that the engine can express; every other candidate keeps its price and the reason.
-  Nothing is run here then, so that the device is named and acceptance profiles are given.
-- A version that is not listed is refused; `--any-version` writes for the newest one listed.
-- What an engine can express is data (`backends/engines/NAME.yaml`), read against the structure of a
-  plan: who drafts, in which shape, how the length goes by the batch. Every file is checked against
-  a JSON Schema (`NAME.schema.json`) before it is written; golden files are in
+  among plans that the engine can express; every other candidate keeps its estimate and the reason.
+  No model runs here then, so the problem must name the device and state the acceptance.
+- A version that is not listed is an error; `--any-version` writes for the newest one listed.
+- What an engine can express is data (`backends/engines/NAME.yaml`), compared with the structure of
+  a plan: who drafts, in which shape, and how the draft length depends on the batch size. Every file
+  is checked against a JSON Schema (`NAME.schema.json`) before it is written; golden files are in
   `tests/backends/engines/golden/`.
 - Each `README.md` says how to force the predicted acceptance in the engine (synthetic in vLLM and
   llama.cpp, simulated in SGLang, forced in TensorRT-LLM), so that the predicted time is tested
-  apart from the drafter. With a schedule the predicted tokens of every length are forced. Where the
-  engine's switch fails with a drafter, none is written.
-- The figures are those of the command: an engine that runs a model on one device is predicted for
-  one device of a problem that names several.
-- A checkpoint is loaded by its form (`backends/engines/checkpoints.py`): an EAGLE-3 head, P-EAGLE,
-  PARD, DFlash, DSpark, in the layout of `speculators` or not. An engine that does not load it
-  refuses it.
+  apart from the drafter. With a schedule, the predicted tokens of every draft length are forced. If
+  the engine's option fails with a drafter, the command is left out.
+- The predictions are for the command that is written: if an engine runs a model on one device only,
+  they are for one device, also where the problem names several.
+- `backends/engines/checkpoints.py` recognises the format of a drafter's checkpoint: an EAGLE-3
+  head, P-EAGLE, PARD, DFlash, DSpark, in the layout of `speculators` or not. A format that the
+  engine does not load is an error.
 - `make test-engines` installs the engines that install on a CPU, each in an environment of its own
   under `.work/engines`, lets them read every case, and generates with OpenVINO GenAI, ONNX Runtime
-  GenAI and llama.cpp. What the engines said of their options is in `tests/engines/schemas`;
-  `make test` holds every emission against it.
+  GenAI and llama.cpp. `tests/engines/schemas` has the options that the engines listed; `make test`
+  checks every emission against them.
 
 ## Measuring a running engine
 
 ```sh
 specplan emit problem.yaml --engine vllm --probe --out probe   # a folder, without any acceptance
-probe/probe.sh                                                 # where device and engine are
+probe/probe.sh                                                 # where the device and engine are
 specplan import probe probe --out probed
 specplan optimize probed/problem.yaml
 ```
@@ -54,18 +54,18 @@ specplan optimize probed/problem.yaml
 - `probe.sh` starts the engine (vLLM, SGLang) without speculation and with each draft model or head
   of the problem, K=5 (`--draft-tokens`), and drives it with the engine's own load generator. It
   skips finished runs when it is started again. `RUNNING=1 URL=http://HOST:PORT ./probe.sh plain`
-  measures a server that runs already.
+  measures a server that is already running.
 - Acceptance is measured on public prompts, or on your own (`--prompts FILE`, lines of
   `{"text": ...}`). Times are measured at every operating point, on random tokens of exact lengths;
   the import takes the time of a step from them and the accepted tokens from the prompts.
 - The import writes an acceptance profile for each drafter (by position for vLLM, a mean length for
   SGLang), the measured times, and a problem that uses both. It names a run that has not finished,
-  failed in part or was of another server.
+  failed in part or measured another server.
 - Lookups (n-grams) are not measured, because engines do not count the steps at which nothing was
   drafted. llama.cpp and TensorRT-LLM have no probe: their tools do not report accepted tokens per
   run of a load generator.
 
-This page is written by `specplan engines --markdown`; a test holds it to the tables.
+This page is generated by `specplan engines --markdown`; a test compares it with the tables.
 
 ## What was verified, and how far
 

@@ -63,7 +63,7 @@ class Remedy:
     cost: float
 
     def __str__(self) -> str:
-        return f"{self.words} (saves {self.saves:.4g} bytes)"
+        return f"{self.words} (saves {self.saves / 1e9:.3g} GB)"
 
 
 def remedies(need: Need, allowed: float, more_devices: bool = True) -> tuple[Remedy, ...]:

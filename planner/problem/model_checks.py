@@ -275,6 +275,7 @@ def _check_memory(shape: ModelShape, problem: Problem, origin: Origin) -> None:
     if limit is not None and limit < weights:
         raise origin.infeasible(
             "limits.memory",
-            f"the target's weights alone take {weights:.4g} bytes, the limit is {limit:.4g}",
+            f"the target's weights alone take {weights / 1e9:.3g} GB, "
+            f"the limit is {limit / 1e9:.3g} GB",
             "Raise limits.memory, or take a smaller target or dtype.",
         )

@@ -15,12 +15,15 @@ from specplan.cost_models.memory.plan_memory import PlanMemory
 from specplan.cost_models.memory.remedies import Need, Remedy, remedies
 from specplan.ir.errors import InfeasibleError
 from specplan.ir.plan import Plan
+from specplan.planner.explain.numbers import about, bytes_words, interval_data, seconds_words
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.candidates import Candidate, judged
 from specplan.planner.search.objectives import Load
 from specplan.planner.serving.capacity import serve, times_of
 
 _MEMORY = "memory needed"
+WORDS = {"bytes": bytes_words, "seconds": seconds_words}
+"""How an amount is written, by its unit."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +56,17 @@ class Miss:
     @property
     def reached_text(self) -> str:
         """The value with its interval, in words."""
-        value = self.reached
-        return f"{value.mean:.4g} {self.unit} ({value.low:.4g} to {value.high:.4g})"
+        return about(interval_data(self.reached), WORDS[self.unit])
+
+    @property
+    def allowed_text(self) -> str:
+        """The limit, in words."""
+        return WORDS[self.unit](self.allowed)
 
     def __str__(self) -> str:
         return (
             f"{self.key}: {self.words} is {self.reached_text} at batch {self.batch}, "
-            f"the limit is {self.allowed:.4g} {self.unit}{self.largest}"
+            f"the limit is {self.allowed_text}{self.largest}"
         )
 
 
@@ -138,7 +145,7 @@ def _largest(memory: PlanMemory, cells: tuple[int, ...], cell: int) -> str:
         part.name: float(np.broadcast_to(part.bytes, cells).flat[cell]) for part in memory.parts
     }
     name = max(sizes, key=lambda part: sizes[part])
-    return f"; its largest part: {name}, {sizes[name]:.4g} bytes"
+    return f"; its largest part: {name}, {bytes_words(sizes[name])}"
 
 
 def _limited(
@@ -188,7 +195,7 @@ def nothing_admissible(facts: ProblemFacts, candidates: Sequence[Candidate]) -> 
         others = ", but only with plans that exceed another limit"
     return InfeasibleError(
         f"no plan keeps the limits: {tightest.words} reaches {best.reached_text} at "
-        f"best (batch {best.batch}{others}), the limit is {tightest.allowed:.4g} {tightest.unit}"
+        f"best (batch {best.batch}{others}), the limit is {tightest.allowed_text}"
         f"{tightest.largest}; nearest is {_short_name(nearest)}",
         where=tightest.key,
         remedy=remedy,

@@ -173,7 +173,7 @@ def test_explain(bundle: Path, no_torch: str) -> None:
 
 def test_a_law_has_no_graph() -> None:
     done = specplan_here("explain", "--law", "leviathan", "--dot")
-    assert done.returncode == 2 and "a law has no graph" in done.stderr
+    assert done.returncode == 2 and "a published formula has no graph" in done.stderr
 
 
 def test_run_prints_text_streams_it_and_gives_json(bundle: Path) -> None:

@@ -119,7 +119,7 @@ def _summary(drifted: Drift, status: Status, depth: int) -> str:
     )
     base, head, ratio = drifted.base_tokens, drifted.head_tokens, drifted.ratio
     return (
-        f"{verdict}: {base.mean:.3f} -> {head.mean:.3f} tokens per round of a chain of {depth} "
+        f"{verdict}: {base.mean:.3f} -> {head.mean:.3f} tokens per step with K={depth} "
         f"({ratio.mean - 1:+.1%}, {ratio.low - 1:+.1%} to {ratio.high - 1:+.1%}, 95 %"
         f"{', the same prompts' if drifted.paired else ''})"
     )

@@ -52,7 +52,7 @@ def bench(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure a bundle's plan or a plan text, plain decoding and stock transformers.
+    """Measure a bundle's plan, or a plan text, beside no speculation and transformers.
 
     A plan text is run for a problem (--problem), which also predicts its speed, or on checkpoints
     (--model) with --prompts.
@@ -136,7 +136,7 @@ def _print(result: Comparison) -> None:
             "decoding",
             ">tokens/s",
             ">quartiles",
-            ">tokens/round",
+            ">tokens/step",
             ">x plain",
             ">x transformers",
             ">predicted",
@@ -186,7 +186,7 @@ def _summary(line: Line) -> str:
     )
     return (
         f"Chosen: {line.name}: {predicted}measured {line.tokens_per_second:.0f} tokens/s; "
-        f"{line.against_baseline:.2f} times the speed of plain decoding{stock}."
+        f"{line.against_baseline:.2f} times the speed without speculation{stock}."
     )
 
 

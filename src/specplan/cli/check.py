@@ -142,7 +142,7 @@ def speed(
     runs: RunOptions,
     to: Destinations,
 ) -> None:
-    """Race a bundle against a base until a sequential test decides whether it is slower."""
+    """Run a bundle against a base until a sequential test decides whether it is slower."""
     from specplan.checks.speed import SpeedTest, check_speed
     from specplan.measure.bench.sequential import Rule
     from specplan.progress import terminal_progress
@@ -214,7 +214,7 @@ def acceptance(
     fell: Annotated[
         str,
         typer.Option(
-            "--threshold", metavar="PART", help="Largest allowed drop of tokens per round."
+            "--threshold", metavar="PART", help="Largest allowed drop of tokens per step."
         ),
     ] = "2%",
     *,

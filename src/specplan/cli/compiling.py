@@ -27,12 +27,12 @@ def compile_(
         typer.Option(
             "--cubins",
             metavar="ARCHS",
-            help="Build only the GPU kernels of the rounds: sm_90,sm_100 or all; needs no GPU.",
+            help="Build only the GPU kernels of the steps: sm_90,sm_100 or all; needs no GPU.",
         ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Compile the rounds of a bundle for this machine, where this makes them faster.
+    """Compile the steps of a bundle for this machine, where this makes them faster.
 
     A plan text is bundled first, for the problem that --problem names.
     """
@@ -56,7 +56,7 @@ def compile_(
         for name, seconds in sorted(shape.seconds.items(), key=lambda item: item[1])
         for chosen in ["chosen" if name == shape.backend else ""]
     ]
-    print_table([">batch", ">text", "backend", ">ms per round", ""], rows, title="Rounds")
+    print_table([">batch", ">text", "backend", ">ms per step", ""], rows, title="Steps")
     for note in executables.notes:
         print(f"Not compiled: {note}")
 
@@ -115,7 +115,7 @@ def lower(
     ] = "tensorrt",
     json: JsonOption = False,
 ) -> None:
-    """Write the rounds of a bundle as checked sources for an engine builder (TensorRT)."""
+    """Write the steps of a bundle as checked sources for an engine builder (TensorRT)."""
     from dataclasses import asdict
 
     from specplan.bundles.compiling import lower_for_tensorrt
@@ -128,7 +128,7 @@ def lower(
         print_json({"rounds": [asdict(item) for item in rounds], "built": built})
         return
     rows = [[item.name, str(item.batch), str(item.text)] for item in rounds]
-    print_table(["round", ">batch", ">text"], rows, title="Rounds that TensorRT takes")
+    print_table(["step", ">batch", ">text"], rows, title="Steps that TensorRT can build")
     print(
         "Engines are in the same folder." if built else f"TensorRT is not here: run {out}/build.sh"
     )

@@ -61,7 +61,7 @@ def emit(
     prompts: Prompts = None,
     json: JsonOption = False,
 ) -> None:
-    """Write the files with which an engine serves a plan, and say what the plan loses there.
+    """Write the files of an engine that serves the plan, and say what the plan loses there.
 
     With --probe: write the commands that measure the engine, for `specplan import probe`.
     """

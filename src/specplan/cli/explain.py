@@ -23,16 +23,16 @@ def explain(
     source: ProblemSource,
     law: Annotated[
         str | None,
-        typer.Option("--law", metavar="NAME", help="Print a law instead (see `specplan laws`)."),
+        typer.Option("--law", metavar="NAME", help="Print a formula instead (`specplan laws`)."),
     ] = None,
     candidates: Annotated[
         bool, typer.Option("--candidates", help="With --json: every candidate, not only the best.")
     ] = False,
     mermaid: Annotated[
-        bool, typer.Option("--mermaid", help="Print the plan's rounds as a Mermaid flowchart.")
+        bool, typer.Option("--mermaid", help="Print the plan's steps as a Mermaid flowchart.")
     ] = False,
     dot: Annotated[
-        bool, typer.Option("--dot", help="Print the plan's rounds as a Graphviz digraph.")
+        bool, typer.Option("--dot", help="Print the plan's steps as a Graphviz digraph.")
     ] = False,
     problem: ProblemOption = None,
     show: ShowOption = None,
@@ -75,7 +75,7 @@ def _check(source: ProblemSource, law: str | None, *, graph: bool, answers: int)
     if law is not None:
         if graph:
             raise UsageError(
-                "a law has no graph",
+                "a published formula has no graph",
                 where=f"--law {law}",
                 remedy="Leave --mermaid and --dot out.",
             )

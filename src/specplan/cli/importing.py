@@ -10,7 +10,6 @@ import typer
 from specplan.cli.acceptance_table import hazard_cells, print_hazards
 from specplan.cli.options import JsonOption
 from specplan.cli.output import print_json
-from specplan.planner.answer.names import plan_name
 
 if TYPE_CHECKING:
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
@@ -119,13 +118,14 @@ def device(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Calibrate a device by the measured time of a serving engine.
+    """Calibrate a device with the measured times of a serving engine.
 
     FILE is the result of a serving benchmark; or two scrapes of /metrics, before and after a run.
     """
     from dataclasses import asdict
 
     from specplan.importing import import_device
+    from specplan.planner.answer.names import plan_name
 
     measured = import_device(files, problem, projection=projection, batch=batch, select=select)
     if json:
@@ -138,7 +138,7 @@ def device(
         f"{measured.seconds_per_token * 1e3:.3g} ms per output token "
         f"(+-{measured.error:.1%}, {measured.turns} requests)"
     )
-    print(f"The next `specplan optimize {problem}` reckons with it.")
+    print(f"The next `specplan optimize {problem}` uses it.")
 
 
 @importing.command("probe")

@@ -138,7 +138,7 @@ def _form_words(backend: str, form: dict[str, Any]) -> str:
         f"{one['share']:.2f} of {one['model'][:12]} {one['dtype']}" for one in form["kernels"]
     )
     return (
-        f"Rounds compiled by {backend}: kernels {kernels}; "
+        f"Steps compiled by {backend}: kernels {kernels}; "
         f"{form['seconds_per_layer'] * 1e6:.3g} us per layer less; {form['others']:.2f} of all "
         f"else; within +-{form['error']:.1%} (90 %)"
     )
@@ -153,7 +153,7 @@ def acceptance(
         typer.Option(
             min=0.0,
             max=1.0,
-            help="Stop when the 90 % intervals of tokens per round are within this fraction of "
+            help="Stop when the 90 % intervals of tokens per step are within this fraction of "
             "their means (default 0.03); 0 uses all prompts.",
         ),
     ] = None,
@@ -199,6 +199,6 @@ def _precision_words(record: dict[str, Any]) -> str:
     left = record["prompts_left"]
     rest = f"precise enough, {left} more were not needed" if left else "all that were asked for"
     return (
-        f"Tokens per round are known to +-{record['half_width']:.1%} (90 %, the least certain "
+        f"Tokens per step are known to +-{record['half_width']:.1%} (90 %, the least certain "
         f"candidate) from {record['prompts']} prompts: {rest}"
     )

@@ -10,7 +10,6 @@ import typer
 
 from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json, print_table
-from specplan.planner.answer.names import plan_name
 
 if TYPE_CHECKING:
     from specplan.measure.tuning.outcome import Line
@@ -46,7 +45,7 @@ def tune(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Race the likely plans of a problem on real prompts; continues a stopped run."""
+    """Run the likely plans of a problem against each other; continues a stopped run."""
     from specplan.ir.text.printer import print_plan
     from specplan.progress import terminal_progress
     from specplan.tuning import tune as run
@@ -77,7 +76,7 @@ _COLUMNS = (
     "decoding",
     ">turns",
     ">tokens/s",
-    ">tokens/round",
+    ">tokens/step",
     ">time over the leader's",
     ">predicted tokens/s",
     "",
@@ -89,6 +88,8 @@ def _title(done: Tuned) -> str:
 
 
 def _row(line: Line) -> tuple[str, ...]:
+    from specplan.planner.answer.names import plan_name
+
     state = "leads" if line.leads else "may be faster" if line.alive else ""
     ratio = "1" if line.leads else f"{line.ratio:.3f} +-{line.error:.1%}"
     return (
@@ -104,6 +105,8 @@ def _row(line: Line) -> tuple[str, ...]:
 
 
 def _verdict(done: Tuned) -> str:
+    from specplan.planner.answer.names import plan_name
+
     chosen = done.result.search.chosen
     words = f"Chosen: {plan_name(chosen.as_dict())}; "
     if done.decided:

@@ -50,7 +50,7 @@ their output may be further from the target's distribution than the draft is.
 """
 
 _FOOT = """
-Estimates: the tokens per round come from the acceptance profile, which was measured with the
+Estimates: the tokens per step come from the acceptance profile, which was measured with the
 rules that the methods write (`greedy` at temperature 0, else `recursive`, which equals `token` on
 chains; for a plan whose own rounds were run, the rule of that plan). If you edit a plan to use
 another rule, its estimate still assumes those: it is too low for `block` and the lossy rules, and

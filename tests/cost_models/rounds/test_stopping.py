@@ -13,9 +13,8 @@ from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.estimate import Estimate, Pricer
-from specplan.cost_models.intervals import Seconds
 from specplan.cost_models.rounds.pricer import RoundPricer
-from specplan.cost_models.rounds.pricing import RoundPrice, price_round, round_seconds
+from specplan.cost_models.rounds.pricing import RoundPrice, Unpriced, price_round
 from specplan.cost_models.rounds.stopping import shares_of_batch
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
@@ -53,9 +52,9 @@ def seconds(plan: Plan, batch: int) -> float:
     """Of a round in which all trips run."""
     drafting = drafting_of(plan, AcceptanceProfile(KEY, RoundsRun(LENGTHS)))
     pricer = RoundPricer(load_device("h200"), SHAPES, batch, 100)
-    found = round_seconds(drafting.demands, pricer, {})
-    assert not isinstance(found, str)
-    return float(found.median)  # type: ignore[union-attr]
+    found = price_round(drafting.demands, pricer, {})
+    assert not isinstance(found, Unpriced)
+    return float(found.seconds.median)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 8])
@@ -91,9 +90,9 @@ def test_many_loads_are_priced_as_each_of_them() -> None:
         assert cell.seconds_per_round.median == pytest.approx(alone.seconds_per_round.median)
         assert "loops" not in " ".join(cell.assumptions)
     pricer = RoundPricer(device, SHAPES, batches[:, None], 56)
-    seconds = round_seconds(drafting_of(plan).demands, pricer, {})
-    assert isinstance(seconds, Seconds)
-    first = float(np.ravel(seconds.median)[0])
+    price = price_round(drafting_of(plan).demands, pricer, {})
+    assert isinstance(price, RoundPrice)
+    first = float(np.ravel(price.seconds.median)[0])
     assert first == pytest.approx(every.cells()[0].seconds_per_round.median)
 
 

@@ -201,7 +201,7 @@ def test_results_stand_on_the_page(tmp_path: Path) -> None:
     path.write_text(json.dumps({"date": "2026-11-22", "columns": [more]}))
     page = methods_page([], {}, read_results(path))
     assert "| `rest` | 2.50, 1.75 x (1.50) |" in page
-    assert "not known to the picks: `rest`.\n" in page
+    assert "not part of the picks: `rest`.\n" in page
     path.write_text("{}")
     with pytest.raises(UsageError, match="results of methods"):
         read_results(path)

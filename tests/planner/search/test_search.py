@@ -25,6 +25,7 @@ from specplan.ir.schedule import select_round
 from specplan.ir.text.parser import parse_plan
 from specplan.planner.explain.choice import memory_words
 from specplan.planner.explain.data import summarise
+from specplan.planner.explain.numbers import bytes_words, seconds_words
 from specplan.planner.explain.operating_points import unfit_data
 from specplan.planner.method import Family, Refusal, discover_methods
 from specplan.planner.problem.schema import Problem
@@ -193,7 +194,7 @@ def test_memory_that_holds_the_target_alone_refuses_draft_models(tmp_path: Path)
     found = search(example_facts(tmp_path, limits={"memory": limit}))
     refused = [c for c in found.candidates if c.method == "draft_model"]
     assert refused and all("limits.memory: memory needed" in str(c.refusal) for c in refused)
-    assert all(f"the limit is {limit:.4g} bytes" in str(c.refusal) for c in refused)
+    assert all(f"the limit is {bytes_words(limit)}" in str(c.refusal) for c in refused)
     assert all(c.priced and not c.admissible for c in refused)
     drafts, rest = found.chosen.by_cell
     assert drafts.plan is not None and "draft" in drafts.plan.models_run
@@ -215,10 +216,10 @@ def test_a_limit_may_refuse_plain_decoding(tmp_path: Path, result: SearchResult)
 @pytest.mark.parametrize(
     ("changes", "key", "unit"),
     [
-        ({"limits": {"tpot": 1e-5}}, "limits.tpot", "seconds"),
-        ({"limits": {"ttft": 1e-5, "tpot": 1e-3}}, "limits.ttft", "seconds"),
-        ({"limits": {"memory": 1.349e10}}, "limits.memory", "bytes"),
-        ({"device": "rtx-4090", "workload": workload(batch_sizes=[512])}, "device", "bytes"),
+        ({"limits": {"tpot": 1e-5}}, "limits.tpot", " us"),
+        ({"limits": {"ttft": 1e-5, "tpot": 1e-3}}, "limits.ttft", " us"),
+        ({"limits": {"memory": 1.349e10}}, "limits.memory", " GB"),
+        ({"device": "rtx-4090", "workload": workload(batch_sizes=[512])}, "device", " GB"),
     ],
 )
 def test_limits_that_nothing_keeps_are_infeasible(
@@ -237,12 +238,12 @@ def test_limits_that_nothing_keeps_are_infeasible(
         (
             {"device": "rtx-4090", "workload": workload(batch_sizes=[512])},
             "cache @kv",
-            r"Cheapest: batch \d+ instead of 512 \(saves [\d.e+]+ bytes\)\. Or: ",
+            r"Cheapest: batch \d+ instead of 512 \(saves [\d.e+]+ GB\)\. Or: ",
         ),
         (
             {"limits": {"memory": 1.349e10}},
             "weights of target",
-            r"Cheapest: .*\(saves [\d.e+]+ bytes\).*weights in 4 bits.*a higher limits.memory",
+            r"Cheapest: .*\(saves [\d.e+]+ GB\).*weights in 4 bits.*a higher limits.memory",
         ),
     ],
 )
@@ -257,7 +258,8 @@ def test_memory_refusals_name_the_largest_part_and_what_helps(
 
 def test_the_best_value_that_was_reached_is_told(tmp_path: Path, result: SearchResult) -> None:
     best = min(max(e.seconds_per_token.median for e in c.estimates) for c in planned(result))
-    with pytest.raises(InfeasibleError, match=rf"reaches {best:.4g} seconds \(.* to .*\) at best"):
+    words = rf"reaches {seconds_words(best)} \(.* to .*\) at best"
+    with pytest.raises(InfeasibleError, match=words):
         search(example_facts(tmp_path, limits={"tpot": best / 2}))
     search(example_facts(tmp_path, limits={"tpot": best}))
 
