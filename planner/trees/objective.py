@@ -211,8 +211,7 @@ def _ladder(draft: Array, nodes: int) -> list[int]:
 @cache
 def _spread(count: int) -> NDArray[np.intp]:
     """Places of at most `_LADDER` - 1 of so many, close together at the beginning."""
-    places = np.geomspace(1, count, _LADDER - 1).round().astype(np.intp) - 1
-    return np.array(sorted(set(places.tolist())), np.intp)  # np.unique would import numpy.ma
+    return np.unique(np.geomspace(1, count, _LADDER - 1).round().astype(np.intp) - 1)
 
 
 def _verify_seconds(times: RoundTimes, nodes: int) -> Array:
