@@ -18,10 +18,10 @@ import sys
 from collections.abc import Iterator
 
 import numpy as np
-from server_simulation import Served, simulate
 
 from specplan.cost_models.serving.mean_values import under_load
 from specplan.cost_models.serving.server import PrefillOrder, Server, StepTimes, Traffic
+from specplan.cost_models.serving.simulation import Served, simulate
 
 BATCHES = np.array([1.0, 2, 4, 8, 16, 32, 64])
 SHARES = (0.2, 0.4, 0.6, 0.8, 0.9, 0.95)

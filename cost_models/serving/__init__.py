@@ -1,1 +1,1 @@
-"""A server under load: what it is, and mean values in closed form."""
+"""A server under load: what it is, mean values in closed form, and a simulation by the step."""

@@ -11,8 +11,7 @@ The first token waits for the step or prefill under way (the mean residual, `E[T
 prompts that came before (Pollaczek and Khinchine; for arrivals that are not Poisson by Kingman's
 factor), for its own prompt, and, where prompts ride along in chunks, for the steps they ride on.
 
-`benchmarks/server_simulation.py` runs the same server step by step; `benchmarks/serving.py`
-compares the two.
+`simulation.py` runs the same server step by step; `benchmarks/serving.py` compares the two.
 """
 
 from __future__ import annotations

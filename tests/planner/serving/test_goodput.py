@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.server_simulation import Served, simulate
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.serving.server import StepTimes, Traffic
+from specplan.cost_models.serving.simulation import Served, simulate
 from specplan.ir.errors import InfeasibleError
 from specplan.planner.answer.not_tried import not_tried_lines
 from specplan.planner.explain.data import explain
