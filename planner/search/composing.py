@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specplan.cost_models.estimate import Pricer
+from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import TIE, cell_costs, pays, simplest_of_best
 from specplan.planner.search.limits import keeps_limits, misses, unsupported
 from specplan.planner.search.objectives import Load
-from specplan.planner.templates.merged_rounds import scheduled
+from specplan.planner.templates.merged_rounds import scheduled, take_turns
 
 SCHEDULE = "schedule"
 """What stands for the method of a plan made of several methods' rounds."""
@@ -40,8 +41,19 @@ def best_schedule(
 
     A candidate that drafts takes part in the cells where it beats plain decoding by more than the
     error of the two, or where a limit refuses plain decoding. Every cell counts alike: by its cost
-    over the least that is possible there.
+    over the least that is possible there. Plans whose rounds cannot take turns with plain decoding,
+    since they draw by the numbers of a position, take no part.
     """
+    try:
+        return _best_schedule(facts, pricer, candidates, plain)
+    except UsageError:
+        able = [c for c in candidates if c.plan and plain.plan and take_turns(c.plan, plain.plan)]
+        return _best_schedule(facts, pricer, able, plain)
+
+
+def _best_schedule(
+    facts: ProblemFacts, pricer: Pricer, candidates: Sequence[Candidate], plain: Candidate
+) -> Candidate | None:
     priced, costs = _priced_cells(facts, candidates, plain)
     if isinstance(facts.objective, Load):
         costs = _where_any_keeps(facts, priced, costs, plain)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from specplan.ir.errors import UsageError
 from specplan.ir.plan import (
     Assumptions,
     CacheState,
@@ -128,6 +129,15 @@ def scheduled(name: str, plans: dict[str, Plan], conditions: Sequence[tuple[str,
     guarded = tuple(Guard(formula=Text(condition), round=given) for condition, given in before)
     schedule = Schedule(guards=guarded, otherwise=otherwise, hysteresis=HYSTERESIS)
     return check_plan(replace(merged, name=name, schedule=schedule))
+
+
+def take_turns(one: Plan, other: Plan) -> bool:
+    """Whether rounds of both may stand in one plan, by the rules of plans."""
+    try:
+        scheduled("turns", {"r0": one, "r1": other}, (("batch <= 1", "r0"), ("", "r1")))
+    except UsageError:
+        return False
+    return True
 
 
 def _within(condition: str, given: str, plans: Mapping[str, Plan]) -> Iterator[tuple[str, str]]:

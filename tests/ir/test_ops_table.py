@@ -22,6 +22,7 @@ ROUNDS = {"ir/types/host_ops.py", "ir/types/residency.py"}
 RECOGNISED = {
     "cost_models/acceptance/evidence/interleaved.py",  # who drafts each stretch of a chain
     "cost_models/acceptance/evidence/pool_rounds.py",  # which tokens its window and pool verify
+    "backends/engines/endings.py",  # which of an engine's early ends a round has
     "backends/engines/structure.py",  # which of an engine's forms a plan has
     "backends/binding.py",  # tokens, layers and children that a checkpoint must have: no sequence
 }

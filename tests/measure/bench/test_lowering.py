@@ -14,7 +14,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import specplan  # noqa: E402
-from specplan.backends import bundle_executable  # noqa: E402
 from specplan.backends.bundle import (  # noqa: E402
     Bundle,
     load_bundle,
@@ -32,7 +31,7 @@ from specplan.ir.errors import MissingCapabilityError, UsageError  # noqa: E402
 from specplan.ir.plan import Assumptions  # noqa: E402
 from specplan.measure.bench.lowering import Lowering  # noqa: E402
 from specplan.measure.device.probes import plain_plan  # noqa: E402
-from specplan.runtime.models import causal as models_module  # noqa: E402
+from specplan.runtime.models import loading  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
@@ -126,8 +125,7 @@ def test_a_bundle_for_another_machine_is_refused_before_it_is_loaded(
     manifest["executables"]["shapes"] = [shape | {"backend": "onnxruntime"}]
     (written.folder / "manifest.json").write_text(json.dumps(manifest))
     loaded: list[object] = []
-    for home in (bundle_executable, models_module):
-        monkeypatch.setattr(home, "load_model", lambda *given, **_: loaded.append(given))
+    monkeypatch.setattr(loading, "load_model", lambda *given, **_: loaded.append(given))
     with pytest.raises(MissingCapabilityError, match=r"processor pdp11 \(here .*specplan compile"):
         specplan.Decoder(written.folder)
     with pytest.raises(MissingCapabilityError, match="pdp11"):

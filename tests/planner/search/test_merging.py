@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from specplan.ir.errors import UsageError
 from specplan.ir.formula import evaluate
 from specplan.ir.plan import CacheState, Plan, StateDeclaration
 from specplan.ir.rules.verify import verify_plan
@@ -18,7 +19,13 @@ from specplan.ir.values import TEXT_STATE, State
 from specplan.passes.renaming import renamed
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
-from specplan.planner.templates.merged_rounds import first_then, merge_plans, round_names, scheduled
+from specplan.planner.templates.merged_rounds import (
+    first_then,
+    merge_plans,
+    round_names,
+    scheduled,
+    take_turns,
+)
 from tests.cost_models.rounds.test_pricing import PLAIN, greedy_chain
 from tests.planner.rich_facts import rich_facts
 
@@ -78,8 +85,24 @@ def test_any_two_rounds_make_a_right_plan(tmp_path: Path) -> None:
     for one, other in islice(combinations(plans, 2), 0, None, 7):
         merged = merge_plans({"r0": one, "r1": other})
         assert parse_plan(print_plan(merged)) == merged
-        found = verify_plan(scheduled("both", {"r0": one, "r1": other}, CONDITIONS))
-        assert found == (), (one.name, other.name)
+        parts = {"r0": one, "r1": other}
+        if len({"key=position" in print_plan(plan) for plan in (one, other)}) == 2:
+            # Numbers of a position may be read again; only rounds that race over them may do so.
+            with pytest.raises(UsageError, match="reads the same numbers again"):
+                scheduled("both", parts, CONDITIONS)
+            continue
+        assert verify_plan(scheduled("both", parts, CONDITIONS)) == (), (one.name, other.name)
+
+
+def test_rounds_that_draw_by_position_take_no_turns_with_others(tmp_path: Path) -> None:
+    facts = rich_facts(tmp_path, temperature=0.8)
+    plans = {}
+    for name in ("autoregressive", "draft_model", "shared_draws"):
+        method = discover_methods()[name]
+        (family, *_) = (family for family in method.choices(facts) if isinstance(family, Family))
+        plans[name] = method.plan(facts, family.settings[0])
+    able = {name: take_turns(plan, plans["autoregressive"]) for name, plan in plans.items()}
+    assert able == {"autoregressive": True, "draft_model": True, "shared_draws": False}
 
 
 def test_states_that_are_alike_are_shared(tmp_path: Path) -> None:
