@@ -177,7 +177,7 @@ def test_a_limit_that_nothing_keeps_is_named(tmp_path: Path, limit: str, objecti
     changes = {"objective": objective, "workload": workload(**rate), "limits": {limit: 1e-6}}
     with pytest.raises(InfeasibleError) as caught:
         search(example_facts(tmp_path, **changes))
-    assert caught.value.where == f"limits.{limit}" and "seconds" in caught.value.what
+    assert caught.value.where == f"limits.{limit}" and "the limit is 1.00 us" in caught.value.what
     if objective == "goodput":
         assert "(batch 1)" in caught.value.what
 
