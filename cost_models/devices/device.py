@@ -173,6 +173,12 @@ def device_count(text: str) -> int:
     return _parts(device_name(text))[0]
 
 
+def one_device(text: str) -> str:
+    """The name without its number of devices: `h100-sxm@vllm` of `8xh100-sxm@vllm`."""
+    _, name, stack = _parts(text)
+    return f"{name}@{stack}" if stack else name
+
+
 def is_device_name(text: str) -> bool:
     """Whether `load_device` looks this up among what it knows, rather than as a file."""
     _, name, _ = _parts(device_name(text))

@@ -31,15 +31,6 @@ class Served:
     request: Floats
     throughput: float
 
-    def within(self, ttft: float | None, tpot: float | None, request: float | None) -> float:
-        """Requests per second that meet all limits; None is no limit."""
-        met = np.ones(len(self.ttft), dtype=np.bool_)
-        limits = ((self.ttft, ttft), (self.tpot, tpot), (self.request, request))
-        for seconds, limit in limits:
-            if limit is not None:
-                met &= seconds <= limit
-        return self.throughput * float(met.mean())
-
 
 @dataclass(slots=True)
 class _Request:
@@ -69,7 +60,6 @@ def simulate(
     *,
     requests: int = 2000,
     seed: int = 0,
-    at: Floats | None = None,
 ) -> Served:
     """Serve requests step by step.
 
@@ -79,10 +69,9 @@ def simulate(
         traffic: the requests.
         requests: how many arrive; the first fifth warms the server up and is not counted.
         seed: of arrivals and tokens.
-        at: times of arrival instead, seconds, rising, [requests].
     """
     rng = np.random.default_rng(seed)
-    when = arrivals(traffic, requests, rng) if at is None else at
+    when = arrivals(traffic, requests, rng)
     every = [
         _Request(float(a), float(a), traffic.prompt_tokens, traffic.output_tokens) for a in when
     ]

@@ -115,10 +115,10 @@ class AtLength:
         `limits`, `memory` (of a larger batch), `batch_sizes` (larger ones are not known), `running`
         (the server takes no more requests at a time) or `device`.
         """
-        most = float(np.ravel(self.most)[0])
-        borne = most_within(self.load.server, self.steps, self.traffic, _no_limit)
-        if most < float(np.ravel(borne)[0]) * 0.999:
-            return "limits"
+        if self._limits:
+            borne = most_within(self.load.server, self.steps, self.traffic, _no_limit)
+            if np.ravel(self.most)[0] < np.ravel(borne)[0] * 0.999:
+                return "limits"
         rates = (self.batches * self.steps.tokens / self.steps.step).reshape(-1, len(self.batches))
         if rates[0, -1] < rates[0].max() * (1.0 - 1e-9):
             return "device"
@@ -126,15 +126,16 @@ class AtLength:
             return "running"
         return "batch_sizes" if self.all_fit else "memory"
 
+    @property
+    def _limits(self) -> dict[str, float]:
+        """The limits of the load, by the time of `Loads` that each is put on."""
+        load = self.load
+        limits = {"request": load.request_latency, "ttft": load.ttft, "tpot": load.tpot}
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
     def _within(self, loads: Loads) -> NDArray[np.bool_]:
         """Whether a server under load keeps all limits, [...]."""
-        load = self.load
-        pairs = (
-            (load.request_latency, loads.request),
-            (load.ttft, loads.ttft),
-            (load.tpot, loads.tpot),
-        )
-        limited = [seconds <= limit for limit, seconds in pairs if limit is not None]
+        limited = [getattr(loads, name) <= limit for name, limit in self._limits.items()]
         return np.asarray(np.logical_and.reduce([_no_limit(loads), *limited]))
 
 

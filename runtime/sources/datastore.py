@@ -81,6 +81,25 @@ class Packing:
         return common.astype(np.int64)
 
 
+def stored_folder(state: SourceState, what: str) -> Path:
+    """The folder that a plan names for a source that was stored.
+
+    Args:
+        state: the declaration.
+        what: the source with its verb, for the message: "a datastore is".
+
+    Raises:
+        UsageError: it names none.
+    """
+    if state.path is None:
+        raise UsageError(
+            f"{what} read from a folder",
+            where=f"state @{state.name}",
+            remedy="Declare it with path= and scope=read_only.",
+        )
+    return Path(state.path)
+
+
 class Datastore(Source):
     """A corpus and its places, sorted shard by shard.
 
@@ -120,13 +139,7 @@ class Datastore(Source):
     @classmethod
     def declared(cls, state: SourceState, sizes: Mapping[str, int], vocabulary: int) -> Datastore:
         """The datastore in the folder that the plan names."""
-        if state.path is None:
-            raise UsageError(
-                "a datastore is read from a folder",
-                where=f"state @{state.name}",
-                remedy="Declare it with path= and scope=read_only.",
-            )
-        return cls(Path(state.path), vocabulary, sizes["order"])
+        return cls(stored_folder(state, "a datastore is"), vocabulary, sizes["order"])
 
     @property
     def most_bytes(self) -> float:

@@ -22,7 +22,7 @@ from specplan.ir.files import read_json, write_atomic
 from specplan.ir.plan import SourceState
 from specplan.ir.tables.sources.trees import FILE
 from specplan.runtime.sources.continuations import continuation_trees, cut_at_ends
-from specplan.runtime.sources.datastore import ABOUT, Packing
+from specplan.runtime.sources.datastore import ABOUT, Packing, stored_folder
 from specplan.runtime.sources.source import NO_TOKEN, ROOT, Source, SourceDrafts, Tokens, Wanted
 
 ORDER, LENGTH, NODES = 3, 8, 64
@@ -66,13 +66,7 @@ class Trees(Source):
     @classmethod
     def declared(cls, state: SourceState, sizes: Mapping[str, int], vocabulary: int) -> Trees:
         """The trees in the folder that the plan names."""
-        if state.path is None:
-            raise UsageError(
-                "ready trees are read from a folder",
-                where=f"state @{state.name}",
-                remedy="Declare it with path= and scope=read_only.",
-            )
-        return cls(Path(state.path), sizes["order"])
+        return cls(stored_folder(state, "ready trees are"), sizes["order"])
 
     @property
     def most_bytes(self) -> float:

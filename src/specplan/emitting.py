@@ -16,7 +16,7 @@ from specplan.backends.engines.table import Table
 from specplan.backends.manifest import MANIFEST
 from specplan.bundles.report import reading_report
 from specplan.bundles.writing import open_bundle
-from specplan.cost_models.devices.device import device_count
+from specplan.cost_models.devices.device import device_count, one_device
 from specplan.cost_models.intervals import Interval
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import check_destination
@@ -25,7 +25,7 @@ from specplan.planner.answer.names import EDITED, plan_name
 from specplan.planner.search.candidates import estimate_as_dict
 from specplan.planner.search.comparing import speedup
 from specplan.planner.search.search import SearchResult, search
-from specplan.problems import as_problem, one_device, table_for
+from specplan.problems import as_problem, table_for
 from specplan.progress import Progress, silent
 from specplan.result import check_decided
 

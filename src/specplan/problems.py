@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -86,6 +85,7 @@ def table_for(problem: Problem, engine: str, *, any_version: bool = False) -> Ta
     """
     from specplan.backends.engines.checkpoints import form_of, read_config
     from specplan.backends.engines.registry import open_table
+    from specplan.cost_models.devices.device import one_device
 
     table = open_table(engine, any_version=any_version)
     device = one_device(problem.device).partition("@")[0]
@@ -99,11 +99,6 @@ def table_for(problem: Problem, engine: str, *, any_version: bool = False) -> Ta
         )
     forms = {draft.name: form_of(read_config(draft.path)) for draft in problem.models.drafts}
     return replace(table, forms={name: form for name, form in forms.items() if form})
-
-
-def one_device(device: str) -> str:
-    """The device without its number: `h100-sxm` of `8xh100-sxm`."""
-    return re.sub(r"^\d+x", "", device)
 
 
 def each_backend(problem: Problem) -> tuple[Problem, ...]:
