@@ -1,10 +1,11 @@
 """What does the quickstart's target write: Python, or repetitions?
 
-    python benchmarks/quickstart_text.py [--set 0.8,1 --set 0.6,0.9] [--tokens 48,64] [--json]
+    python benchmarks/quickstart_text.py [--set 1,0.93 --set 0.8,1] [--tokens 48,64] [--samples 4]
+        [--json]
 
 The quickstart's target continues the quickstart's prompts, each setting being TEMPERATURE,TOP_P;
-without one, those of its problem. Sampling keeps the target's distribution, so plain decoding in
-batches writes what every plan writes.
+without one, those of its problem; `--samples` outputs of each prompt. Sampling keeps the target's
+distribution, so plain decoding in batches writes what every plan writes.
 
 An output parses if the prompt with it, cut at the last statement, is Python, and at least one
 statement of it is the output's. Cut off is what may be unfinished: the last logical line, a header
@@ -118,7 +119,6 @@ def heldout(prompts: Sequence[Any]) -> list[str]:
     """What follows each prompt in its source, where the listed source is installed unchanged."""
     sys.path.insert(0, str(MODELS))
     corpus = importlib.import_module("recipe.corpus")
-    functions = importlib.import_module("recipe.prompts").functions
     listed = {file.path: file for file in corpus.read_manifest(MODELS / "corpus.json")}
     lines = map(json.loads, PROMPTS.read_text("utf-8").splitlines())
     sources = {line["text"]: line["source"] for line in lines}
@@ -126,7 +126,7 @@ def heldout(prompts: Sequence[Any]) -> list[str]:
     for source in {sources[prompt.text] for prompt in prompts}:
         file, path = listed[source], corpus.stdlib_root() / source
         same = path.exists() and corpus.hash_file(path) == file.sha256
-        installed[source] = list(functions(corpus.read_text(file))) if same else []
+        installed[source] = list(corpus.functions(corpus.read_text(file))) if same else []
     texts = []
     for start in (prompt.text for prompt in prompts):
         texts += [f[len(start) :] for f in installed[sources[start]] if f.startswith(start)][:1]
@@ -136,7 +136,7 @@ def heldout(prompts: Sequence[Any]) -> list[str]:
 def measured(
     bench: Workbench, prompts: Sequence[Any], temperature: float, top_p: float, tokens: int
 ) -> list[Completion]:
-    """An output for each prompt."""
+    """An output for each prompt; of one that occurs again, another one."""
     executable, done = bench.compile(plain_plan(temperature == 0.0)), list[Completion]()
     for first in range(0, len(prompts), BATCH):
         requests = [
@@ -202,6 +202,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", metavar="TEMPERATURE,TOP_P")
     parser.add_argument("--tokens", help="output lengths; default the problem's")
     parser.add_argument("--limit", type=int, help="most prompts")
+    parser.add_argument("--samples", type=int, default=1, help="outputs of each prompt")
     parser.add_argument("--bundle", type=Path, help="run every kind of plan of it too")
     parser.add_argument("--json", action="store_true", help="with the texts")
     options = parser.parse_args()
@@ -212,7 +213,7 @@ def main() -> None:
     found = []
     for row in rows(
         bench,
-        prompts[: options.limit],
+        prompts[: options.limit] * options.samples,
         settings or [[workload.temperature, workload.top_p]],
         [int(n) for n in (options.tokens or str(bench.output_tokens)).split(",")],
     ):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the reference pair: ``train.py {tokenizer|target|draft|prompts|card|all}``.
+"""Make the reference pair: ``train.py STAGE``, or ``train.py all``.
 
 Reproduces, from a seed, the tokenizer, both checkpoints, the prompts and the model card. Every
 stage can be run alone, may be killed at any moment, and goes on where it was. On two CPU cores all
@@ -11,21 +11,29 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from recipe import loop, nets, stages
 
-STAGES = ("tokenizer", "target", "draft", "prompts", "card")
+STAGES = {
+    "tokenizer": "stages.tokenizer_stage",
+    "target": "stages.target_stage",
+    "draft": "draft.stage",
+    "target_functions": "functions.target_stage",
+    "draft_functions": "functions.draft_stage",
+    "prompts": "prompts.stage",
+    "card": "card.stage",
+}
+"""Each stage's function, in the order in which ``all`` runs them."""
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("stage", choices=(*STAGES, "all"))
-    parser.add_argument("--steps", type=int, help="training steps (of target or draft)")
+    parser.add_argument("--steps", type=int, help="training steps (of every stage that trains)")
     parser.add_argument("--minutes", type=float, help="checkpoint and leave after so long")
     parser.add_argument("--stop-after", type=int, help="checkpoint and leave after this step")
     parser.add_argument("--seed", type=int, default=0)
@@ -57,18 +65,14 @@ def plan_of(options: argparse.Namespace) -> stages.Plan:
             setattr(plan, name, getattr(options, name))
     if options.steps is not None:
         plan.target_steps = plan.draft_steps = options.steps
+        plan.target_functions_steps = plan.draft_functions_steps = options.steps
     return plan
 
 
 def run(stage: str, plan: stages.Plan) -> None:
-    """Run one stage (later stages are imported when they are reached)."""
-    work: dict[str, Callable[[stages.Plan], object]] = {
-        "tokenizer": stages.tokenizer_stage,
-        "target": stages.target_stage,
-    }
-    if stage not in work:
-        work[stage] = importlib.import_module(f"recipe.{stage}").stage
-    work[stage](plan)
+    """Run one stage (its module is imported when it is reached)."""
+    module, function = STAGES[stage].split(".")
+    getattr(importlib.import_module(f"recipe.{module}"), function)(plan)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from recipe import corpus
-from recipe.prompts import COUNTS, LONGEST, SHORTEST, functions, window_hashes
+from recipe.prompts import (
+    COUNTS,
+    LEFT,
+    LONGEST,
+    SHORTEST,
+    SHORTEST_HEAD,
+    head_with_docstring,
+    window_hashes,
+)
 from tokenizers import Tokenizer
 
 Prompts = dict[str, list[dict[str, Any]]]
@@ -29,7 +36,8 @@ def test_lengths_are_in_bounds(models: Path, prompts: Prompts) -> None:
     tokenizer = Tokenizer.from_file(str(models / "target" / "tokenizer.json"))
     for prompt in (p for rows in prompts.values() for p in rows):
         assert len(tokenizer.encode(prompt["text"]).ids) == prompt["tokens"]
-        assert SHORTEST <= prompt["tokens"] <= LONGEST
+        shortest = SHORTEST_HEAD if prompt["task"] == "functions" else SHORTEST
+        assert shortest <= prompt["tokens"] <= LONGEST
 
 
 def test_every_source_is_held_out(models: Path, prompts: Prompts) -> None:
@@ -54,23 +62,28 @@ def test_no_two_prompts_share_a_window(prompts: Prompts) -> None:
 
 
 def test_prompts_are_excerpts_of_their_sources(models: Path, prompts: Prompts) -> None:
-    """Where the listed file is installed unchanged, a code prompt is found in it word for word."""
+    """Where the listed file is installed unchanged, a prompt is found in it word for word."""
+    tokenizer = Tokenizer.from_file(str(models / "target" / "tokenizer.json"))
     listed = {f.path: f for f in corpus.read_manifest(models / "corpus.json")}
-    root = corpus.stdlib_root()
+    unchanged = {
+        path: corpus.read_text(file)
+        for path, file in listed.items()
+        if (corpus.stdlib_root() / path).exists()
+        and corpus.hash_file(corpus.stdlib_root() / path) == file.sha256
+    }
     for prompt in prompts["code"]:
-        path = root / prompt["source"]
-        if path.exists() and corpus.hash_file(path) == listed[prompt["source"]].sha256:
-            assert prompt["text"] in corpus.read_text(listed[prompt["source"]])
+        assert prompt["text"] in unchanged.get(prompt["source"], prompt["text"])
     for prompt in prompts["functions"]:
-        assert ast.parse(prompt["text"]) and not prompt["text"].endswith("\n")
-        path = root / prompt["source"]
-        if path.exists() and corpus.hash_file(path) == listed[prompt["source"]].sha256:
-            rest = [
-                len(prompt["text"]) < len(function)
-                for function in functions(corpus.read_text(listed[prompt["source"]]))
-                if function.startswith(prompt["text"])
+        text = prompt["text"]
+        assert head_with_docstring(text) == text and not text.endswith("\n")
+        if prompt["source"] in unchanged:
+            whole = [
+                function
+                for function in corpus.functions(unchanged[prompt["source"]])
+                if function.startswith(text)
             ]
-            assert rest and all(rest)
+            assert whole
+            assert all(len(tokenizer.encode(f).ids) >= prompt["tokens"] + LEFT for f in whole)
 
 
 def test_the_split_follows_from_the_name(models: Path) -> None:

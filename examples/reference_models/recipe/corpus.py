@@ -19,6 +19,7 @@ import inspect
 import json
 import platform
 import sysconfig
+import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -202,3 +203,29 @@ def prose_documents(files: list[SourceFile], split: str, root: Path | None = Non
                 seen.add(doc)
                 texts.append(doc)
     return texts
+
+
+def parses(text: str) -> bool:
+    """Whether ``text`` is Python."""
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
+
+
+def functions(source: str) -> Iterator[str]:
+    """The functions and methods of a module, each moved to the margin."""
+    lines = source.split("\n")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            text = textwrap.dedent("\n".join(lines[first - 1 : node.end_lineno]) + "\n")
+            if parses(text):
+                yield text
+
+
+def function_documents(files: list[SourceFile], split: str) -> list[str]:
+    """The functions and methods of the library modules of one split, each a document."""
+    modules = documents(files, split, ("stdlib",))
+    return list(dict.fromkeys(f for source in modules for f in functions(source)))

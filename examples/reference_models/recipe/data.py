@@ -6,7 +6,7 @@ number only: how many windows it has read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,8 @@ Tokens = npt.NDArray[np.uint16]
 
 MIX = {"code": 0.68, "tests": 0.16, "prose": 0.16}
 """Share of the training windows that each stream gives."""
+FUNCTIONS_MIX = {"functions": 0.45, "code": 0.30, "tests": 0.09, "prose": 0.16}
+"""The same while both models learn on with functions as documents of their own."""
 
 
 def encode_stream(tokenizer: Tokenizer, texts: list[str], seed: int) -> Tokens:
@@ -33,7 +35,7 @@ def encode_stream(tokenizer: Tokenizer, texts: list[str], seed: int) -> Tokens:
     return np.concatenate([np.asarray(p, dtype=np.uint16) for p in pieces])
 
 
-STREAMS = ("code", "tests", "prose", "heldout_code", "heldout_prose")
+STREAMS = ("code", "tests", "prose", "functions", "heldout_code", "heldout_prose")
 
 
 def complete(cache: Path) -> bool:
@@ -49,6 +51,7 @@ def write_streams(
         "code": lambda: corpus.documents(files, "train", ("stdlib",)),
         "tests": lambda: corpus.documents(files, "train", ("tests",)),
         "prose": lambda: corpus.prose_documents(files, "train"),
+        "functions": lambda: corpus.function_documents(files, "train"),
         "heldout_code": lambda: corpus.documents(files, "heldout", ("stdlib",)),
         "heldout_prose": lambda: corpus.documents(files, "heldout", ("topics",)),
     }
@@ -77,10 +80,12 @@ class WindowOrder:
     unit: int
     seed: int
     capacity: int
+    mix: dict[str, float] = field(default_factory=lambda: MIX)
 
     def __post_init__(self) -> None:
-        self.names = [n for n in MIX if n in self.streams and len(self.streams[n]) > 2 * self.unit]
-        share = np.array([MIX[n] for n in self.names])
+        streams, unit = self.streams, self.unit
+        self.names = [n for n in self.mix if n in streams and len(streams[n]) > 2 * unit]
+        share = np.array([self.mix[n] for n in self.names])
         rng = np.random.default_rng([self.seed, 1])
         self.choice = rng.choice(len(self.names), size=self.capacity, p=share / share.sum())
         self.rank = np.zeros(self.capacity, dtype=np.int64)

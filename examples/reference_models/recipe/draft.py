@@ -85,6 +85,7 @@ class DraftTask:
     rows: int
     length: int
     write: Callable[[dict[str, Tensor]], None]
+    text_share: float = TEXT_SHARE
 
     def __post_init__(self) -> None:
         self.refresh()
@@ -108,7 +109,7 @@ class DraftTask:
         ids, leaves = tokens[:, :-1], self.leaves
         stream = nets.forward(ids, leaves, self.shape)[-1]
         hidden = nets.norm(stream, leaves["norm"])
-        if step < schedule.steps * TEXT_SHARE:
+        if step < schedule.steps * self.text_share:
             loss = nets.token_loss(hidden, leaves["embed"], tokens[:, 1:])
             figures = {"text": float(loss.detach())}
         else:
@@ -122,21 +123,33 @@ class DraftTask:
         return weights.gather_grads(leaves, self.masters, self.shape.layers), figures
 
 
-def stage(plan: Plan) -> None:
-    """Train the draft and export it."""
-    _, streams = load_data(plan)
-    order = data.WindowOrder(streams, plan.length, plan.seed + 1, plan.draft_steps * plan.rows)
-    state = load_file(plan.out / "target" / "model.safetensors")
-    target = weights.from_hf_state(state, plan.target.layers)
-    tutor = {
-        n: t.requires_grad_(False)
-        for n, t in weights.make_leaves(target, plan.target.layers).items()
-    }
-    masters = initial(plan.draft, target["embed"], plan.seed)
+def task(
+    plan: Plan,
+    order: data.WindowOrder,
+    start: Callable[[Tensor], dict[str, Tensor]],
+    text_share: float = TEXT_SHARE,
+) -> tuple[DraftTask, str]:
+    """The draft learning from the exported target, and what names this target.
+
+    ``start`` gives the draft's first weights, from the target's embedding.
+    """
+    source = plan.out / "target" / "model.safetensors"
+    target = weights.from_hf_state(load_file(source), plan.target.layers)
+    leaves = weights.make_leaves(target, plan.target.layers)
+    tutor = {n: t.requires_grad_(False) for n, t in leaves.items()}
 
     def write(now: dict[str, Tensor]) -> None:
         weights.export(now, plan.draft, plan.out / "draft")
 
-    task = DraftTask(plan.draft, plan.target, tutor, masters, order, plan.rows, plan.length, write)
-    basis = f"target {hash_file(plan.out / 'target' / 'model.safetensors')}"
-    record(plan, "draft", run_of(plan, "draft", plan.draft_steps, basis).train(task))
+    masters, rows = start(target["embed"]), plan.rows
+    shapes = plan.draft, plan.target
+    made = DraftTask(*shapes, tutor, masters, order, rows, plan.length, write, text_share)
+    return made, f"target {hash_file(source)}"
+
+
+def stage(plan: Plan) -> None:
+    """Train the draft and export it."""
+    _, streams = load_data(plan)
+    order = data.WindowOrder(streams, plan.length, plan.seed + 1, plan.draft_steps * plan.rows)
+    made, basis = task(plan, order, lambda embed: initial(plan.draft, embed, plan.seed))
+    record(plan, "draft", run_of(plan, "draft", plan.draft_steps, basis).train(made))

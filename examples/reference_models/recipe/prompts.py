@@ -5,17 +5,14 @@ to 200 tokens long, and shares no window of 64 characters with the text the mode
 nor with another prompt of its task. Prompts of the ``profile`` half (to measure acceptance on) and
 of the ``bench`` half (to measure speed on) come from different files and topics.
 
-A prompt of ``functions`` is the start of a function, at the margin, that parses alone, and of which
-at least ``LEFT`` tokens are left to write.
+A prompt of ``functions`` is the head of a function with its docstring, moved to the margin: 48 to
+200 tokens, with at least ``LEFT`` left to write.
 """
 
 from __future__ import annotations
 
 import ast
-import io
 import json
-import textwrap
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -28,6 +25,7 @@ from recipe.stages import Plan, sources
 
 WINDOW = 64
 SHORTEST, LONGEST = 96, 200
+SHORTEST_HEAD = 48
 LEFT = 64
 COUNTS = {"code": 240, "prose": 120, "functions": 96}
 SPLITS = ("profile", "bench")
@@ -94,48 +92,22 @@ def _code_starts(source: str) -> list[int]:
     return sorted(starts)
 
 
-def parses(text: str) -> bool:
-    """Whether ``text`` is Python."""
-    try:
-        ast.parse(text)
-    except SyntaxError:
-        return False
-    return True
+def head_with_docstring(function: str) -> str | None:
+    """A function up to the end of its docstring, or None where it has none."""
+    first = ast.parse(function).body[0].body[0]  # type: ignore[attr-defined]
+    if isinstance(first, ast.Expr) and isinstance(getattr(first.value, "value", None), str):
+        return "\n".join(function.split("\n")[: first.end_lineno])
+    return None
 
 
-def statement_lines(text: str) -> list[int]:
-    """1-based lines with which the simple statements and headers of a Python text end."""
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return [token.end[0] for token in tokens if token.type == tokenize.NEWLINE]
-
-
-def functions(source: str) -> Iterator[str]:
-    """The functions and methods of a module, each moved to the margin."""
-    lines = source.split("\n")
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            text = textwrap.dedent("\n".join(lines[first - 1 : node.end_lineno]) + "\n")
-            if parses(text):
-                yield text
-
-
-def _function_starts(
-    tokenizer: Tokenizer, source: str, text: str, rng: np.random.Generator
-) -> Iterator[Candidate]:
-    """A start of each function that is long enough, cut after a whole statement."""
-    for function in functions(text):
-        lines, whole = function.split("\n"), len(tokenizer.encode(function).ids)
-        cuts = {}
-        for end in statement_lines(function):
-            cut = "\n".join(lines[:end])
-            count = len(tokenizer.encode(cut).ids)
-            if SHORTEST <= count <= min(LONGEST, whole - LEFT) and parses(cut):
-                cuts[count] = cut
-        aim = int(rng.integers(SHORTEST + 8, LONGEST - 8))
-        if cuts:
-            count = min(cuts, key=lambda n: abs(n - aim))
-            yield Candidate(source, cuts[count], count)
+def _function_starts(tokenizer: Tokenizer, source: str, text: str) -> Iterator[Candidate]:
+    """The head and docstring of each function of which enough is left to write."""
+    for function in corpus.functions(text):
+        head = head_with_docstring(function)
+        if head is not None:
+            count, whole = (len(tokenizer.encode(t).ids) for t in (head, function))
+            if SHORTEST_HEAD <= count <= min(LONGEST, whole - LEFT):
+                yield Candidate(source, head, count)
 
 
 def _prose_starts(text: str) -> list[int]:
@@ -176,7 +148,7 @@ def candidates(
         if task == "code" and file.section == "stdlib":
             out += _spans(tokenizer, file.path, text, _code_starts(text), rng)
         elif task == "functions" and file.section == "stdlib":
-            out += _function_starts(tokenizer, file.path, text, rng)
+            out += _function_starts(tokenizer, file.path, text)
         elif task == "prose" and file.section == "topics":
             out += _spans(tokenizer, file.path, text, _prose_starts(text), rng)
         elif task == "prose" and file.section == "stdlib":

@@ -40,6 +40,8 @@ class Plan:
     draft: Shape = DRAFT
     target_steps: int = 1050
     draft_steps: int = 2400
+    target_functions_steps: int = 600
+    draft_functions_steps: int = 500
     rows: int = 8
     length: int = 512
     seed: int = 0
@@ -118,13 +120,14 @@ def target_stage(plan: Plan) -> None:
     def write(masters: dict[str, Tensor]) -> None:
         weights.export(masters, plan.target, folder)
 
-    task = TargetTask(plan.target, order, plan.rows, plan.length, plan.seed, write)
+    masters = weights.initial(plan.target, plan.seed)
+    task = TargetTask(plan.target, masters, order, plan.rows, plan.length, plan.seed, write)
     record(plan, "target", run_of(plan, "target", plan.target_steps, "").train(task))
 
 
 def run_of(plan: Plan, name: str, steps: int, basis: str) -> Run:
     """The resumable run of a model; ``basis`` names what it builds on."""
-    shape = plan.target if name == "target" else plan.draft
+    shape = plan.target if name.startswith("target") else plan.draft
     identity = f"{shape} seed {plan.seed} batch {plan.rows}x{plan.length} {basis}".strip()
     return Run(
         name=name,

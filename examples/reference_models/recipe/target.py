@@ -47,6 +47,7 @@ class TargetTask:
     """Next-token training with early exits."""
 
     shape: Shape
+    masters: dict[str, Tensor]
     order: WindowOrder
     rows: int
     length: int
@@ -54,7 +55,6 @@ class TargetTask:
     write: Callable[[dict[str, Tensor]], None]
 
     def __post_init__(self) -> None:
-        self.masters = weights.initial(self.shape, self.seed)
         self.refresh()
 
     def refresh(self) -> None:
