@@ -138,10 +138,14 @@ class Workload(Strict):
         default=0.0, description="Sampling temperature; 0 is greedy decoding."
     )
     top_k: NonNegative = Field(
-        default=0, description="Sample among this many most probable tokens; 0 is off."
+        default=0,
+        description="Sample among this many most probable tokens; 0 is off. Greedy decoding "
+        "ignores it.",
     )
     top_p: Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)] = Field(
-        default=1.0, description="Sample among the fewest tokens with this total probability."
+        default=1.0,
+        description="Sample among the fewest tokens with this total probability; 1 is off. Greedy "
+        "decoding ignores it.",
     )
     request_rate: PositiveReal | None = Field(
         default=None,
@@ -155,6 +159,14 @@ class Workload(Strict):
         description="JSON Lines file of prompts to measure acceptance on, one object per line "
         "with text and optionally id, task and split; relative to the problem file.",
     )
+
+    @field_validator("top_k", "top_p")
+    @classmethod
+    def _off_when_greedy(cls, value: float, info: ValidationInfo) -> float:
+        """Both off at temperature 0, so that greedy workloads are equal whatever they state."""
+        greedy = info.data.get("temperature") == 0.0
+        default: float = cls.model_fields[str(info.field_name)].default
+        return default if greedy else value
 
     @property
     def greedy(self) -> bool:

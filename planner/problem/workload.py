@@ -53,14 +53,6 @@ def check_workload(problem: Problem, origin: Origin) -> Errors:
                     f"the {what} {number} stands twice",
                     "Keep one of the two.",
                 )
-    for name, narrowing, off in (("top_k", workload.top_k, 0), ("top_p", workload.top_p, 1.0)):
-        if workload.greedy and narrowing != off:
-            yield origin.usage(
-                f"workload.{name}",
-                f"{name} = {narrowing} has no effect at temperature 0, which is greedy decoding",
-                f"Leave {name} out, or give a temperature above 0.",
-            )
-            break  # a temperature mends both
     lengths_known = list(workload.lengths)
     if workload.trace is not None:
         with origin.key("workload.trace"):

@@ -151,18 +151,6 @@ case("temperature null", "workload.temperature", "a number", put("workload.tempe
 case("top_p of zero", "workload.top_p", "greater than 0", put("workload.top_p", 0.0))
 case("top_p above one", "workload.top_p", "at most 1", put("workload.top_p", 1.2))
 case("negative top_k", "workload.top_k", "at least 0", put("workload.top_k", -1))
-case(
-    "top_k when greedy",
-    "workload.top_k",
-    "no effect at temperature 0",
-    put("workload.temperature", 0.0),
-)
-case(
-    "top_p when greedy",
-    "workload.top_p",
-    "no effect at temperature 0",
-    both(put("workload.temperature", 0), put("workload.top_k", 0)),
-)
 case("no memory", "limits.memory", "greater than 0", put("limits.memory", 0))
 case("negative tpot", "limits.tpot", "greater than 0", put("limits.tpot", -0.1))
 case("milliseconds", "limits.tpot", "Did you mean 20ms?", put("limits.tpot", 20))

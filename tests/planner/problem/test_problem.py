@@ -121,6 +121,18 @@ def test_numbers_may_be_written_with_exponents(tmp_path: Path, text: str) -> Non
     assert load_problem(path).limits.memory == 2e9
 
 
+def test_greedy_decoding_ignores_top_k_and_top_p(tmp_path: Path) -> None:
+    """Only the temperature has to be set to make a sampled workload greedy."""
+    write_good(tmp_path)
+    value = good_problem()
+    value["workload"] |= {"temperature": 0.7, "top_k": 20, "top_p": 0.9}
+    sampled = load_problem(write_yaml(tmp_path, value)).workload
+    assert (sampled.top_k, sampled.top_p) == (20, 0.9)
+    value["workload"]["temperature"] = 0
+    greedy = load_problem(write_yaml(tmp_path, value)).workload
+    assert (greedy.top_k, greedy.top_p) == (0, 1.0)
+
+
 def test_the_schema_validates_the_good_example() -> None:
     schema = problem_json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
