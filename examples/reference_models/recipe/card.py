@@ -114,7 +114,7 @@ def _runs(plan: Plan, r: dict[str, Any]) -> str:
     for name, state in r["runs"].items():
         tokens = state["step"] * plan.rows * plan.length
         minutes = state["seconds"] / 60
-        parts.append(f"{name}: {state['step']} steps, {tokens / 1e6:.1f} M tokens, "
+        parts.append(f"{name.replace('_', ' on ')}: {state['step']} steps, {tokens / 1e6:.1f} M tokens, "
                      f"{minutes:.0f} minutes")  # fmt: skip
     return "; ".join(parts) + f" ({r['machine']}, shared with other work)." if parts else ""
 
@@ -132,7 +132,8 @@ def render(plan: Plan, r: dict[str, Any]) -> str:
         "runs": _runs(plan, r),
         "heldout": " and ".join(f"{r['text'][t]['tokens']:,} tokens of {t}" for t in TASKS),
         "own": " and ".join(f"{r['own'][t]['tokens']:,} of {t}" for t in TASKS),
-        "train": ", ".join(f"{streams.get(n, 0) / 1e6:.2f} M {n}" for n in data.MIX),
+        "train": ", ".join(f"{streams.get(n, 0) / 1e6:.2f} M {n}" for n in data.TRAINED),
+        "functions_share": f"{100 * data.FUNCTIONS_MIX['functions']:.0f} %",
         "text_share": f"{100 * TEXT_SHARE:.0f} %",
         "python": json.loads(plan.manifest.read_text(encoding="utf-8"))["python"],
     }

@@ -35,7 +35,8 @@ def encode_stream(tokenizer: Tokenizer, texts: list[str], seed: int) -> Tokens:
     return np.concatenate([np.asarray(p, dtype=np.uint16) for p in pieces])
 
 
-STREAMS = ("code", "tests", "prose", "functions", "heldout_code", "heldout_prose")
+TRAINED = ("code", "tests", "prose", "functions")
+STREAMS = (*TRAINED, "heldout_code", "heldout_prose")
 
 
 def complete(cache: Path) -> bool:
