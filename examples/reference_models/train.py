@@ -3,7 +3,8 @@
 
 Reproduces, from a seed, the tokenizer, both checkpoints, the prompts and the model card. Every
 stage can be run alone, may be killed at any moment, and goes on where it was. On two CPU cores all
-of it takes about an hour and a half. Working files go to ``.work/reference_models`` under the repository.
+of it takes about an hour and a half. Working files go to ``.work/reference_models`` under the
+repository.
 """
 
 from __future__ import annotations

@@ -114,7 +114,8 @@ def _runs(plan: Plan, r: dict[str, Any]) -> str:
     for name, state in r["runs"].items():
         tokens = state["step"] * plan.rows * plan.length
         minutes = state["seconds"] / 60
-        parts.append(f"{name.replace('_', ' on ')}: {state['step']} steps, {tokens / 1e6:.1f} M tokens, "
+        stage = name.replace("_", " on ")
+        parts.append(f"{stage}: {state['step']} steps, {tokens / 1e6:.1f} M tokens, "
                      f"{minutes:.0f} minutes")  # fmt: skip
     return "; ".join(parts) + f" ({r['machine']}, shared with other work)." if parts else ""
 
