@@ -10,6 +10,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from specplan.cost_models.acceptance.drafters import read_drafter
+from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
+from specplan.ir.errors import UsageError
+
 Rate = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 PRIOR = "prior"
 """The word for what published figures say of a drafter's kind."""
@@ -142,3 +146,14 @@ def drafters_with_priors(fields: Mapping[str, Any]) -> Iterator[str]:
     for source, drafter in (("mtp", "mtp"), ("prompt_lookup", "text")):
         if source in fields.get("sources", ()):
             yield drafter
+
+
+def printed_drafter(name: Any) -> Any:
+    """How a drafter is printed, also one in an old form; what names none stays as it is."""
+    if not isinstance(name, str):
+        return name
+    try:
+        old = drafter_of_old_name(name)
+        return str(read_drafter(name) if old is None else old)
+    except (ValueError, UsageError):
+        return name

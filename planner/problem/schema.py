@@ -11,17 +11,16 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from specplan.cost_models.acceptance.drafters import Drafter, read_drafter
-from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
 from specplan.cost_models.devices.device import device_name
 from specplan.cost_models.models.model_shape import is_gguf
 from specplan.cost_models.models.number_formats import known_format
 from specplan.ir.capabilities import INTERPRETER, backend_name
-from specplan.ir.errors import UsageError
 from specplan.planner.problem.acceptance import (
     FORMS_OF_ACCEPTANCE,
     PRIOR,
     Acceptance,
     drafters_with_priors,
+    printed_drafter,
 )
 from specplan.planner.problem.limits import Limits, Strict
 
@@ -139,13 +138,11 @@ class Workload(Strict):
     )
     top_k: NonNegative = Field(
         default=0,
-        description="Sample among this many most probable tokens; 0 is off. Greedy decoding "
-        "ignores it.",
+        description="Sample among this many most probable tokens; off if 0, or if greedy.",
     )
     top_p: Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)] = Field(
         default=1.0,
-        description="Sample among the fewest tokens with this total probability; 1 is off. Greedy "
-        "decoding ignores it.",
+        description="Sample among the fewest tokens with this total probability; off if greedy.",
     )
     request_rate: PositiveReal | None = Field(
         default=None,
@@ -164,9 +161,8 @@ class Workload(Strict):
     @classmethod
     def _off_when_greedy(cls, value: float, info: ValidationInfo) -> float:
         """Both off at temperature 0, so that greedy workloads are equal whatever they state."""
-        greedy = info.data.get("temperature") == 0.0
-        default: float = cls.model_fields[str(info.field_name)].default
-        return default if greedy else value
+        off: float = cls.model_fields[str(info.field_name)].default
+        return off if info.data.get("temperature") == 0.0 else value
 
     @property
     def greedy(self) -> bool:
@@ -269,12 +265,12 @@ class Problem(Strict):
     @field_validator("acceptance", mode="before")
     @classmethod
     def _name_drafters(cls, value: Any, info: ValidationInfo) -> Any:
-        """Drafters as they are printed; words that `drafter_of_old_name` reads in their form."""
+        """Drafters as they are printed; see `printed_drafter`."""
         if value == PRIOR:
             return dict.fromkeys(drafters_with_priors(info.data), PRIOR)
         if not isinstance(value, dict):
             return value
-        return {_drafter_name(name): path for name, path in value.items()}
+        return {printed_drafter(name): path for name, path in value.items()}
 
     @property
     def stated_acceptance(self) -> dict[Drafter, Acceptance]:
@@ -285,17 +281,6 @@ class Problem(Strict):
     def all_backends(self) -> tuple[str, ...]:
         """What the plan may be for: `backends`, or `backend` alone."""
         return self.backends or (self.backend,)
-
-
-def _drafter_name(name: Any) -> Any:
-    """How a drafter is printed; what names none is left as it is, for `check_problem`."""
-    if not isinstance(name, str):
-        return name
-    try:
-        old = drafter_of_old_name(name)
-        return str(read_drafter(name) if old is None else old)
-    except (ValueError, UsageError):
-        return name
 
 
 def problem_json_schema() -> dict[str, Any]:

@@ -41,7 +41,7 @@ def results(plan: Plan) -> dict[str, Any]:
     out["parameters"] = {"target": plan.target.parameters(), "draft": plan.draft.parameters()}
     out["bytes"] = {n: (plan.out / n / "model.safetensors").stat().st_size for n in stock}
     out["stream_tokens"] = {n: len(s) for n, s in streams.items()}
-    out["machine"] = f"{torch.get_num_threads()} threads of one {platform.machine()} CPU"
+    out["machine"] = f"at most two cores of an {platform.machine()} CPU"
     runs = plan.work / "runs.json"
     if runs.exists():
         for name, state in json.loads(runs.read_text(encoding="utf-8")).items():
