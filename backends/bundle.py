@@ -4,6 +4,7 @@
     plan.json       the same plan, versioned JSON
     problem.json    the problem it answers
     report.json     every candidate with its price or its refusal
+    certificate.json  what the plan may lose, where its output is not the target's own
     executables/    compiled rounds, where `specplan compile` made some
     kernels/        GPU kernels, where `specplan compile --cubins` made some
     models/         checkpoints, where they were copied
@@ -35,6 +36,11 @@ from specplan.backends.manifest import (
     check_files,
     read_manifest,
 )
+from specplan.cost_models.quality.certificate import (
+    Certificate,
+    check_certified,
+    read_certificate,
+)
 from specplan.ir.errors import UsageError
 from specplan.ir.files import (
     check_destination,
@@ -52,6 +58,7 @@ from specplan.ir.text.json_form import plan_from_json, plan_to_json
 from specplan.ir.text.parser import parse_plan
 from specplan.ir.text.printer import print_plan
 
+CERTIFICATE = "certificate.json"
 _CHECKPOINT = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model", ".tiktoken"})
 """Files of a checkpoint that are copied, by their endings; pickled ones and code are not."""
 
@@ -70,6 +77,7 @@ class Bundle:
         versions: of the software that wrote it.
         executables: the compiled rounds; None where there are none.
         kernels: architectures that it holds GPU kernels for.
+        certificate: what was tested of its loss; None where it loses nothing, or nothing was.
     """
 
     folder: Path
@@ -81,6 +89,7 @@ class Bundle:
     versions: dict[str, str]
     executables: Executables | None = None
     kernels: tuple[str, ...] = ()
+    certificate: Certificate | None = None
 
     def __repr__(self) -> str:
         """The folder, and the rounds of the plan; `report` is long."""
@@ -123,6 +132,7 @@ def write_bundle(
     backend: str,
     versions: Mapping[str, str],
     copy_weights: bool = False,
+    certificate: Certificate | None = None,
 ) -> Bundle:
     """Write a bundle, in place of an earlier one at the same place.
 
@@ -135,9 +145,11 @@ def write_bundle(
         backend: name of the backend that will compile the plan.
         versions: of the software at work.
         copy_weights: the bundle gets the checkpoints too, and runs from these copies.
+        certificate: of what the plan may lose.
 
     Raises:
-        UsageError: `folder` holds something that is not a bundle, or a checkpoint is missing.
+        UsageError: `folder` holds something that is not a bundle, or a checkpoint is missing, or
+            the plan promises a bounded loss that the certificate does not show.
     """
     folder = folder.resolve()
     check_destination(folder, MANIFEST, "bundle")
@@ -149,14 +161,13 @@ def write_bundle(
         )
         for name, (path, dtype) in models.items()
     }
+    digests = {name: reference.digest for name, reference in references.items()}
+    check_certified(plan, certificate, digests, f"plan {plan.name}")
     with staged(folder) as staging:
         if copy_weights:
             for name, (path, _) in models.items():
                 _copy_checkpoint(path, staging / MODELS / name)
-        write_atomic(staging / "plan.txt", print_plan(plan))
-        write_json_atomic(staging / "plan.json", plan_to_json(plan))
-        write_json_atomic(staging / "problem.json", dict(problem))
-        write_json_atomic(staging / "report.json", dict(report))
+        _write_texts(staging, plan, problem, report, certificate)
         manifest = {
             "schema_version": SCHEMA_VERSION,
             "kind": "bundle",
@@ -168,6 +179,22 @@ def write_bundle(
         }
         _write_manifest(staging, manifest)
     return load_bundle(folder)
+
+
+def _write_texts(
+    staging: Path,
+    plan: Plan,
+    problem: Mapping[str, Any],
+    report: Mapping[str, Any],
+    certificate: Certificate | None,
+) -> None:
+    """The plan in both forms, its problem and report, and what certifies it."""
+    write_atomic(staging / "plan.txt", print_plan(plan))
+    write_json_atomic(staging / "plan.json", plan_to_json(plan))
+    write_json_atomic(staging / "problem.json", dict(problem))
+    write_json_atomic(staging / "report.json", dict(report))
+    if certificate is not None:
+        certificate.save(staging / CERTIFICATE)
 
 
 def write_executables(bundle: Bundle, executables: Executables, compiled: Path) -> Bundle:
@@ -247,6 +274,10 @@ def load_bundle(folder: Path | str) -> Bundle:
     plan = check_plan(plan_from_json(read_json(folder / "plan.json", "plan")))
     if parse_plan(read_text(folder / "plan.txt", "plan")) != plan:
         raise UsageError("plan.txt and plan.json are not the same plan", where=str(folder))
+    certified = folder / CERTIFICATE
+    certificate = read_certificate(certified) if certified.is_file() else None
+    digests = {name: reference.digest for name, reference in manifest.models.items()}
+    check_certified(plan, certificate, digests, str(folder))
     return Bundle(
         folder=folder,
         plan=plan,
@@ -257,6 +288,7 @@ def load_bundle(folder: Path | str) -> Bundle:
         versions=manifest.versions,
         executables=manifest.executables,
         kernels=manifest.kernels or (),
+        certificate=certificate,
     )
 
 

@@ -56,6 +56,16 @@ class Assumptions:
     batch: Range | None = None
     context: Range | None = None
 
+    def __post_init__(self) -> None:
+        """Read what earlier versions wrote: `risk=` was the loss, `confidence=` 1 less the risk."""
+        confidence = self.law.get("confidence")
+        if self.law.name == "bounded" and isinstance(confidence, float):
+            others = [pair for pair in self.law.arguments if pair[0] not in ("risk", "confidence")]
+            loss, risk = self.law.get("risk", 0.0), round(1.0 - confidence, 12)
+            assert loss is not None
+            known = (("loss", loss), ("risk", risk), *(p for p in others if p[0] != "loss"))
+            object.__setattr__(self, "law", Entry("bounded", known))
+
     @property
     def lossless(self) -> bool:
         """True when it promises the target's own law."""

@@ -30,10 +30,12 @@ from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.measured.plans import MeasuredPlan, MeasuredPlans, plan_key
 from specplan.planner.measured.tuned import tuned
 from specplan.planner.method import Family, Method, Options, discover_methods
+from specplan.planner.problem.limits import Quality
 from specplan.planner.problem.loading import load_problem, problem_from_dict
 from specplan.planner.problem.schema import Problem, problem_json_schema
 from specplan.planner.problem.setting_checks import DATASTORE_FILE
 from specplan.planner.problem.workload import Prompt, RequestLengths, read_prompts, read_trace
+from specplan.planner.quality.limit import changes_output
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.limits import keeps_limits
 from specplan.planner.search.open_settings import OpenSettings
@@ -60,12 +62,14 @@ __all__ = [
     "Problem",
     "ProblemFacts",
     "Prompt",
+    "Quality",
     "RequestLengths",
     "SearchResult",
     "SparedBlock",
     "StaticTree",
     "acceptance_key",
     "cache_policy",
+    "changes_output",
     "discover_methods",
     "explain",
     "explain_words",

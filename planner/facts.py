@@ -18,6 +18,7 @@ from specplan.cost_models.devices.device import Device, load_device
 from specplan.cost_models.memory.plan_memory import Runtime, runtime_of
 from specplan.cost_models.models.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
 from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.quality.certificate import Measured
 from specplan.cost_models.serving.server import Server, server_of
 from specplan.ir.capabilities import Capabilities, CapabilityChecker
 from specplan.ir.errors import UsageError
@@ -35,7 +36,7 @@ EvidenceT = TypeVar("EvidenceT")
 
 @dataclass(frozen=True)
 class ProblemFacts:
-    """A problem with everything that planning needs read in; nothing here runs a model.
+    """A problem with everything that planning needs; nothing here runs a model.
 
     Attributes:
         problem: the problem, every path absolute.
@@ -46,8 +47,8 @@ class ProblemFacts:
         device: what prices ops in seconds.
         profiles: acceptance profiles by drafter; one that is missing refuses its methods.
         measured: plans that ran on this device already; none where nothing was tuned.
-        own_rounds: what plans of settings run, with the problem they are of; see `own_rounds` in
-            `specplan.planner.method`.
+        losses: what plans lose against the target, by their keys; read with a quality limit.
+        own_rounds: what plans of settings run, with their problem (`specplan.planner.method`).
     """
 
     problem: Problem
@@ -58,6 +59,7 @@ class ProblemFacts:
     drafters: Mapping[str, DrafterShape] = field(default_factory=dict)
     capabilities: CapabilityChecker | None = None
     measured: MeasuredPlans = field(default_factory=MeasuredPlans)
+    losses: Mapping[str, Measured] = field(default_factory=dict)
     own_rounds: dict[Any, tuple[Problem, OwnRounds]] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -86,9 +88,8 @@ class ProblemFacts:
     @property
     def contexts(self) -> tuple[float, ...]:
         """Mean text of a request, in tokens: one by prompt length, or that of a trace."""
-        lengths = self.problem.workload.lengths
-        outputs = self.requests[0].output_tokens
-        return tuple(prompt + outputs / 2 for prompt in lengths) or (self.mean_context,)
+        lengths, half = self.problem.workload.lengths, self.requests[0].output_tokens / 2
+        return tuple(prompt + half for prompt in lengths) or (self.mean_context,)
 
     @property
     def loads(self) -> tuple[tuple[int, float], ...]:

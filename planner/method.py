@@ -107,7 +107,12 @@ class Method(ABC, Generic[OptionsT]):
         return ("priced", "emitted", *(["runnable"] if self.runnable else []))
 
     def is_unasked(self, facts: ProblemFacts) -> bool:
-        """Whether it is offered by name only, and the problem does not name it."""
+        """Whether it is offered by name only, and the problem does not name it.
+
+        A method that changes the output is offered where the problem limits what that may lose.
+        """
+        if not self.lossless and facts.problem.limits.quality is not None:
+            return False
         return self.by_name and self.name not in (facts.problem.methods or ())
 
     def missing_source(self, facts: ProblemFacts) -> str | None:

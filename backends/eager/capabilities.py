@@ -17,7 +17,7 @@ CAPABILITIES = Capabilities(
         ("cache", "reads"): (None,),
         ("cache", "rollback"): (None,),
         ("source", "scope"): ("request", "group", "process", "read_only"),
-        ("value", "kind"): ("tree", "number"),
+        ("value", "kind"): ("tree", "number", "calibrated"),
         ("plan", "threads"): (None,),
     },
     any_layer=True,

@@ -86,9 +86,10 @@ PROMISES = (
     Declaration(
         table="promise",
         name="bounded",
-        summary="another law, within a risk that was tested before the plan runs",
-        parameters=(("risk", float), ("confidence", 0.95), ("loss", "text")),
-        ranges=(("risk", Range(0.0, 1.0)), ("confidence", Range(0.0, 1.0))),
+        summary="another law that loses at most `loss`, as `measure` counts it, or something of "
+        "probability `risk` has happened; tested before the plan runs",
+        parameters=(("loss", float), ("risk", 0.05), ("measure", "outputs_differ")),
+        ranges=(("loss", Range(0.0, 1e6)), ("risk", Range(0.0, 1.0))),
         source="Schuster et al. 2022, CALM, arXiv 2207.07061; Angelopoulos et al. 2021, "
         "Learn then Test, arXiv 2110.01052",
     ),

@@ -20,6 +20,7 @@ from specplan.planner.answer.names import (
     times,
 )
 from specplan.planner.answer.not_tried import not_tried_line
+from specplan.planner.answer.quality import quality_lines
 from specplan.planner.explain.numbers import age_words, bytes_words
 
 MOST_ALTERNATIVES = 4
@@ -126,6 +127,8 @@ def notes(
     for label, text in (("Capacity", capacity(explanation)), ("Backends", backends(explanation))):
         if text:
             yield Note(label, text)
+    for place, text in enumerate(quality_lines(explanation.get("quality"))):
+        yield Note("" if place else "Quality", text)
     names = list(alternatives(explanation))
     if names:
         shown = names if whole else names[:MOST_ALTERNATIVES]

@@ -162,4 +162,6 @@ def _with_sources(problem: Problem) -> Iterator[tuple[str, Method[Any]]]:
 
 
 def _is_offered(problem: Problem, name: str, method: Method[Any]) -> bool:
-    return not method.by_name if problem.methods is None else name in problem.methods
+    if problem.methods is not None:
+        return name in problem.methods
+    return not method.by_name or (not method.lossless and problem.limits.quality is not None)

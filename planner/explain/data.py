@@ -35,6 +35,7 @@ from specplan.planner.explain.operating_points import (
     unfit_data,
 )
 from specplan.planner.facts import ProblemFacts
+from specplan.planner.quality.front import quality_data
 from specplan.planner.search.backends import backends_data
 from specplan.planner.search.candidates import Candidate, judged
 from specplan.planner.search.comparing import best_by_score, speedup
@@ -60,11 +61,14 @@ def summarise(result: SearchResult) -> dict[str, Any]:
         `loads`, the best plan of each load alone where there are several, those `left_out` because
         they fit with no plan, `unfit`, where nothing or not the drafter fits (`unfit_data`), and
         the `pareto` front of speed per user against speed per device;
+        `quality`, with such a limit alone: what the plan may lose, and speed against loss
+        (`quality_data`);
         `runners_up`, the best of every other method and family; `refused`, reasons with their
         counts; `assumptions`. Estimates are mappings of `mean`, `low` and `high`, the ends of their
         90 % interval.
     """
     rival = _best_drafting(result)
+    limited = quality_data(result.facts, result.candidates, result.plain, result.chosen)
     return {
         "objective": result.facts.problem.objective,
         "setting": setting_data(result),
@@ -94,6 +98,7 @@ def summarise(result: SearchResult) -> dict[str, Any]:
         },
         "refused": _refused(result),
         "assumptions": assumptions(result),
+        **({} if limited is None else {"quality": limited}),
     }
 
 

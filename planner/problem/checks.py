@@ -29,6 +29,7 @@ from specplan.planner.problem.schema import Problem
 from specplan.planner.problem.setting_checks import check_backends, check_device, check_folders
 from specplan.planner.problem.workload import (
     check_prompts,
+    check_quality,
     check_request_rate,
     check_workload,
 )
@@ -73,6 +74,7 @@ def word_errors(problem: Problem, origin: Origin) -> list[SpecplanError]:
         check_backends(problem, origin, runs_models=False),
         check_workload(problem, origin),
         check_request_rate(problem, origin),
+        check_quality(problem, origin),
         _check_acceptance(problem, origin),
         check_folders(problem, origin),
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
@@ -124,6 +125,47 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+OUTPUTS_DIFFER, DIVERGENCE, TEXT_LOSS, COMMAND = (
+    "outputs_differ", "divergence", "held_out_loss", "command",
+)  # fmt: skip
+TOTAL_VARIATION, KL = "total_variation", "kl"
+_Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+
+
+class Quality(Strict):
+    """How much worse than the target's own an output may be; see docs/quality.md."""
+
+    measure: Literal["outputs_differ", "divergence", "held_out_loss", "command"] = Field(
+        description="outputs_differ: share of requests whose output is not the target's; "
+        "divergence: of the law of a token from the target's, in the mean of an output; "
+        "held_out_loss: nats per token by which held-out text becomes less likely; command: by how "
+        "much a command of yours scores outputs lower than the target's."
+    )
+    at_most: _Positive = Field(description="The limit, in the unit of the measure.")
+    risk: Annotated[float, Field(strict=True, gt=0, le=0.5)] = Field(
+        default=0.05, description="Probability that the stated bound is wrong."
+    )
+    divergence: Literal["total_variation", "kl"] = Field(
+        default="total_variation",
+        description="Which divergence: total_variation (0 to 1) or kl (nats, of the plan's law "
+        "from the target's).",
+    )
+    prompts: Path | None = Field(
+        default=None,
+        description="JSON Lines of prompts to calibrate and report on, as workload.prompts; left "
+        "out, the bench split of those. One half calibrates and the other reports, or the splits "
+        "calibrate and report.",
+    )
+    command: tuple[str, ...] = Field(
+        default=(),
+        description="Program and arguments of the measure command. It reads an object with id, "
+        "prompt and output on its input; exit code 0 scores 1, another 0, and a last line that is "
+        "a number from 0 to 1 is the score.",
+    )
+    seconds: Duration = Field(default=10.0, description="Time after which the command is ended.")
+    memory: Size = Field(default=1e9, description="Memory that the command may take, in bytes.")
+
+
 class Limits(Strict):
     """What a plan must not exceed; a limit left out does not bind."""
 
@@ -143,4 +185,9 @@ class Limits(Strict):
     request_latency: Duration | None = Field(
         default=None,
         description="Time of one request, prompt and output: in seconds, or with a unit (30s).",
+    )
+    quality: Quality | None = Field(
+        default=None,
+        description="What the output may lose; left out, only plans that keep the target's law "
+        "are chosen unless methods names others.",
     )

@@ -86,6 +86,10 @@ def resolve_paths(problem: Problem, base: Path) -> Problem:
             "prompts": absolute(problem.workload.prompts),
         }
     )
+    limits, quality = problem.limits, problem.limits.quality
+    if quality is not None:
+        quality = quality.model_copy(update={"prompts": absolute(quality.prompts)})
+        limits = limits.model_copy(update={"quality": quality})
     device = problem.device
     if device_is_path(device):
         device = str(absolute(Path(device)))
@@ -93,6 +97,7 @@ def resolve_paths(problem: Problem, base: Path) -> Problem:
         update={
             "models": Models(target=target, drafts=drafts),
             "workload": workload,
+            "limits": limits,
             "device": device,
             "acceptance": {
                 name: absolute(stated) if isinstance(stated, Path) else stated

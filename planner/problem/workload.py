@@ -11,6 +11,7 @@ from typing import Any
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_text
 from specplan.planner.problem.errors import Errors, Origin, nearest
+from specplan.planner.problem.limits import COMMAND, DIVERGENCE, KL, TEXT_LOSS
 from specplan.planner.problem.schema import Problem
 
 MINIMUM_PROMPTS = 4
@@ -111,6 +112,45 @@ def check_prompts(problem: Problem, origin: Origin) -> Errors:
             f"the file has {len(prompts)} prompts{of_task}, at least {MINIMUM_PROMPTS} are needed",
             "Add prompts; 40 or more give a useful interval of the acceptance.",
         )
+
+
+def check_quality(problem: Problem, origin: Origin) -> Errors:
+    """A quality limit whose command, prompts or size do not go with its measure."""
+    quality = problem.limits.quality
+    if quality is None:
+        return
+    at = "limits.quality"
+    share = quality.measure != TEXT_LOSS and quality.divergence != KL
+    if share and quality.at_most >= 1.0:
+        yield origin.usage(
+            f"{at}.at_most",
+            f"{quality.measure} is never above 1, so that {quality.at_most:g} limits nothing",
+            "Write 0.05 for 5 %.",
+        )
+    if (quality.measure == COMMAND) != bool(quality.command):
+        needs = quality.measure == COMMAND
+        yield origin.usage(
+            f"{at}.command",
+            "there is no command to score outputs" if needs else "no measure runs the command",
+            "Give program and arguments as a list."
+            if needs
+            else f'Leave it out, or write measure: "{COMMAND}".',
+        )
+    if quality.divergence == KL and quality.measure != DIVERGENCE:
+        yield origin.usage(
+            f"{at}.divergence",
+            f"{quality.measure} is no divergence",
+            'Leave it out, or write measure: "divergence".',
+        )
+    if quality.prompts is None and problem.workload.prompts is None:
+        yield origin.usage(
+            f"{at}.prompts",
+            "there are no prompts to measure what plans lose on",
+            "Name a JSON Lines file with one text per line, here or as workload.prompts.",
+        )
+    elif quality.prompts is not None:
+        with origin.key(f"{at}.prompts"):
+            read_prompts(quality.prompts)
 
 
 @dataclass(frozen=True)

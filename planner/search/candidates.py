@@ -11,6 +11,7 @@ import numpy as np
 
 from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.estimate import Estimate
+from specplan.cost_models.quality.certificate import Loss
 from specplan.ir.plan import Plan
 from specplan.ir.text.printer import print_plan
 from specplan.ir.types.infer import infer_round
@@ -34,6 +35,7 @@ class Candidate:
         refusal: why it cannot be chosen; None when it can.
         unsupported: why the backend cannot run it; None when it can.
         by_cell: of a schedule, the candidate whose round runs in each cell of the workload.
+        loss: what its output loses against the target; None where nothing, or not measured.
         alone: of a schedule, the cells in which its drafting models do not fit in memory; they are
             not loaded there.
     """
@@ -49,6 +51,7 @@ class Candidate:
     unsupported: str | None = None
     by_cell: tuple[Candidate, ...] = ()
     alone: tuple[int, ...] = ()
+    loss: Loss | None = None
 
     @cached_property
     def estimates(self) -> tuple[Estimate, ...]:
@@ -135,6 +138,7 @@ class Candidate:
             "estimates": [estimate_as_dict(estimate) for estimate in self.estimates],
             "refusal": self.refusal,
             "unsupported": self.unsupported,
+            **({} if self.loss is None else {"loss": asdict(self.loss)}),
         }
 
 

@@ -13,6 +13,7 @@ from specplan.ir.rules.verify import check_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.measured.correcting import corrected
 from specplan.planner.problem.schema import NO_BACKEND
+from specplan.planner.quality.limit import within_quality
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import Point, choose, pareto_front, speedup
 from specplan.planner.search.composing import best_of_each, best_schedule
@@ -188,7 +189,9 @@ def search(
             where="backend",
             remedy=f'Take another backend, or "{NO_BACKEND}" to plan without running.',
         )
-    schedule = best_schedule(facts, pricer, candidates, plain)
+    candidates = within_quality(facts, candidates)
+    exact = [one for one in candidates if one.loss is None or not facts.problem.limits.quality]
+    schedule = best_schedule(facts, pricer, exact, plain)
     if schedule is not None:
         candidates.append(schedule)
     chosen = choose(candidates, plain, facts.objective)

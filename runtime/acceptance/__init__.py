@@ -6,7 +6,8 @@ A rule's file has
 - `accept_vectorised`: the same in tensor ops alone, which reads nothing on the host where the tree
   has the same shape for all rows, so that `torch.export` can trace it;
 - `accept_reference`: slow, as in the paper, always equal;
-- `TARGET`, which says whether `target` holds "logits" or "probabilities".
+- `TARGET`, which says whether `target` holds "logits" or "probabilities";
+- where it judges each token alone, `passing_tokens(row, **parameters)`, which of all tokens pass.
 
 Parameters and their defaults are those that `specplan.ir.tables.acceptance` declares. `RULES` maps
 each file's name to its module.

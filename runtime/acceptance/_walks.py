@@ -152,6 +152,12 @@ def ranks(tree: DraftedTree, rows: Tensor) -> Tensor:
     return ((rows > own) | ((rows == own) & (tokens < tree.tokens[:, :, None]))).sum(-1)
 
 
+def token_ranks(rows: Tensor) -> Tensor:
+    """How many tokens each row `[..., V]` holds likelier than each, `[..., V]`; ties as `ranks`."""
+    order = rows.sort(dim=-1, descending=True, stable=True).indices
+    return order.argsort(-1)
+
+
 def deepest(tree: DraftedTree, passed: Tensor, scores: Tensor, choices: Tensor) -> Judged:
     """The longest path of nodes that all passed; among equals the best scored, then the earliest.
 

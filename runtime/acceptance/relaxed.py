@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from specplan.runtime.acceptance._walks import by_nodes, of_nodes, ranks
+from specplan.runtime.acceptance._walks import by_nodes, of_nodes, ranks, token_ranks
 from specplan.runtime.acceptance.tree import DraftedTree
 
 TARGET = "logits"
@@ -45,6 +45,12 @@ def _passes(logits: Tensor, token: int, *, top: int = 10, delta: float = 0.6) ->
     probs = logits.double().softmax(-1)
     passed = token in ranked and bool(probs[token] >= probs.max() - delta)
     return passed, float(probs[token].log())
+
+
+def passing_tokens(logits: Tensor, *, top: int = 10, delta: float = 0.6) -> Tensor:
+    """Which tokens pass under logits `[..., V]`, bool."""
+    probs = logits.double().softmax(-1)
+    return (token_ranks(logits) < top) & (probs >= probs.amax(-1, keepdim=True) - delta)
 
 
 accept, accept_vectorised, accept_reference = by_nodes(_passing, _passes)

@@ -15,7 +15,7 @@ usual).
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, arange
 
 from specplan.runtime.acceptance._walks import by_nodes, of_nodes
 from specplan.runtime.acceptance.tree import DraftedTree
@@ -42,6 +42,13 @@ def _passes(logits: Tensor, token: int, *, threshold: float = 5.0) -> tuple[bool
     """The same of one node."""
     score = float(logits[token] - logits.logsumexp(-1))
     return -score <= threshold or token == int(logits.argmax()), score
+
+
+def passing_tokens(logits: Tensor, *, threshold: float = 5.0) -> Tensor:
+    """Which tokens pass under logits `[..., V]`, bool."""
+    tokens = arange(logits.shape[-1], device=logits.device)
+    first = tokens == logits.argmax(-1, keepdim=True)
+    return (logits.logsumexp(-1, keepdim=True) - logits <= threshold) | first
 
 
 accept, accept_vectorised, accept_reference = by_nodes(_passing, _passes)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from specplan.runtime.acceptance._walks import by_nodes, of_nodes, ranks
+from specplan.runtime.acceptance._walks import by_nodes, of_nodes, ranks, token_ranks
 from specplan.runtime.acceptance.tree import DraftedTree
 
 TARGET = "logits"
@@ -45,6 +45,12 @@ def _passes(
     ranked = logits.sort(descending=True, stable=True).indices[:beta].tolist()
     passed = token in ranked and bool(logits.max() - logits[token] <= tolerance)
     return passed, float(logits[token] - logits.logsumexp(-1))
+
+
+def passing_tokens(logits: Tensor, *, beta: int = 5, tolerance: float = 3.0) -> Tensor:
+    """Which tokens pass under logits `[..., V]`, bool."""
+    near = logits.amax(-1, keepdim=True) - logits <= tolerance
+    return (token_ranks(logits) < beta) & near
 
 
 accept, accept_vectorised, accept_reference = by_nodes(_passing, _passes)

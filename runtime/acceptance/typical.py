@@ -53,5 +53,10 @@ def _passes(
     return bool(probs[token] > least), float(probs[token].log())
 
 
+def passing_tokens(probs: Tensor, *, epsilon: float = 0.09, delta: float = 0.3) -> Tensor:
+    """Which tokens pass under probabilities `[..., V]`, bool."""
+    return probs > threshold(probs, epsilon, delta)[..., None]
+
+
 accept, accept_vectorised, accept_reference = by_nodes(_passing, _passes)
 """See `specplan.runtime.acceptance`; no uniforms are read."""

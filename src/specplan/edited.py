@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from specplan.cost_models.acceptance.drafters import Drafter, Model, OwnRounds
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate
+from specplan.cost_models.quality.certificate import check_certified
 from specplan.cost_models.rounds.pricing import Unpriced
 from specplan.ir.capabilities import Capabilities
 from specplan.ir.errors import InfeasibleError, MissingCapabilityError, UsageError
+from specplan.ir.files import model_digest
 from specplan.ir.plan import Plan
 from specplan.ir.rules.verify import check_plan
 from specplan.ir.types.infer import infer_round
@@ -33,6 +35,7 @@ from specplan.result import Result
 
 if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
+    from specplan.cost_models.quality.certificate import Certificate
     from specplan.measure.bench.bench import Comparison
     from specplan.planner.facts import ProblemFacts
 
@@ -179,9 +182,20 @@ def _measured(facts: ProblemFacts, plan: Plan, progress: Progress) -> Acceptance
 
 
 def write_edited(
-    plan: Plan, problem: ProblemLike, out: Path, progress: Progress = silent
+    plan: Plan,
+    problem: ProblemLike,
+    out: Path,
+    progress: Progress = silent,
+    certified: Certificate | None = None,
 ) -> Bundle:
     """Write the bundle of a person's plan; see `price_edited`.
+
+    Args:
+        plan: any plan of the problem's models; one that promises a bounded loss has a certificate.
+        problem: as there.
+        out: folder of the bundle.
+        progress: called during everything that takes long.
+        certified: what shows that the plan keeps its promise.
 
     Raises:
         UsageError: `out` holds something else than a bundle.
@@ -190,7 +204,16 @@ def write_edited(
 
     checked = as_problem(problem)
     check_out(checked, out)
-    return write_result(price_edited(plan, checked, progress), out)
+    check_certified(plan, certified, _digests(checked, plan), f"plan {plan.name}")
+    return write_result(price_edited(plan, checked, progress), out, certified=certified)
+
+
+def _digests(problem: Problem, plan: Plan) -> dict[str, str]:
+    """Of the checkpoints that a plan runs, where it promises what a certificate has to show."""
+    if plan.assumptions.law.name != "bounded":
+        return {}
+    named = problem.models.by_role
+    return {role: model_digest(named[role].path) for role in plan.models_run if role in named}
 
 
 def bench_edited(

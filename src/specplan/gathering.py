@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from specplan.cost_models.acceptance.drafters import Drafter
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
     from specplan.cost_models.devices.device import Device
+    from specplan.cost_models.quality.certificate import Measured
     from specplan.ir.errors import SpecplanError
     from specplan.measure.workbench import Workbench
     from specplan.planner.facts import ProblemFacts
@@ -39,9 +40,14 @@ def find(problem: Problem, progress: Progress) -> SearchResult:
     def pricing(done: int, total: int) -> None:
         progress("pricing candidates", done, total)
 
+    def searched(facts: ProblemFacts) -> SearchResult:
+        result = search(facts, pricing)
+        losses = measured_losses(result, progress)
+        return search(replace(facts, losses=losses), pricing) if losses else result
+
     alone, *others = each_backend(problem)
     if not others:
-        return search(gather(alone, progress), pricing)
+        return searched(gather(alone, progress))
     from specplan.planner.search.backends import best_backend, incomparable_backends
 
     known: dict[str, ProblemFacts] = {}
@@ -54,10 +60,46 @@ def find(problem: Problem, progress: Progress) -> SearchResult:
     searches |= incomparable_backends(known)
     for name in [one for one in known if one not in searches]:
         try:
-            searches[name] = search(known[name], pricing)
+            searches[name] = searched(known[name])
         except (MissingCapabilityError, InfeasibleError) as error:
             searches[name] = error
     return best_backend({name: searches[name] for name in problem.backends})
+
+
+def measured_losses(result: SearchResult, progress: Progress) -> Mapping[str, Measured]:
+    """What the priced plans of a search lose that change the output, by the plans' keys.
+
+    Those that nobody would choose, since the best lossless plan is faster, are left out, unless
+    their losses are known already.
+
+    Args:
+        result: of a search without losses; nothing is measured without a quality limit.
+        progress: called for every batch of prompts.
+
+    Raises:
+        UsageError: there are too few prompts.
+        MissingCapabilityError: running models needs an extra.
+    """
+    from specplan.planner.quality.limit import worth_measuring
+
+    problem = result.facts.problem
+    quality = problem.limits.quality
+    if quality is None or (quality.prompts or problem.workload.prompts) is None:
+        return {}
+    plans = worth_measuring(result.facts, result.candidates, result.plain)
+    if not plans:
+        return {}
+    bench, _ = open_bench(problem)
+    from specplan.ir.errors import MissingCapabilityError
+    from specplan.measure.quality.calibrate import measure_losses
+
+    losses: dict[str, Measured] = {}
+    for plan in plans:
+        try:
+            losses |= measure_losses(bench, [plan], progress)
+        except MissingCapabilityError:  # the measure cannot be applied; the search says so
+            continue
+    return losses
 
 
 def gather(problem: Problem, progress: Progress, *, tuned: bool = True) -> ProblemFacts:

@@ -49,6 +49,8 @@ def portable(problem: Problem, folder: Path) -> dict[str, Any]:
         model["path"] = relative(model["path"])
     for key in ("trace", "prompts"):
         data["workload"][key] = relative(data["workload"][key])
+    if data["limits"]["quality"] is not None:
+        data["limits"]["quality"]["prompts"] = relative(data["limits"]["quality"]["prompts"])
     for name, stated in problem.acceptance.items():
         if isinstance(stated, Path):
             data["acceptance"][name] = relative(stated)

@@ -154,7 +154,16 @@ class Result:
             "what_if": [row.as_dict() for row in self.what_if],
             "bundle": None if self.bundle is None else str(self.bundle.folder),
             "explanation": self.explanation(),
+            **self._quality(),
         }
+
+    def _quality(self) -> dict[str, Any]:
+        """The chosen plan's loss, and speed against loss; empty without a quality limit."""
+        data = self.answer.get("quality")
+        if data is None:
+            return {}
+        shown = ("measure", "bound", "risk", "samples")
+        return {"quality": {key: data[key] for key in shown}, "front": data["front"]}
 
 
 def check_decided(undecided: Sequence[str], what: str, where: str) -> None:

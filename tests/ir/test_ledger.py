@@ -29,8 +29,8 @@ BROKEN = {
     "a bar that nobody tested bounds nothing": (
         "M2_calm", "value calibrated(init=0.9)", "value number(init=0.9)", "lossless"),
     "an early exit is not exact": (
-        "M2_calm", "law=bounded(risk=0.1, confidence=0.95)", "law=target", "lossless"),
-    "a bounded law says its risk": ("M2_calm", "risk=0.1, ", "", "entry"),
+        "M2_calm", "law=bounded(loss=0.1, risk=0.05)", "law=target", "lossless"),
+    "a bounded law says its loss": ("M2_calm", "loss=0.1, ", "", "entry"),
     "a measure of the batch decides draws": (
         "J3_bass", "assume reproducible=false\n", "", "reproducible"),
     "a part of a model that is not there": (

@@ -16,6 +16,7 @@ from specplan.runtime import require_torch
 
 if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
+    from specplan.cost_models.quality.certificate import Certificate
     from specplan.ir.plan import Plan
     from specplan.runtime.executable import Executable
     from specplan.runtime.generate import Generation, OnTokens
@@ -155,24 +156,34 @@ class PlanDecoder(TextDecoder):
         plan: it is verified here.
         checkpoints: a folder for each model that the plan runs, by the names it gives them.
         backend: name of what compiles the plan.
+        certificate: of a plan that promises a bounded loss.
 
     Raises:
-        UsageError: the plan breaks a rule, no backend has that name, or a checkpoint is missing,
-            superfluous or another than the plan says.
+        UsageError: the plan breaks a rule, or promises what no certificate shows; no backend has
+            that name, or a checkpoint is missing, superfluous or another than the plan says.
         MissingCapabilityError: torch is not installed, or the backend cannot run the plan or cannot
             run here; says which op or package.
     """
 
     def __init__(
-        self, plan: Plan, checkpoints: Mapping[str, Path | str], backend: str = INTERPRETER
+        self,
+        plan: Plan,
+        checkpoints: Mapping[str, Path | str],
+        backend: str = INTERPRETER,
+        certificate: Certificate | None = None,
     ) -> None:
         require_torch()
         from specplan.backends.bundle_executable import compile_plan
+        from specplan.cost_models.quality.certificate import check_certified
+        from specplan.ir.files import model_digest
         from specplan.ir.rules.verify import check_plan
         from specplan.runtime.tokenizer import load_tokenizer
 
         folders = {name: Path(folder) for name, folder in checkpoints.items()}
         _check_roles(check_plan(plan), folders)
+        if plan.assumptions.law.name == "bounded":
+            digests = {name: model_digest(folder) for name, folder in folders.items()}
+            check_certified(plan, certificate, digests, f"plan {plan.name}")
         executable = compile_plan(plan, folders, backend)
         super().__init__(executable, load_tokenizer(folders["target"]), GREEDY)
 

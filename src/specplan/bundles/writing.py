@@ -16,6 +16,7 @@ from specplan.ir.files import check_destination
 from specplan.problems import check_runs, compilers_of, portable
 
 if TYPE_CHECKING:
+    from specplan.cost_models.quality.certificate import Certificate
     from specplan.planner.problem.schema import Problem
     from specplan.result import Result
 
@@ -78,6 +79,7 @@ def write_result(
     more: Mapping[str, Any] = MappingProxyType({}),
     *,
     copy_weights: bool = False,
+    certified: Certificate | None = None,
 ) -> Bundle:
     """Write the bundle of a result.
 
@@ -87,11 +89,13 @@ def write_result(
         more: further parts of its report, JSON values.
         copy_weights: the bundle gets copies of the checkpoints that its plan runs, and its problem
             names these.
+        certified: of a person's plan; default that of the search.
 
     Raises:
         UsageError: `folder` holds something that is not a bundle.
     """
     from specplan.measure.machine import versions
+    from specplan.planner.quality.front import certificate
 
     problem = result.problem
     models = {
@@ -115,4 +119,6 @@ def write_result(
         backend=INTERPRETER if compilers_of(problem) else problem.backend,
         versions=versions(),
         copy_weights=copy_weights,
+        certificate=certified
+        or certificate(result.search.facts, result.candidates, result.search.chosen),
     )

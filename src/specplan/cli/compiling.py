@@ -82,9 +82,11 @@ def _bundled(source: Path, problem: Path | None, out: Path | None) -> Path:
         return source
     from specplan.edited import write_edited
     from specplan.progress import terminal_progress
+    from specplan.quality.calibrating import certificate_beside
 
+    certified = certificate_beside(source)
     with terminal_progress() as progress:
-        return write_edited(*written, out, progress).folder
+        return write_edited(*written, out, progress, certified).folder
 
 
 def _kernels(bundle: Path, architectures: str, json: bool) -> None:

@@ -25,6 +25,7 @@ _COMMANDS = {
     "init": "init.init",
     "optimize": "optimize.optimize",
     "tune": "tune.tune",
+    "calibrate": "calibrate.calibrate",
     "train": "train.train",
     "compile": "compiling.compile_",
     "lower": "compiling.lower",

@@ -107,9 +107,12 @@ def _decoder(source: Path, models: Sequence[str], backend: str | None) -> TextDe
     """The decoder of a plan text with its checkpoints, or of a bundle."""
     from specplan.backends.registry import INTERPRETER
     from specplan.bundles.decoder import Decoder, PlanDecoder
+    from specplan.quality.calibrating import certificate_beside
 
     if source.is_file():
-        return PlanDecoder(read_plan(source), checkpoints(models), backend or INTERPRETER)
+        certified = certificate_beside(source)
+        name = backend or INTERPRETER
+        return PlanDecoder(read_plan(source), checkpoints(models), name, certified)
     if models or backend is not None:
         raise UsageError(
             "a bundle has its own checkpoints and backend",

@@ -105,8 +105,8 @@ def _attempt(number: int, attempt: int) -> str | None:
 def _assumptions(plan: Statements, random: Random) -> str:
     words = []
     if plan.promise == "bounded":
-        confidence = random.choice(("", ", confidence=0.9", ", confidence=0.9, loss=text"))
-        words.append(f"law=bounded(risk={random.choice((0.1, 0.2))}{confidence})")
+        more = random.choice(("", ", risk=0.1", ", risk=0.1, measure=divergence"))
+        words.append(f"law=bounded(loss={random.choice((0.1, 0.2))}{more})")
     elif plan.promise != "target":
         words.append(f"law={plan.promise}")
     changing = any("live" in more for more in plan.models.values())

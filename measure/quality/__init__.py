@@ -1,0 +1,1 @@
+"""What plans lose against the target: losses of outputs, request by request, on prompts."""

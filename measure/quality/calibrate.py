@@ -1,0 +1,68 @@
+"""Losses of the plans of a problem, measured once and stored under its `profiles` folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from specplan.cost_models.acceptance.drafters import rounds_key
+from specplan.cost_models.quality.certificate import Measured
+from specplan.ir.files import read_json, write_json_atomic
+from specplan.ir.plan import Plan
+from specplan.measure.progress import Progress, silent
+from specplan.measure.quality.losses import losses, most_loss
+from specplan.measure.quality.prompts import Parts, quality_parts
+from specplan.measure.workbench import Workbench
+
+
+def measure_losses(
+    bench: Workbench, plans: Sequence[Plan], progress: Progress = silent
+) -> dict[str, Measured]:
+    """What each plan loses on the prompts of the problem's quality limit, by its key.
+
+    Stored losses of the same plan, models, prompts and measure are read; new ones are stored plan
+    by plan, so that a run that was stopped continues.
+
+    Args:
+        bench: of a problem with a quality limit.
+        plans: verified plans that the interpreter runs.
+        progress: called for every batch of prompts.
+
+    Raises:
+        UsageError: there are too few prompts.
+        MissingCapabilityError: the measure cannot be applied to a plan.
+    """
+    parts = quality_parts(bench)
+    measured = {}
+    for plan in plans:
+        path = path_of(bench, parts, plan)
+        if not path.is_file():
+            store(path, losses(bench, parts, plan, progress), plan)
+        measured[rounds_key(plan)] = read(bench, parts, path)
+    return measured
+
+
+def path_of(bench: Workbench, parts: Parts, plan: Plan) -> Path:
+    """The file of a plan's losses."""
+    quality, workload = bench.problem.limits.quality, bench.problem.workload
+    assert quality is not None, "there is a limit to test"
+    about = quality.model_dump(mode="json", exclude={"at_most", "risk", "prompts"})
+    sampling = workload.temperature, workload.top_k, workload.top_p, bench.problem.seed
+    key = rounds_key(plan)
+    name = bench.fingerprint(key, about, sampling, bench.output_tokens, parts.digests)
+    return bench.problem.profiles / "quality" / f"{plan.name}-{name}.json"
+
+
+def store(path: Path, losses_of_all: Sequence[float], plan: Plan) -> None:
+    """Write the losses of all prompts of both parts, in their order."""
+    document = {"schema_version": 1, "plan": rounds_key(plan), "losses": list(losses_of_all)}
+    write_json_atomic(path, document)
+
+
+def read(bench: Workbench, parts: Parts, path: Path) -> Measured:
+    """Stored losses."""
+    quality = bench.problem.limits.quality
+    assert quality is not None, "there is a limit to test"
+    stored = tuple(map(float, read_json(path, "stored losses")["losses"]))
+    first, second = stored[: parts.calibration], stored[parts.calibration :]
+    return Measured(first, second, most_loss(quality), parts.digests)

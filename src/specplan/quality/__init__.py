@@ -1,0 +1,1 @@
+"""Thresholds of plans by Learn then Test, and certificates beside plan texts."""
