@@ -60,8 +60,8 @@ def reference_pair(work: Path, temperature: float, methods: Sequence[str]) -> di
     wanted = [name for name in methods or every if every[name].runnable]
     sources = {source for name in wanted for source in every[name].sources}
     prompts = ROOT / "examples/prompts/code.jsonl"
-    held = {"datastore": str(corpus(work, prompts))} if "datastore" in sources else {}
-    return held | {
+    datastore = {"datastore": str(corpus(work, prompts))} if "datastore" in sources else {}
+    return datastore | {
         "schema_version": 1,
         "models": {
             "target": {"path": str(models / "target"), "dtype": "float32"},
@@ -100,16 +100,18 @@ def requests_of(bench: Workbench, count: int, temperature: float) -> list[Reques
     ]
 
 
-def ordered(found: dict[float, list[tuple[str, Plan]]], backends: Sequence[str]) -> list[Cell]:
+def ordered(
+    by_temperature: dict[float, list[tuple[str, Plan]]], backends: Sequence[str]
+) -> list[Cell]:
     """All cells, so that what comes first has seen every kind for the least time.
 
     Args:
-        found: kinds of plans by temperature.
+        by_temperature: kinds of plans by temperature.
         backends: names.
     """
     cells = [
         Cell(kind, plan, backend, batch, temperature)
-        for temperature, plans in found.items()
+        for temperature, plans in by_temperature.items()
         for kind, plan in plans
         for backend in backends
         for batch in BATCHES
@@ -129,11 +131,11 @@ def filled(
     """Each cell's results; progress goes to stderr."""
     for place, cell in enumerate(cells, 1):
         start = time.perf_counter()
-        found = find(cell)
+        filled_cell = find(cell)
         seconds = time.perf_counter() - start
-        told = f"cell {place} of {len(cells)}, {seconds:.1f} s: {words_of(found)}"
-        print(told, file=sys.stderr, flush=True)
-        yield found
+        line = f"cell {place} of {len(cells)}, {seconds:.1f} s: {words_of(filled_cell)}"
+        print(line, file=sys.stderr, flush=True)
+        yield filled_cell
 
 
 def words_of(cell: dict[str, Any]) -> str:
@@ -141,9 +143,9 @@ def words_of(cell: dict[str, Any]) -> str:
     named = "{kind}, {backend}, batch {batch}, temperature {temperature:g}: ".format_map(cell)
     if "prompts" not in cell:
         return named + (cell.get("refused") or f"failed, {cell['failed']}")
-    apart = sum(not item["tie"] for item in cell["different"])
+    real = sum(not item["tie"] for item in cell["different"])
     return named + (
-        f"{len(cell['different'])} of {cell['prompts']} differ, {apart} beyond a tie, "
+        f"{len(cell['different'])} of {cell['prompts']} differ, {real} beyond a tie, "
         f"logits within {cell['logits']['relative']:.1e} of the largest, "
         f"{cell['seconds_per_round'] * 1e3:.2f} ms a round"
     )
@@ -151,13 +153,13 @@ def words_of(cell: dict[str, Any]) -> str:
 
 def summary(cells: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What came of all cells, by backend."""
-    found: dict[str, Any] = {}
+    by_backend: dict[str, Any] = {}
     for backend in sorted({cell["backend"] for cell in cells}):
         mine = [cell for cell in cells if cell["backend"] == backend]
         ran = [cell for cell in mine if "prompts" in cell]
         different = [item for cell in ran for item in cell["different"]]
         logits = [cell["logits"] for cell in ran]
-        found[backend] = {
+        by_backend[backend] = {
             "cells": len(ran),
             "refused": sum("refused" in cell for cell in mine),
             "failed": sum("failed" in cell for cell in mine),
@@ -167,7 +169,7 @@ def summary(cells: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "largest_logit_difference": max((each["absolute"] for each in logits), default=0.0),
             "relative": max((each["relative"] for each in logits), default=0.0),
         }
-    return found
+    return by_backend
 
 
 def complaints(cells: Sequence[dict[str, Any]]) -> list[str]:

@@ -75,14 +75,14 @@ class Tape:
 
 def replay(rows: Sequence[Sequence[float]], slowdown: float, options: Any) -> dict[str, Any]:
     """Race on a record many times."""
-    found = []
+    outcomes = []
     for trial in range(options.trials):
         tape = Tape(rows, random.Random(f"{options.seed} {slowdown} {trial}"))
         base, head = tape.program(0.0), tape.program(slowdown)
         rule = Rule(options.threshold, options.error)
         raced = race(base, head, 1, rule, seconds=options.seconds, seed=trial, clock=tape.clock)
-        found.append(outcome(raced, slowdown))
-    return summary(found)
+        outcomes.append(outcome(raced, slowdown))
+    return summary(outcomes)
 
 
 def outcome(raced: RaceResult, slowdown: float) -> dict[str, Any]:
@@ -102,13 +102,13 @@ def summary(trials: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Shares of the verdicts, and what the decisions took."""
     verdicts = [trial["verdict"] for trial in trials]
     shares = {v: verdicts.count(v) / len(trials) for v in ("slower", "not slower", "undecided")}
-    told: dict[str, Any] = {"trials": len(trials), "shares": shares}
-    told["sure"] = float(np.mean([trial["sure"] for trial in trials]))
+    statistics: dict[str, Any] = {"trials": len(trials), "shares": shares}
+    statistics["sure"] = float(np.mean([trial["sure"] for trial in trials]))
     for what in ("pairs", "seconds", "ratio"):
         numbers = [trial[what] for trial in trials]
         low, middle, high = np.quantile(numbers, (0.05, 0.5, 0.95))
-        told[what] = {"p5": low, "median": middle, "p95": high, "most": max(numbers)}
-    return told
+        statistics[what] = {"p5": low, "median": middle, "p95": high, "most": max(numbers)}
+    return statistics
 
 
 def sides(options: Any) -> tuple[Run, Run, int]:
@@ -208,9 +208,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Do as asked, and print JSON."""
     options = parse(arguments)
     if options.command == "record":
-        found = record(options)
-        write_json_atomic(options.out, found)
-        spread = _spread(found["rows"])
+        recorded = record(options)
+        write_json_atomic(options.out, recorded)
+        spread = _spread(recorded["rows"])
     elif options.command == "replay":
         tape = read_json(options.tape, "recorded timings")
         spread = _spread(tape["rows"])

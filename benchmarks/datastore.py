@@ -54,21 +54,21 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        found = measured(given, given.folder or Path(temporary))
-    print(json.dumps(found, indent=2) if given.json else words_of(found))
-    over = complaints(found)
+        figures = measured(given, given.folder or Path(temporary))
+    print(json.dumps(figures, indent=2) if given.json else words_of(figures))
+    over = complaints(figures)
     if over:
         raise SystemExit("\n".join(over))
 
 
-def words_of(found: dict[str, Any]) -> str:
+def words_of(figures: dict[str, Any]) -> str:
     lines = [
-        f"{found['corpus_bytes'] / 1e6:.0f} MB, {found['tokens']:,} tokens, {found['shards']} "
-        f"shards, {found['bytes'] / 1e6:.0f} MB",
-        f"built in {found['build_seconds']:.1f} s, {found['build_processor_seconds']:.1f} s of the "
-        f"processor (limit {BUILD_SECONDS:.0f} s)",
+        f"{figures['corpus_bytes'] / 1e6:.0f} MB, {figures['tokens']:,} tokens, "
+        f"{figures['shards']} shards, {figures['bytes'] / 1e6:.0f} MB",
+        f"built in {figures['build_seconds']:.1f} s, {figures['build_processor_seconds']:.1f} s "
+        f"of the processor (limit {BUILD_SECONDS:.0f} s)",
     ]
-    for name, times in found["lookups"].items():
+    for name, times in figures["lookups"].items():
         p50, p99, first = (times[q] * 1e6 for q in ("p50", "p99", "first_p50"))
         lines.append(
             f"{name}: p50 {p50:.1f}, p99 {p99:.1f} us (limit {LOOKUP_SECONDS * 1e6:.0f}), "
@@ -77,11 +77,11 @@ def words_of(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def complaints(found: dict[str, Any]) -> list[str]:
+def complaints(figures: dict[str, Any]) -> list[str]:
     """What is over its limit."""
-    seconds = min(found["build_seconds"], found["build_processor_seconds"])
+    seconds = min(figures["build_seconds"], figures["build_processor_seconds"])
     over = [f"the build took {seconds:.1f} s"] if seconds > BUILD_SECONDS else []
-    slow = {name: each["p50"] for name, each in found["lookups"].items()}
+    slow = {name: each["p50"] for name, each in figures["lookups"].items()}
     return over + [f"{n}: {s * 1e6:.1f} us" for n, s in slow.items() if s > LOOKUP_SECONDS]
 
 
@@ -94,19 +94,21 @@ def measured(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if (folder / "store").exists():
         raise SystemExit(f"{folder / 'store'} is there already: what is built goes into a new one")
     start, worked = time.perf_counter(), time.process_time()
-    found: dict[str, Any] = dict(
+    figures: dict[str, Any] = dict(
         build_datastore(corpus, folder / "store", given.tokenizer, progress=tell)
     )
-    found["build_seconds"] = time.perf_counter() - start
-    found["build_processor_seconds"] = time.process_time() - worked
-    found["corpus_bytes"] = corpus.stat().st_size
-    found["bytes"] = sum(path.stat().st_size for path in (folder / "store").iterdir())
+    figures["build_seconds"] = time.perf_counter() - start
+    figures["build_processor_seconds"] = time.process_time() - worked
+    figures["corpus_bytes"] = corpus.stat().st_size
+    figures["bytes"] = sum(path.stat().st_size for path in (folder / "store").iterdir())
     vocabulary = json.loads((given.tokenizer / "config.json").read_text())["vocab_size"]
     store = Datastore(folder / "store", vocabulary, 16)
     texts = cut(folder / "store" / "tokens.bin", store)
-    found["lookups"] = {name: percentiles(store, texts, wanted) for name, wanted in WANTED.items()}
+    figures["lookups"] = {
+        name: percentiles(store, texts, wanted) for name, wanted in WANTED.items()
+    }
     about = {"hardware": hardware_name(), "load": os.getloadavg()[0], "versions": versions()}
-    return found | about | {"date": date.today().isoformat()}
+    return figures | about | {"date": date.today().isoformat()}
 
 
 def write_sources(path: Path, size: int) -> None:
@@ -146,9 +148,9 @@ def percentiles(store: Datastore, texts: Any, wanted: Wanted) -> dict[str, float
             store.lookup(batch, lengths, wanted)
             worked[turn, place] = (time.process_time() - before) / BATCH
             took[turn, place] = (time.perf_counter() - start) / BATCH
-    found = dict(zip(("p50", "p99"), np.percentile(worked.min(0), [50, 99]), strict=True))
-    found |= zip(("first_p50", "first_p99"), np.percentile(took[0], [50, 99]), strict=True)
-    return {name: float(value) for name, value in found.items()}
+    seconds = dict(zip(("p50", "p99"), np.percentile(worked.min(0), [50, 99]), strict=True))
+    seconds |= zip(("first_p50", "first_p99"), np.percentile(took[0], [50, 99]), strict=True)
+    return {name: float(value) for name, value in seconds.items()}
 
 
 def tell(description: str, done: int, total: int) -> None:

@@ -79,13 +79,13 @@ def given_of(group: Group, device: str, shapes: Mapping[str, Any]) -> Given:
 def decide_all(groups: Sequence[Group], givens: Sequence[Given]) -> list[Decided]:
     """Every group by constants that have not seen its target."""
     shipped = json.loads(CONSTANTS.read_text(encoding="utf-8"))
-    found = []
+    decisions = []
     for group, given in zip(groups, givens, strict=True):
         left_out = group.target in shipped["without"]
         values = shipped["without"][group.target] if left_out else shipped["constants"]
         predicted, choice = decide(group, given, Constants(**values))
-        found.append(Decided(group, predicted, choice, left_out))
-    return found
+        decisions.append(Decided(group, predicted, choice, left_out))
+    return decisions
 
 
 def fit(groups: Sequence[Group], givens: Sequence[Given], source: str) -> dict[str, Any]:
@@ -113,10 +113,10 @@ def fit(groups: Sequence[Group], givens: Sequence[Given], source: str) -> dict[s
 def policies(groups: Sequence[Group]) -> dict[str, dict[str, float]]:
     """Regret of each constant setting that all groups have, of none, and of the longest length."""
     common = set.intersection(*(set(group.runs) for group in groups))
-    found = {str(s): _loss([regret(group, s) for group in groups]) for s in sorted(common)}
-    found[PLAIN] = _loss([regret(group, None) for group in groups])
-    found[LONGEST] = _loss([regret(group, _longest(group)) for group in groups])
-    return found
+    losses = {str(s): _loss([regret(group, s) for group in groups]) for s in sorted(common)}
+    losses[PLAIN] = _loss([regret(group, None) for group in groups])
+    losses[LONGEST] = _loss([regret(group, _longest(group)) for group in groups])
+    return losses
 
 
 def report(decided: Sequence[Decided]) -> dict[str, Any]:

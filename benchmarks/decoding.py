@@ -71,7 +71,7 @@ def speed(contender: Contender) -> float:
 
 def contenders(bench: Workbench, plans: dict[str, Plan], work: Path) -> dict[str, Contender]:
     """Every plan through every backend, and stock `transformers`."""
-    found = {}
+    contending = {}
     for name, plan in plans.items():
         executables: dict[str, Executable] = {"eager": EagerBackend().compile(plan, bench.models)}
         for backend in round_backends():
@@ -80,10 +80,10 @@ def contenders(bench: Workbench, plans: dict[str, Plan], work: Path) -> dict[str
                 executables[backend] = round_backend(backend).compile(plan, bench.models, folder)
         for backend, executable in executables.items():
             words = f"{name}, {backend}"
-            found[words] = Contender(words, executable_timer(bench, executable))
+            contending[words] = Contender(words, executable_timer(bench, executable))
     for name, runner in stock_runners(bench, 1).items():
-        found[name] = Contender(name, stock_timer(runner))
-    return found
+        contending[name] = Contender(name, stock_timer(runner))
+    return contending
 
 
 def package(work: Path, backend: str, plan: str) -> Path:
@@ -102,11 +102,13 @@ def name_of(candidate: Candidate) -> str:
     return f"{candidate.method} {candidate.words}".strip()
 
 
-def best_plans(found: SearchResult) -> tuple[dict[str, Plan], dict[str, Plan]]:
+def best_plans(search_result: SearchResult) -> tuple[dict[str, Plan], dict[str, Plan]]:
     """The best-priced plans that compile, by name, and the best of those that look nothing up."""
-    objective, able = found.facts.objective, dict[str, Plan]()
+    objective, able = search_result.facts.objective, dict[str, Plan]()
     compilers = [backend_capabilities(name) for name in round_backends()]
-    single = (c for c in found.candidates if c.admissible and not c.by_cell and c.method != PLAIN)
+    single = (
+        c for c in search_result.candidates if c.admissible and not c.by_cell and c.method != PLAIN
+    )
     for candidate in sorted(single, key=lambda c: score(c, objective)):
         assert candidate.plan is not None
         if not any(refusals(candidate.plan, compiler) for compiler in compilers):
@@ -119,10 +121,10 @@ def best_plans(found: SearchResult) -> tuple[dict[str, Plan], dict[str, Plan]]:
     return dict(list(able.items())[:PLANS]), dict(list(alone.items())[:1])
 
 
-def predicted(found: Mapping[str, SearchResult], plans: Mapping[str, Plan]) -> dict[str, float]:
+def predicted(searches: Mapping[str, SearchResult], plans: Mapping[str, Plan]) -> dict[str, float]:
     """Tokens per second that plain decoding and plans were priced at on each backend."""
     prices = {}
-    for backend, result in found.items():
+    for backend, result in searches.items():
         named = [(PLAIN, result.plain)]
         named += [(name_of(c), c) for c in result.candidates if c.plan in plans.values()]
         for name, candidate in named:
@@ -140,15 +142,15 @@ def measure(work: Path, turns: int, seed: int) -> dict[str, Any]:
     taken = best_backend(searches)
     ours, alone = best_plans(taken)
     plans = {PLAIN: plain_plan(True), **ours}
-    found, draws = contenders(bench, plans, work), random.Random(seed)
+    contending, draws = contenders(bench, plans, work), random.Random(seed)
     prompts = bench.prompts(BENCH)
-    for contender in found.values():
+    for contender in contending.values():
         contender.run(prompts[:1])  # compiles, allocates and warms caches
     for turn in range(turns):
-        for contender in draws.sample(list(found.values()), len(found)):
+        for contender in draws.sample(list(contending.values()), len(contending)):
             contender.turn([prompts[turn % len(prompts)]])
-    speeds = {name: speed(contender) for name, contender in found.items()}
-    best, backend, ratios = paired(found)
+    speeds = {name: speed(contender) for name, contender in contending.items()}
+    best, backend, ratios = paired(contending)
     compiler = round_backend(backend)
     few = [Request(prompt_tokens=one.tokens, max_new_tokens=OUTPUT_TOKENS) for one in prompts[:8]]
     overhead = round_overhead(compiler, bench, ours[best], package(work, backend, best), few)
@@ -172,14 +174,14 @@ def measure(work: Path, turns: int, seed: int) -> dict[str, Any]:
     }
 
 
-def paired(found: dict[str, Contender]) -> tuple[str, str, dict[str, float]]:
+def paired(contending: dict[str, Contender]) -> tuple[str, str, dict[str, float]]:
     """Our fastest compiled plan, its backend, and over each other contender the ratio of speeds.
 
     A ratio is the median over turns of ratios within a turn.
     """
 
     def best(wanted: Callable[[str], bool]) -> Contender:
-        return max((c for name, c in found.items() if wanted(name)), key=speed)
+        return max((c for name, c in contending.items() if wanted(name)), key=speed)
 
     stock = "transformers.generate"
     compiled = tuple(f", {backend}" for backend in round_backends())
@@ -194,7 +196,7 @@ def paired(found: dict[str, Contender]) -> tuple[str, str, dict[str, float]]:
         backend,
         {
             "autoregressive": over(best(lambda name: name.startswith(PLAIN))),
-            "transformers_greedy": over(found[stock]),
+            "transformers_greedy": over(contending[stock]),
             "transformers_assisted": over(best(lambda name: name.startswith(f"{stock},"))),
         },
     )

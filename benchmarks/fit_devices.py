@@ -58,14 +58,14 @@ def samples(rows: Sequence[Row]) -> list[Sample]:
         for item in vidur.op_rows(row):
             key = (row.target, int(row.get("tp") or 1), vidur.OPS[str(item.setting["op"])])
             groups[key].append((row.get("num_tokens") or 0.0, 1e-6 * (item.number or 0.0)))
-    found = []
+    taken = []
     for (target, width, name), pairs in groups.items():
         shape = public_model(target)
         assert shape is not None
         tokens, seconds = np.array(pairs).T
         ops = forward_ops(shape, 1, tokens, 0, 0, (0, 1), tensor_parallel=width)
-        found += [Sample(op, width, seconds) for op in ops if op.name == name]
-    return found
+        taken += [Sample(op, width, seconds) for op in ops if op.name == name]
+    return taken
 
 
 def fit(device: AnalyticDevice, data: Sequence[Sample]) -> dict[str, float]:
@@ -127,7 +127,7 @@ def fit_small_kernels(device: AnalyticDevice, rows: Sequence[Row]) -> tuple[floa
 
 def report(rows: Sequence[Row], say: Callable[[str], None]) -> dict[str, dict[str, float]]:
     """Fit every device of Vidur's profiles."""
-    found = {}
+    fits = {}
     for hardware, name in vidur.DEVICES.items():
         mine = [row for row in rows if row.hardware == hardware and row.system in vidur.SYSTEMS]
         device = load_device(name)
@@ -145,16 +145,16 @@ def report(rows: Sequence[Row], say: Callable[[str], None]) -> dict[str, dict[st
             "left_out_mape": float(outside.mean()),
             "left_out_90": float(np.quantile(outside, 0.9)),
         }
-        found[name] = values
-    return found
+        fits[name] = values
+    return fits
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=Path, required=True, help="a file like published_dev.json")
     options = parser.parse_args()
-    found = report(read_rows(options.rows), lambda line: print(line, file=sys.stderr))
-    json.dump(found, sys.stdout, indent=1)
+    fits = report(read_rows(options.rows), lambda line: print(line, file=sys.stderr))
+    json.dump(fits, sys.stdout, indent=1)
     sys.stdout.write("\n")
 
 

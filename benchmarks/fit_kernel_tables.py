@@ -61,14 +61,14 @@ class Sample:
 def samples(products: Products) -> list[Sample]:
     """All widths of language models' layers."""
     m, n, k = (np.exp(axis) for axis in products.grid.axes)
-    rows, form, found = m[m <= ROWS], products.format, []
+    rows, form, taken = m[m <= ROWS], products.format, []
     for outputs in n[(n >= WIDTHS[0]) & (n <= WIDTHS[1])]:
         for inputs in k[(k >= WIDTHS[0]) & (k <= WIDTHS[1])]:
             measured, _ = products.seconds(rows, float(outputs), float(inputs))
             moved = form.weight * outputs * inputs + 2.0 * rows * (outputs + inputs)
             matrix = Matrix(rows, round(inputs), round(outputs))
-            found.append(Sample(matrix, moved, measured))
-    return found
+            taken.append(Sample(matrix, moved, measured))
+    return taken
 
 
 def errors(device: AnalyticDevice, data: list[Sample], values: Array) -> Array:
@@ -96,8 +96,8 @@ def fit_products(device: AnalyticDevice, products: Products) -> dict[str, float]
     )
     left_out = np.abs(errors(device, outside, result.x))
     shipped = np.array([getattr(device, name) for name in BOUNDS])
-    found = {name: float(value) for name, value in zip(BOUNDS, result.x, strict=True)}
-    return found | {
+    constants = {name: float(value) for name, value in zip(BOUNDS, result.x, strict=True)}
+    return constants | {
         "products_left_out_mape": float(left_out.mean()),
         "products_left_out_90": float(np.quantile(left_out, 0.9)),
         "products_ideal_mape": float(np.mean([np.abs(ideal(device, x)).mean() for x in outside])),
@@ -116,13 +116,13 @@ def ideal(device: AnalyticDevice, sample: Sample) -> Array:
 
 def fit_format(system: str, form: str) -> float | None:
     """Part of a format's peak that large products reach, over that of bfloat16; of all stacks."""
-    found = []
+    ratios = []
     for stack in STACKS:
         tables = KernelTables.of(systems_folder(), system, stack)
         narrow, plain = tables.products(form), tables.products("bfloat16")
         if narrow and plain:
-            found.append(reached(narrow) / reached(plain))
-    return float(np.median(found)) if found else None
+            ratios.append(reached(narrow) / reached(plain))
+    return float(np.median(ratios)) if ratios else None
 
 
 def reached(products: Products) -> float:
@@ -151,14 +151,14 @@ def fit_attention(device: AnalyticDevice, attention: Attention, kind: str) -> di
     """Launch, parts of peak and bandwidth, and the error on rows left out."""
     rows = []
     for size in sizes(kind):
-        found = attention.seconds(size)
-        if found is None or found[1].outside:
+        predicted = attention.seconds(size)
+        if predicted is None or predicted[1].outside:
             continue
         pairs = size.tokens * (size.reach + (size.tokens + 1) / 2.0)
         flops = 4.0 * size.batch * size.heads * size.head_dim * pairs
         cached = 4.0 * size.batch * size.kv_heads * size.head_dim * (size.reach + size.tokens)
         moved = cached + 4.0 * size.batch * size.tokens * size.heads * size.head_dim
-        rows.append((flops, moved, float(found[0])))
+        rows.append((flops, moved, float(predicted[0])))
     flops, moved, measured = np.array(rows).T
     compute = flops / device.peak_flops["bfloat16"]
     memory = moved / device.memory_bandwidth
@@ -212,7 +212,7 @@ def fit_links(reduction: Reduction) -> dict[str, float]:
 
 def report() -> dict[str, dict[str, float]]:
     """Constants of every device that has tables."""
-    found = {}
+    fits = {}
     for system, name in SHEET_OF_SYSTEM.items():
         device = load_device(name)
         tables = KernelTables.of(systems_folder(), system, STACK)
@@ -226,9 +226,9 @@ def report() -> dict[str, dict[str, float]]:
             values |= fit_attention(device, attention, kind)
         reduction = tables.reduction()
         values |= fit_links(reduction) if reduction else {}
-        found[name] = values
+        fits[name] = values
         print(name, "done", file=sys.stderr)
-    return found
+    return fits
 
 
 def main() -> int:
@@ -237,11 +237,11 @@ def main() -> int:
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    found = report()
+    fits = report()
     if options.json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(fits, indent=1))
         return 0
-    for name, values in found.items():
+    for name, values in fits.items():
         print(name)
         for key, value in values.items():
             print(f"  {key:28} {value:.4g}")

@@ -54,10 +54,10 @@ DISCRETE_ERROR = 0.3
 
 def fit_framework(framework: Framework, pairs: Pairs, bounds: Bounds) -> Framework:
     """The figures of the stack, then the memory, then the figures again."""
-    found = _fit_stack(framework, pairs, bounds)
+    fitted = _fit_stack(framework, pairs, bounds)
     if framework.token_copies:
-        found = _fit_memory(found, pairs)
-    return _fit_stack(found, pairs, bounds)
+        fitted = _fit_memory(fitted, pairs)
+    return _fit_stack(fitted, pairs, bounds)
 
 
 def _fit_memory(framework: Framework, pairs: Pairs) -> Framework:
@@ -97,7 +97,7 @@ def _fit_stack(framework: Framework, pairs: Pairs, bounds: Bounds) -> Framework:
 
 def report_frameworks(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
     """Both frameworks of LLM-Inference-Bench."""
-    found = {}
+    fits = {}
     for system, framework in llm_inference_bench.frameworks().items():
         mine = [row for row in rows if row.system == system]
         named = [row for row in mine if llm_inference_bench.is_calibration(row)]
@@ -107,14 +107,12 @@ def report_frameworks(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
         if not pairs:
             continue
         fitted = fit_framework(framework, pairs, BOUNDS[system])
-        found[fitted.stack.name] = {
-            name: getattr(fitted.stack, name) for name in BOUNDS[system]
-        } | {
+        fits[fitted.stack.name] = {name: getattr(fitted.stack, name) for name in BOUNDS[system]} | {
             "token_copies": fitted.token_copies,
             "reserve_bytes": fitted.reserve_bytes,
             "calibration_mape": float(np.mean(np.abs(np.expm1(misfits(fitted, pairs))))),
         }
-    return found
+    return fits
 
 
 def report_gpt_fast(rows: Sequence[Row]) -> dict[str, float]:
@@ -128,7 +126,7 @@ def report_gpt_fast(rows: Sequence[Row]) -> dict[str, float]:
         "seconds_per_collective": lambda value: replace(device, seconds_per_collective=value),
     }
     upper = {"dequantise_operations": 10.0, "seconds_per_collective": 60e-6}
-    found = {}
+    efficiencies = {}
     for row in rows:
         name = gpt_fast.calibrates(row)
         value = row.number
@@ -139,22 +137,22 @@ def report_gpt_fast(rows: Sequence[Row]) -> dict[str, float]:
             seconds = gpt_fast.step_seconds(row, changes[name](constant))
             return float(np.log((seconds or np.nan) * value))
 
-        found[name] = float(brentq(error, 0.0, upper[name]))
-    return found
+        efficiencies[name] = float(brentq(error, 0.0, upper[name]))
+    return efficiencies
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=Path, required=True, help="a file like published_dev.json")
     rows = read_rows(parser.parse_args().rows)
-    found: dict[str, dict[str, float]] = report_frameworks(rows)
-    found["gpt-fast"] = report_gpt_fast(rows)
+    fits: dict[str, dict[str, float]] = report_frameworks(rows)
+    fits["gpt-fast"] = report_gpt_fast(rows)
     mine = [row for row in rows if row.system in magicdec.SYSTEMS]
     for gpu in magicdec.DEVICES:
         if magicdec.calibration_rows(gpu, mine):
             names = ("seconds_per_collective", "link_bandwidth")
-            found[f"magicdec, {gpu}"] = dict(zip(names, magicdec.calibrate(gpu, mine), strict=True))
-    json.dump(found, sys.stdout, indent=1)
+            fits[f"magicdec, {gpu}"] = dict(zip(names, magicdec.calibrate(gpu, mine), strict=True))
+    json.dump(fits, sys.stdout, indent=1)
     sys.stdout.write("\n")
 
 

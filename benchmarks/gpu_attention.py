@@ -172,8 +172,8 @@ def flashinfer(inputs: Inputs) -> Attend:
     }
 
     def attend(keys: Tensor, values: Tensor) -> Tensor:
-        found: Tensor = wrapper.run(query, *own[keys.data_ptr()])
-        return found.view(case.batch, case.tree, heads.heads, heads.head_dim).transpose(1, 2)
+        attended: Tensor = wrapper.run(query, *own[keys.data_ptr()])
+        return attended.view(case.batch, case.tree, heads.heads, heads.head_dim).transpose(1, 2)
 
     return attend
 
@@ -200,21 +200,21 @@ def measure(inputs: Inputs, bandwidth: float, names: Sequence[str]) -> dict[str,
     """Seconds of every contender, or why there are none, and how far its numbers are from ours."""
     row: dict[str, Any] = {**asdict(inputs.case), "floor_seconds": inputs.bytes / bandwidth}
     row |= {"seconds": {}, "errors": {}, "difference": {}}
-    ours_found = ours(inputs)(*inputs.caches[0]).float()
+    our_output = ours(inputs)(*inputs.caches[0]).float()
     for name in names:
         try:
             attend = CONTENDERS[name](inputs)
-            difference = (attend(*inputs.caches[0]).float() - ours_found).abs().max()
+            difference = (attend(*inputs.caches[0]).float() - our_output).abs().max()
             calls = [partial(attend, *pair) for pair in inputs.caches]
             row["seconds"][name] = seconds_per_call(calls, inputs.device)
             row["difference"][name] = float(difference)
         except Exception as error:  # a library may refuse a shape: say so and go on
             row["errors"][name] = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
-    found = row["seconds"]
-    if "specplan" in found:
-        row["fraction_of_copy"] = row["floor_seconds"] / found["specplan"]
-        others = [seconds for name, seconds in found.items() if name != "specplan"]
-        row["ratio_to_best"] = min(others) / found["specplan"] if others else None
+    times = row["seconds"]
+    if "specplan" in times:
+        row["fraction_of_copy"] = row["floor_seconds"] / times["specplan"]
+        others = [seconds for name, seconds in times.items() if name != "specplan"]
+        row["ratio_to_best"] = min(others) / times["specplan"] if others else None
     return row
 
 
@@ -274,15 +274,15 @@ def main() -> None:
         rows.append(row | {"predicted_seconds": predicted_seconds(case, name_of_device)})
         del inputs
         torch.cuda.empty_cache()
-    found = {
+    document = {
         "device": name_of_device,
         "torch": torch.__version__,
         "copy_bytes_per_second": bandwidth,
         "rows": rows,
         "left_out": [asdict(case) for case in left_out],
     }
-    write_json_atomic(options.out, found)
-    print(f"{found['device']}, torch {torch.__version__}, copy {bandwidth / 1e12:.2f} TB/s")
+    write_json_atomic(options.out, document)
+    print(f"{document['device']}, torch {torch.__version__}, copy {bandwidth / 1e12:.2f} TB/s")
     print(table(rows))
     for case in left_out:
         print(f"not measured (time or memory): {case}")

@@ -149,13 +149,13 @@ def seconds_per_round(
     session = executable.start(requests)
     session.prefill()
     name = executable.plan.rounds[0].name
-    spent, told = [], []
+    spent, tokens = [], []
     for _ in range(repeats + WARM_UP):
         start = perf_counter()
-        told += session.step(name).tokens.tolist()
+        tokens += session.step(name).tokens.tolist()
         spent.append(perf_counter() - start)
     session.release()
-    return median(spent[WARM_UP:]), told
+    return median(spent[WARM_UP:]), tokens
 
 
 def measure(
@@ -179,14 +179,14 @@ def measure(
     for way, executable in ways(plan, models, folder, compiled).items():
         start = perf_counter()
         try:
-            seconds, told = seconds_per_round(executable, requests, repeats)
+            seconds, emitted = seconds_per_round(executable, requests, repeats)
         except Exception as error:  # a compiler may refuse: say so and go on
             row["errors"][way] = f"{type(error).__name__}: {str(error).splitlines()[0][:160]}"
             continue
         row["seconds"][way] = seconds
         row["prepared_seconds"][way] = perf_counter() - start - seconds * repeats
-        first = first or told
-        row.setdefault("tokens_alike", {})[way] = told == first
+        first = first or emitted
+        row.setdefault("tokens_alike", {})[way] = emitted == first
         torch.cuda.empty_cache()
     return row
 
@@ -203,8 +203,10 @@ def completed(row: dict[str, Any], size: float, predicted: float | None, bandwid
 def lines_of(row: Mapping[str, Any]) -> str:
     """A load, and a line for each way to run a round of it."""
     floor, predicted = row["floor_seconds"], row["predicted_seconds"]
-    told = f"predicted {predicted * 1e3:.2f} ms, " if predicted else ""
-    lines = [f"batch {row['batch']}, context {row['context']}: {told}floor {floor * 1e3:.2f} ms"]
+    prediction = f"predicted {predicted * 1e3:.2f} ms, " if predicted else ""
+    lines = [
+        f"batch {row['batch']}, context {row['context']}: {prediction}floor {floor * 1e3:.2f} ms"
+    ]
     for way, seconds in row["seconds"].items():
         ready = f"ready after {row['prepared_seconds'][way]:.0f} s"
         lines.append(f"{seconds * 1e3:9.2f} ms {floor / seconds:6.2f} of the floor  {way}, {ready}")
@@ -223,7 +225,7 @@ def main() -> None:
     name, bandwidth = torch.cuda.get_device_name(), copy_bandwidth(device)
     sizes = {"target": LLAMA_8B, "draft": DRAFT}
     models = {key: random_model(given, key, device, torch.bfloat16) for key, given in sizes.items()}
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "device": name, "torch": torch.__version__, "drafted": options.drafted,
         "copy_bytes_per_second": bandwidth, "rows": [],
     }  # fmt: skip
@@ -233,8 +235,8 @@ def main() -> None:
             row = measure(plan, models, load, Path(folder), compiled=options.inductor)
             sheet = floor_and_price(plan, sizes, load.batch, load.context, name)
             completed(row, *sheet, bandwidth)
-            found["rows"].append(row)
-            write_json_atomic(options.out, found)
+            document["rows"].append(row)
+            write_json_atomic(options.out, document)
             print(lines_of(row), flush=True)
 
 

@@ -39,9 +39,9 @@ def llama_shape(sizes: Mapping[str, Any], name: str) -> ModelShape:
 def device_called(name: str) -> AnalyticDevice | None:
     """The data sheet of the device that CUDA calls so; None where there is none."""
     sheet = next((sheet for word, sheet in SHEETS.items() if word in name), None)
-    found = None if sheet is None else load_device(sheet)
-    assert found is None or isinstance(found, AnalyticDevice)
-    return found
+    device = None if sheet is None else load_device(sheet)
+    assert device is None or isinstance(device, AnalyticDevice)
+    return device
 
 
 def seconds_per_call(

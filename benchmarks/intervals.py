@@ -113,7 +113,7 @@ def measure(work: Path, groups: int, seed: int) -> list[dict[str, Any]]:
     blocks = [(*key, first) for key in cases for first in _firsts(benches[key[0]], groups)]
     draws.shuffle(blocks)
     timers: dict[int, Timer] = {}
-    found: list[dict[str, Any]] = []
+    measurements: list[dict[str, Any]] = []
     for place, (task, batch, first) in enumerate(blocks):
         tell("measuring", place, len(blocks))
         prompts = benches[task].prompts(BENCH)[first : first + GROUP]
@@ -125,9 +125,9 @@ def measure(work: Path, groups: int, seed: int) -> list[dict[str, Any]]:
         speeds = _speeds([timers[id(case)] for case in block], prompts, batch, draws)
         plain = next(s for s, c in zip(speeds, block, strict=True) if c["words"].startswith(PLAIN))
         for case, speed in zip(block, speeds, strict=True):
-            found.append({**case, "plan": None, "measured": speed, "gain": speed / plain})
-        write_json_atomic(work / "measured.json", found)
-    return found
+            measurements.append({**case, "plan": None, "measured": speed, "gain": speed / plain})
+        write_json_atomic(work / "measured.json", measurements)
+    return measurements
 
 
 def _firsts(bench: Workbench, groups: int) -> list[int]:

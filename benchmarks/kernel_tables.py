@@ -52,7 +52,7 @@ def of_families(experts: Experts | None) -> float:
         return float("nan")
     errors = []
     for family, grid in experts.grids.items():
-        rest = {other: found for other, found in experts.grids.items() if other != family}
+        rest = {other: its_grid for other, its_grid in experts.grids.items() if other != family}
         others = Experts(experts.sheet, experts.format, rest, experts.source)
         tokens = np.exp(grid.axes[0])
         measured, _ = experts.seconds(family, tokens)
@@ -94,21 +94,21 @@ def score(tables: KernelTables, rows: Sequence[Any]) -> dict[str, float]:
         tables.reduction(),
     )
     sizes = (512.0, 16384.0)
-    found = {
+    errors = {
         "products": of_axes(products.grid if products else None, (1, 2), ((1, 2048), sizes, sizes)),
         "experts": of_families(tables.experts("bfloat16")),
     }
     kinds: tuple[Kind, ...] = ("decode", "prompt")
     for kind in kinds:
         grid = attention.grids.get((kind, 128, "bfloat16")) if attention else None
-        found[kind] = of_axes(grid, (1, 2), ((1, 16), (8, 4096), (128, 65536)))
+        errors[kind] = of_axes(grid, (1, 2), ((1, 16), (8, 4096), (128, 65536)))
     if reduction is not None:
         grids = reduction.grids.values()
-        found["all_reduce"] = max(of_axes(grid, (0,), ((1e3, 1e9),)) for grid in grids)
+        errors["all_reduce"] = max(of_axes(grid, (0,), ((1e3, 1e9),)) for grid in grids)
     hardware = VIDUR_SYSTEMS.get(tables.system)
     if hardware and rows and products is not None:
-        found |= of_vidur(products, rows, hardware)
-    return found
+        errors |= of_vidur(products, rows, hardware)
+    return errors
 
 
 def main() -> int:
@@ -127,8 +127,8 @@ def main() -> int:
     if options.json:
         print(json.dumps({"scores": scores}, indent=1))
         return 0
-    for name, found in scores.items():
-        print(name, "  ".join(f"{key} {100 * value:.1f}" for key, value in found.items()))
+    for name, errors in scores.items():
+        print(name, "  ".join(f"{key} {100 * value:.1f}" for key, value in errors.items()))
     return 0
 
 

@@ -99,15 +99,15 @@ class Matrix:
         place = f"{cell.backend}-b{cell.batch}-t{cell.temperature:g}-p{len(requests)}"
         path = self.work / "cells" / f"{name_of(cell.kind)}-{place}.json"
         if path.is_file():
-            found = read_json(path, "cell")
-            if found["mark"] == mark and "failed" not in found:
-                return dict(found)
+            filled = read_json(path, "cell")
+            if filled["mark"] == mark and "failed" not in filled:
+                return dict(filled)
         home = self.work / "packages" / name_of(json.dumps([text, made])) / cell.backend
-        found = {"kind": cell.kind, "backend": cell.backend, "batch": cell.batch}
-        found |= {"temperature": cell.temperature, "mark": mark} | self._run(cell, home)
+        filled = {"kind": cell.kind, "backend": cell.backend, "batch": cell.batch}
+        filled |= {"temperature": cell.temperature, "mark": mark} | self._run(cell, home)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json_atomic(path, found)
-        return found
+        write_json_atomic(path, filled)
+        return filled
 
     def _run(self, cell: Cell, home: Path) -> dict[str, Any]:
         models = {name: self.models[name] for name in cell.plan.models_run}
@@ -120,7 +120,7 @@ class Matrix:
             compiled = backend.compile(cell.plan, models, home, [bucket])
             tokens, seconds = self._tokens(compiled, cell)
             first = self.requests[cell.temperature][: cell.batch]
-            apart = logits_apart(cell.plan, models, cell.backend, bucket, first, home)
+            difference = logit_difference(cell.plan, models, cell.backend, bucket, first, home)
         except MissingCapabilityError as error:
             return {"refused": str(error)}
         except Exception as error:  # of a compiler, or of what it made: it fills the cell
@@ -128,7 +128,7 @@ class Matrix:
         return {
             "prompts": len(tokens),
             "different": self._different(cell, tokens),
-            "logits": apart,
+            "logits": difference,
             "seconds_per_round": seconds,
         }
 
@@ -145,7 +145,7 @@ class Matrix:
     def _different(self, cell: Cell, tokens: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
         """Prompts whose tokens are not the interpreter's, and whether rounding explains it."""
         expected = self.find(Cell(cell.kind, cell.plan, "eager", cell.batch, cell.temperature))
-        found = []
+        different = []
         for prompt, (mine, theirs) in enumerate(zip(tokens, expected["tokens"], strict=True)):
             if list(mine) == theirs:
                 continue
@@ -158,16 +158,16 @@ class Matrix:
             else:
                 item["margin"] = self._margin(prompt, theirs[:place], mine[place], theirs[place])
                 item["tie"] = item["margin"] <= NEAR_TIE
-            found.append(item)
-        return found
+            different.append(item)
+        return different
 
-    def _margin(self, prompt: int, kept: Sequence[int], one: int, other: int) -> float:
+    def _margin(self, prompt: int, before: Sequence[int], one: int, other: int) -> float:
         """How far apart the target's logits of two tokens are after a prompt and what was kept."""
-        text = [*self.requests[0.0][prompt].prompt_tokens, *kept, other]
+        text = [*self.requests[0.0][prompt].prompt_tokens, *before, other]
         logits = text_logits(self.models["target"], text, len(text) - 1)[0]
         return float((logits[one] - logits[other]).abs())
 
-    def _shaken_apart(self, cell: Cell, prompt: int, theirs: Sequence[int], place: int) -> bool:
+    def _is_tie(self, cell: Cell, prompt: int, theirs: Sequence[int], place: int) -> bool:
         """Whether the interpreter's own token there changes with the last digits of its weights."""
         start = prompt - prompt % cell.batch
         group = self.requests[cell.temperature][start : start + cell.batch]
@@ -215,7 +215,7 @@ class JudgedLogits(RoundGraph):
         return run.judged.values
 
 
-def logits_apart(
+def logit_difference(
     plan: Plan,
     models: dict[str, CausalModel],
     backend: str,
@@ -229,8 +229,8 @@ def logits_apart(
     def catch(graph: RoundGraph, *_: object) -> Program:
         def watched(*tensors: Tensor) -> Tensor:
             caught.append((graph, [tensor.clone() for tensor in tensors]))
-            found: Tensor = graph(*tensors)
-            return found
+            output: Tensor = graph(*tensors)
+            return output
 
         return watched
 
@@ -243,6 +243,6 @@ def logits_apart(
             round_backend(backend).write(probe, tensors, staging)
     with torch.inference_mode():
         expected = probe(*(tensor.clone() for tensor in tensors))
-        found = round_backend(backend).load(folder, models)(*tensors)
-    apart = float((found - expected).abs().max())
-    return {"absolute": apart, "relative": apart / float(expected.abs().max())}
+        output = round_backend(backend).load(folder, models)(*tensors)
+    difference = float((output - expected).abs().max())
+    return {"absolute": difference, "relative": difference / float(expected.abs().max())}

@@ -53,11 +53,11 @@ def kinds(problem: dict[str, Any], work: Path) -> Iterator[tuple[str, Plan]]:
 
 def untold(facts: ProblemFacts, methods: Sequence[str]) -> dict[Drafter, AcceptanceProfile]:
     """Profiles that tell nothing, of settings that would be measured by running each of them."""
-    found: dict[Drafter, AcceptanceProfile] = {}
+    profiles: dict[Drafter, AcceptanceProfile] = {}
     for name in methods:
         method = discover_methods()[name]
         if isinstance(method, ProfiledByRunning):
             for drafter in own_drafters(facts, method, method.run_settings(facts)):
                 key = acceptance_key(facts.problem, facts.shapes, drafter)
-                found[drafter] = AcceptanceProfile(key, RoundsRun(((0,),)))
-    return found
+                profiles[drafter] = AcceptanceProfile(key, RoundsRun(((0,),)))
+    return profiles

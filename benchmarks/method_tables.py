@@ -13,18 +13,18 @@ CLOSE = 0.15
 """A prediction within this part of the measured time counts as right."""
 
 
-def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def summary(columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What the issue of predictions and of choices comes down to."""
     errors = [
         each["predicted_seconds_per_token"] / each["seconds_per_token"] - 1.0
-        for column in found
+        for column in columns
         for each in column["cells"]
     ]
-    regrets = [max(column["regret"], 0.0) for column in found]
-    tuned = [max(column["tuned"]["regret"], 0.0) for column in found if "tuned" in column]
+    regrets = [max(column["regret"], 0.0) for column in columns]
+    tuned = [max(column["tuned"]["regret"], 0.0) for column in columns if "tuned" in column]
     return {
         "date": date.today().isoformat(),
-        "columns": list(found),
+        "columns": list(columns),
         "cells": len(errors),
         "predicted_within_15_percent": fmean(abs(error) <= CLOSE for error in errors),
         "mean_error": fmean(errors),
@@ -35,14 +35,14 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def joined(
-    known: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]
+    known: Sequence[Mapping[str, Any]], later_columns: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Columns of an earlier run with the cells of methods that ran later.
 
     Speeds stay over plain decoding of the run that they are of, as measured and as predicted; picks
     stay those of the earlier run, and `joined` names the methods that they were made without.
     """
-    later = {_load(column): column for column in found}
+    later = {_load(column): column for column in later_columns}
     return [
         _joined(column, later[_load(column)]) if _load(column) in later else dict(column)
         for column in known
@@ -57,8 +57,8 @@ def _joined(column: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, An
         for cell in later["cells"]
         if cell is not plain
     }
-    kept = [cell for cell in column["cells"] if cell["method"] not in new]
-    cells = sorted([*kept, *new.values()], key=lambda cell: str(cell["method"]))
+    earlier = [cell for cell in column["cells"] if cell["method"] not in new]
+    cells = sorted([*earlier, *new.values()], key=lambda cell: str(cell["method"]))
     return {**column, "cells": cells, "joined": sorted({*column.get("joined", ()), *new})}
 
 
@@ -81,9 +81,9 @@ def table(column: Mapping[str, Any]) -> str:
             f"({predicted / measured - 1:+4.0%}), {each['ratio']:.2f} x plain; {each['words']}"
         )
     for peer in column["peers"]:
-        apart = peer.get("different_outputs")  # files before there was one hold none
-        told = "" if apart is None else f", {apart} outputs differ"
-        rows.append(f"  {peer['ratio']:.2f} x transformers' {peer['method']}{told}")
+        different = peer.get("different_outputs")  # files before there was one hold none
+        note = "" if different is None else f", {different} outputs differ"
+        rows.append(f"  {peer['ratio']:.2f} x transformers' {peer['method']}{note}")
     return "\n".join(rows)
 
 

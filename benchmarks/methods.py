@@ -85,17 +85,17 @@ def column_problem(
     return path
 
 
-def best_of_methods(found: SearchResult, cell: int) -> dict[str, Candidate]:
+def best_of_methods(searched: SearchResult, cell: int) -> dict[str, Candidate]:
     """The plan of each method that is priced lowest for one load."""
-    objective = found.facts.objective
+    objective = searched.facts.objective
     best: dict[str, Candidate] = {}
-    for other in found.candidates:
+    for other in searched.candidates:
         if not other.priced or other.unsupported or other.by_cell:
             continue
         known = best.get(other.method)
         if known is None or cell_costs(other, objective)[cell] < cell_costs(known, objective)[cell]:
             best[other.method] = other
-    return best | {PLAIN: found.plain}
+    return best | {PLAIN: searched.plain}
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Column:
             assert candidate.plan is not None
             plans[method] = candidate.plan, Forecast.from_dict(estimate_as_dict(estimate))
         exiting = self.best.get("early_exit")
-        told = compare(
+        comparison = compare(
             self.bench,
             plans,
             batch=self.batch,
@@ -152,10 +152,10 @@ class Column:
         return {
             "prompts": self.asked.prompts,
             "repeats": self.asked.repeats,
-            "cells": [cell(told.line(method), held) for method, held in self.best.items()],
-            "peers": list(peers(told, self.bench.problem.workload.temperature == 0)),
-            "hardware": told.hardware,
-            "versions": dict(told.versions),
+            "cells": [cell(comparison.line(method), taken) for method, taken in self.best.items()],
+            "peers": list(peers(comparison, self.bench.problem.workload.temperature == 0)),
+            "hardware": comparison.hardware,
+            "versions": dict(comparison.versions),
         }
 
     def _run_final(self, near: Sequence[Candidate]) -> dict[str, Any]:
@@ -198,16 +198,16 @@ def cell(line: Line, candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def peers(told: Comparison, greedy: bool) -> Iterator[dict[str, Any]]:
+def peers(comparison: Comparison, greedy: bool) -> Iterator[dict[str, Any]]:
     """Methods that `transformers` has too, ours beside theirs.
 
     Where nothing is sampled, `different_outputs` counts the prompts whose outputs are not the same;
     sampled outputs have no draws in common, and it is None.
     """
-    lines = {line.name: line for line in told.lines}
+    lines = {line.name: line for line in comparison.lines}
     for method, name in PEERS.items():
         if method in lines and name in lines:
-            pairs = zip(told.outputs[method], told.outputs[name], strict=True)
+            pairs = zip(comparison.outputs[method], comparison.outputs[name], strict=True)
             yield {
                 "method": method,
                 "ratio": lines[method].tokens_per_second / lines[name].tokens_per_second,
@@ -226,15 +226,15 @@ def columns(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for place, batch in enumerate(BATCHES):
             if batch in asked.batches:
                 column = Column(path.stem, bench, best_of_methods(priced, place), batch, asked)
-                found = column.cells()
+                measured = column.cells()
                 named = {"task": task, "temperature": temperature, "batch": batch}
                 by_price = priced_for(priced, place)
                 by_runs = by_price if tuned is None else tuned_for(tuned, place)
-                named |= column.contested(by_price, by_runs, found["cells"])
+                named |= column.contested(by_price, by_runs, measured["cells"])
                 if tuned is not None:
-                    contested = column.contested(by_runs, by_price, found["cells"])
+                    contested = column.contested(by_runs, by_price, measured["cells"])
                     named["tuned"] = {"minutes": asked.tune, **contested}
-                yield named | found
+                yield named | measured
 
 
 def text_of(candidate: Candidate) -> str:
@@ -261,15 +261,15 @@ def main() -> None:
     known = read_json(options.join)["columns"] if options.join else []
     options.work = options.work.resolve()
     options.work.mkdir(parents=True, exist_ok=True)
-    found = []
+    measured = []
     for column in columns(options):
-        found.append(column)
+        measured.append(column)
         print(table(column), file=sys.stderr, flush=True)
-    result = summary(joined(known, found) if known else found)
+    result = summary(joined(known, measured) if known else measured)
     if options.json:
         print(json.dumps(result))
         return
-    print("\n".join(map(table, found)))
+    print("\n".join(map(table, measured)))
     print(json.dumps({k: v for k, v in result.items() if k != "columns"}, indent=2))
 
 

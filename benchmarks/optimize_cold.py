@@ -140,15 +140,16 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    found = measure(options.work.resolve(), options.runs)
+    figures = measure(options.work.resolve(), options.runs)
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(figures, indent=2))
         return
-    for each in found["runs"]:
+    for each in figures["runs"]:
         print(f"{each['wall_seconds']:.2f} s, {each['cpu_seconds']:.2f} s of the processor")
     print(
-        f"median {found['wall_seconds']:.2f} s, {found['cpu_seconds']:.2f} s of the processor: "
-        f"{found['candidates']['priced']} candidates at {found['loads']} loads; {found['chosen']}"
+        f"median {figures['wall_seconds']:.2f} s, {figures['cpu_seconds']:.2f} s of the processor: "
+        f"{figures['candidates']['priced']} candidates at {figures['loads']} loads; "
+        f"{figures['chosen']}"
     )
 
 

@@ -77,7 +77,7 @@ def unscored(items: Sequence[Unpredicted]) -> list[dict[str, Any]]:
     ]
 
 
-def print_table(found: Sequence[Score], rest: Sequence[dict[str, Any]]) -> None:
+def print_table(scored: Sequence[Score], rest: Sequence[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -86,7 +86,7 @@ def print_table(found: Sequence[Score], rest: Sequence[dict[str, Any]]) -> None:
         table.add_column(name, overflow="fold")
     for name in ("rows", "MAPE", "median", "worst", "bias", "other"):
         table.add_column(name, justify="right")
-    for score in found:
+    for score in scored:
         numbers = (score.mape, score.median_error, score.worst, score.bias)
         other = [f"{score.calibration_count} calibration"] if score.calibration_count else []
         if score.sign_agreement is not None:
@@ -123,13 +123,13 @@ def main() -> None:
     if options.system:
         rows = [row for row in rows if options.system.lower() in row.system.lower()]
     predicted, rest = predict(rows)
-    found, missing = scores(predicted), unscored(rest)
+    scored, missing = scores(predicted), unscored(rest)
     if options.markdown:
-        update(options.markdown, predicted, found)
+        update(options.markdown, predicted, scored)
     if not options.json:
-        print_table(found, missing)
+        print_table(scored, missing)
         return
-    document: dict[str, Any] = {"scores": [asdict(score) for score in found], "unscored": missing}
+    document: dict[str, Any] = {"scores": [asdict(score) for score in scored], "unscored": missing}
     if options.details:
         document["predictions"] = [
             asdict(item.row)

@@ -210,14 +210,14 @@ def main() -> None:
     bench, workload = Workbench(problem), problem.workload
     settings = [[float(x) for x in text.split(",")] for text in options.set or ()]
     prompts = [p for split in ("bench", "profile") for p in chosen_prompts(problem, split)]
-    found = []
+    measured_rows = []
     for row in rows(
         bench,
         prompts[: options.limit] * options.samples,
         settings or [[workload.temperature, workload.top_p]],
         [int(n) for n in (options.tokens or str(bench.output_tokens)).split(",")],
     ):
-        found.append(row)
+        measured_rows.append(row)
         if not options.json:
             print(
                 "temperature {temperature}, top_p {top_p}, {tokens} tokens: "
@@ -229,7 +229,7 @@ def main() -> None:
             )
     plans = kinds(options.bundle) if options.bundle else []
     if options.json:
-        print(json.dumps({"settings": found, "kinds": plans}))
+        print(json.dumps({"settings": measured_rows, "kinds": plans}))
         return
     for plan in plans:
         print(

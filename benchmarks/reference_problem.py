@@ -44,8 +44,8 @@ def dealt_problem(
     random.Random(seed).shuffle(rows)
     for place, row in enumerate(rows):
         row["split"] = ("profile", "bench")[place % 2]
-    kept = [row for row in rows if row["split"] == "profile"][:profiled]
-    rows = [*kept, *(row for row in rows if row["split"] == "bench")]
+    profile_rows = [row for row in rows if row["split"] == "profile"][:profiled]
+    rows = [*profile_rows, *(row for row in rows if row["split"] == "bench")]
     prompts = work / f"{task}.jsonl"
     write_atomic(prompts, "".join(json.dumps(row) + "\n" for row in rows))
     models = ROOT / "examples/reference_models"

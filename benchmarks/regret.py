@@ -44,23 +44,23 @@ WITHIN = 0.25
 """Contenders are priced at most this part above the winner."""
 
 
-def priced_for(found: SearchResult, cell: int) -> Candidate:
+def priced_for(searched: SearchResult, cell: int) -> Candidate:
     """The plan that a search chooses for one load alone."""
-    chosen = found.best_of_each[cell]
+    chosen = searched.best_of_each[cell]
     assert chosen is not None, "nothing limits these problems"
     return chosen
 
 
-def tuned_for(found: SearchResult, cell: int) -> Candidate:
+def tuned_for(searched: SearchResult, cell: int) -> Candidate:
     """The plan that a tuning chose, or the round of its schedule for one load."""
-    return found.chosen.by_cell[cell] if found.chosen.by_cell else found.chosen
+    return searched.chosen.by_cell[cell] if searched.chosen.by_cell else searched.chosen
 
 
-def field_of(found: SearchResult, chosen: Candidate, cell: int) -> list[Candidate]:
+def field_of(searched: SearchResult, chosen: Candidate, cell: int) -> list[Candidate]:
     """All that run and are priced within reach of the plan chosen for one load."""
-    objective = found.facts.objective
+    objective = searched.facts.objective
     reach = (1.0 + WITHIN) * cell_costs(chosen, objective)[cell]
-    single = [c for c in found.candidates if c.priced and not c.unsupported and not c.by_cell]
+    single = [c for c in searched.candidates if c.priced and not c.unsupported and not c.by_cell]
     return [c for c in single if cell_costs(c, objective)[cell] <= reach]
 
 
@@ -111,16 +111,16 @@ def measure(asked: argparse.Namespace) -> list[dict[str, Any]]:
             continue
         problem = write_problem(asked, task, temperature)
         if asked.tune:
-            found = tune(problem, minutes=asked.tune, progress=tell).result.search
+            searched = tune(problem, minutes=asked.tune, progress=tell).result.search
         else:
-            found = search(gather(problem, tell, tuned=False))
+            searched = search(gather(problem, tell, tuned=False))
         bench = Workbench(problem)
         for cell, batch in enumerate(asked.batches):
             if (task, temperature, batch) in known:
                 continue
             draws = random.Random(f"{asked.seed} {task} {temperature} {batch}")
-            chosen = tuned_for(found, cell) if asked.tune else priced_for(found, cell)
-            near, prompts = field_of(found, chosen, cell), bench.prompts(asked.split)
+            chosen = tuned_for(searched, cell) if asked.tune else priced_for(searched, cell)
+            near, prompts = field_of(searched, chosen, cell), bench.prompts(asked.split)
             row = one_load(bench, chosen, near, prompts, batch, asked.seconds, draws)
             rows.append({"task": task, "temperature": temperature, **_how(asked), **row})
             write_json_atomic(path, rows)

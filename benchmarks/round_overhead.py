@@ -55,7 +55,7 @@ def hollow_models(bench: Workbench, plan: Plan, work: Path) -> dict[str, CausalM
     """
     named = any(isinstance(op, Forward) and (op.layers or op.skip) for op in walk_plan(plan))
     models = bench.problem.models.by_role
-    found = {}
+    hollow = {}
     for role in plan.models_run:
         config = transformers.AutoConfig.from_pretrained(models[role].path)
         slight = {"hidden_size": 2 * HEADS, "intermediate_size": 2 * HEADS, "head_dim": 2}
@@ -64,8 +64,8 @@ def hollow_models(bench: Workbench, plan: Plan, work: Path) -> dict[str, CausalM
         config.update(slight | heads | blocks)
         torch.manual_seed(0)
         transformers.AutoModelForCausalLM.from_config(config).save_pretrained(work / role)
-        found[role] = load_model(work / role, dtype="float32")
-    return found
+        hollow[role] = load_model(work / role, dtype="float32")
+    return hollow
 
 
 def timed_rounds(

@@ -69,9 +69,9 @@ def mixed(q: Tensor, emitted: Tensor) -> Outcome:
 
 def lenient(p: Tensor, q: Tensor, lenience: float = 0.5) -> Outcome:
     """min(p / l, q), and norm((p - q)+) where it rejects."""
-    kept = torch.minimum(p / lenience, q)
+    accepted = torch.minimum(p / lenience, q)
     left = (p - q).clamp(min=0.0)
-    return kept + (1.0 - kept.sum()) * left / left.sum(), kept.sum()
+    return accepted + (1.0 - accepted.sum()) * left / left.sum(), accepted.sum()
 
 
 def passing(rule: str, logits: Tensor, q: Tensor) -> Outcome:
@@ -92,15 +92,15 @@ def measured() -> dict[str, Any]:
     lost: dict[str, list[tuple[float, float]]] = {}
     for logits, draft in places():
         p, q = top_probs(logits), top_probs(draft)
-        found = {
+        outcomes = {
             "token": mixed(q, p),
             "lenient": lenient(p, q),
             **{rule: passing(rule, logits, q) for rule in ALONE},
             "all": (q, torch.ones(())),
         }
-        for rule, (emitted, accepted) in found.items():
-            apart = float((emitted - p).abs().sum()) / 2
-            lost.setdefault(rule, []).append((apart, float(accepted)))
+        for rule, (emitted, accepted) in outcomes.items():
+            variation = float((emitted - p).abs().sum()) / 2
+            lost.setdefault(rule, []).append((variation, float(accepted)))
     means = {
         rule: [sum(column) / len(pairs) for column in zip(*pairs, strict=True)]
         for rule, pairs in lost.items()
@@ -111,8 +111,8 @@ def measured() -> dict[str, Any]:
         "temperature": TEMPERATURE,
         "top_k": TOP_K,
         "rules": [
-            {"rule": rule, "total_variation": round(apart, 6), "accepted": round(accepted, 6)}
-            for rule, (apart, accepted) in means.items()
+            {"rule": rule, "total_variation": round(variation, 6), "accepted": round(accepted, 6)}
+            for rule, (variation, accepted) in means.items()
         ],
         "versions": versions(),
     }
@@ -123,12 +123,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    found = measured()
+    losses = measured()
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(losses, indent=2))
         return
-    print(f"{found['places']} places\n\n| rule | loses | accepts |\n|---|---|---|")
-    for each in found["rules"]:
+    print(f"{losses['places']} places\n\n| rule | loses | accepts |\n|---|---|---|")
+    for each in losses["rules"]:
         print("| `{rule}` | {total_variation:.3f} | {accepted:.3f} |".format_map(each))
 
 

@@ -83,13 +83,13 @@ def compared(
             expected = ours([rates], budget, depth)[0]
             # the published tensor holds 32-bit floats
             assert abs(value - expected) < (1e-4 if side == "published" else 1e-9), (side, value)
-    found = {f"{side}_seconds": median(taken) for side, taken in seconds.items()}
+    medians = {f"{side}_seconds": median(taken) for side, taken in seconds.items()}
     return {
         "name": name,
-        **found,
+        **medians,
         "published_store": store,
-        "ratio": found["published_seconds"] / found["ours_seconds"],
-        "ratio_to_lists": found["lists_seconds"] / found["ours_seconds"],
+        "ratio": medians["published_seconds"] / medians["ours_seconds"],
+        "ratio_to_lists": medians["lists_seconds"] / medians["ours_seconds"],
         "peak_bytes": peak_bytes(lambda: ours([rates], budget, depth)),
     }
 
@@ -122,16 +122,18 @@ def cases(rounds: int, quick: bool) -> Iterator[dict[str, Any]]:
     yield alone(f"not monotone, every depth its own row, {large}", rows, 2048, 32)
 
 
-def words(found: Sequence[dict[str, Any]]) -> Iterator[str]:
+def words(compared_cases: Sequence[dict[str, Any]]) -> Iterator[str]:
     """The report for a reader."""
-    for case in found:
+    for case in compared_cases:
         yield f"{case['name']}: {case['ours_seconds']:.2g} s, {case['peak_bytes'] / 1e6:.1f} MB"
         for side in ("published", "array", "lists", "sheet", "numpy"):
             other = case.get(f"{side}_seconds")
             if other:
-                told = f"{side} ({case['published_store']})" if side == "published" else side
-                yield f"  {told}: {other:.3g} s, {other / case['ours_seconds']:,.0f} times ours"
-    growth = [c["ours_seconds"] for c in found if c["name"].startswith("not monotone, budget")]
+                label = f"{side} ({case['published_store']})" if side == "published" else side
+                yield f"  {label}: {other:.3g} s, {other / case['ours_seconds']:,.0f} times ours"
+    growth = [
+        c["ours_seconds"] for c in compared_cases if c["name"].startswith("not monotone, budget")
+    ]
     growth = growth[-len(GROWTH) :]
     if len(growth) > 1:
         doubled = (growth[-1] / growth[0]) ** (1 / (len(growth) - 1))
@@ -150,8 +152,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="interleaved turns")
     parser.add_argument("--quick", action="store_true", help="a small budget, no growth")
     options = parser.parse_args()
-    found = list(cases(options.rounds, options.quick))
-    print(json.dumps({"cases": found}, indent=2) if options.json else "\n".join(words(found)))
+    compared_cases = list(cases(options.rounds, options.quick))
+    print(
+        json.dumps({"cases": compared_cases}, indent=2)
+        if options.json
+        else "\n".join(words(compared_cases))
+    )
 
 
 if __name__ == "__main__":

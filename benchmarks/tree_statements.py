@@ -128,7 +128,7 @@ def _largest(
     table: Any, splits: Splits, budget: int, depth: int
 ) -> tuple[float, list[tuple[int, int, int]]]:
     b = _argmax(table[budget][depth])
-    found = [(budget, depth, b)]
-    for node in found:
-        found.extend(splits[node])
-    return float(table[budget][depth][b]), found
+    nodes = [(budget, depth, b)]
+    for node in nodes:
+        nodes.extend(splits[node])
+    return float(table[budget][depth][b]), nodes

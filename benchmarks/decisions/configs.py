@@ -15,13 +15,13 @@ _SIZE = re.compile(r"\d+x\d+b|a?\d+(\.\d+)?b|\d+e")
 
 def read_shapes(folder: Path | None) -> dict[str, ModelShape]:
     """Shapes of all priced configs of a folder (`<name>/config.json`), by the folder's name."""
-    found = {}
+    shapes = {}
     for file in sorted(folder.glob("*/config.json")) if folder else ():
         try:
-            found[file.parent.name] = ModelShape.from_folder(file.parent)
+            shapes[file.parent.name] = ModelShape.from_folder(file.parent)
         except SpecplanError:  # an architecture that is not priced: as if it were not there
             continue
-    return found
+    return shapes
 
 
 def shape_of(target: str, shapes: dict[str, ModelShape]) -> ModelShape | None:
@@ -38,8 +38,8 @@ def shape_of(target: str, shapes: dict[str, ModelShape]) -> ModelShape | None:
         if (its_sizes, its_words) != (sizes, words) or its_version[:1] != version[:1]:
             continue
         if its_version == version or sizes:
-            apart = abs(_minor(its_version) - _minor(version))
-            fits.append((apart, name, shape))
+            difference = abs(_minor(its_version) - _minor(version))
+            fits.append((difference, name, shape))
     return min(fits, key=lambda fit: fit[:2])[2] if fits else None
 
 

@@ -40,9 +40,9 @@ def calibrate(cases: Sequence[Case], start: Constants | None = None) -> Constant
         cases: groups whose measurements may be seen.
         start: where to start.
     """
-    found = start or Constants()
-    found = _fitted(cases, found, {"decline": (-0.5, 1.0)}, _lengths(chains=True))
-    found = _fitted(cases, found, {"ranking": (0.3, 1.2)}, _lengths(chains=False))
+    constants = start or Constants()
+    constants = _fitted(cases, constants, {"decline": (-0.5, 1.0)}, _lengths(chains=True))
+    constants = _fitted(cases, constants, {"ranking": (0.3, 1.2)}, _lengths(chains=False))
     times: dict[str, tuple[float, float]] = {
         "outside": (0.0, 0.5),
         "growth": (0.0, 0.5),
@@ -50,8 +50,8 @@ def calibrate(cases: Sequence[Case], start: Constants | None = None) -> Constant
     }
     if any(given.shape is not None for _, given in cases):
         times |= {"alike": (0.1, 1.0)}
-    found = _fitted(cases, found, times, _times)
-    return _fitted(cases, found, {"tree": (0.5, 2.0)}, _tree_times)
+    constants = _fitted(cases, constants, times, _times)
+    return _fitted(cases, constants, {"tree": (0.5, 2.0)}, _tree_times)
 
 
 def _fitted(

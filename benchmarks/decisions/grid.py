@@ -81,7 +81,7 @@ def read_groups(path: Path) -> list[Group]:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read the grid ({error})", where=str(path)) from error
-    found: dict[tuple[str, str, str, int], dict[Setting, Measured]] = {}
+    runs_by_group: dict[tuple[str, str, str, int], dict[Setting, Measured]] = {}
     baselines: dict[tuple[str, str, str, int], float] = {}
     for number, row in enumerate(rows if isinstance(rows, list) else [rows]):
         try:
@@ -94,8 +94,8 @@ def read_groups(path: Path) -> list[Group]:
                 where=str(path),
                 remedy="See eagle3_h200_dev.json for the form.",
             ) from error
-        found.setdefault(key, {})[setting] = run
-    groups = [Group(*key, baselines[key], runs) for key, runs in found.items()]
+        runs_by_group.setdefault(key, {})[setting] = run
+    groups = [Group(*key, baselines[key], runs) for key, runs in runs_by_group.items()]
     lacking = [group.words for group in groups if GIVEN not in group.runs]
     if lacking or not groups:
         what = f"{GIVEN} was not measured for {lacking[0]}" if lacking else "there are no rows"

@@ -186,12 +186,12 @@ def predict(
     given: Given, settings: Iterable[Setting], constants: Constants
 ) -> Mapping[Setting, Measured]:
     """Lengths and speeds of settings; the given one is told as it was measured."""
-    found = {}
+    predicted = {}
     for setting in settings:
         length = tokens_per_round(given.run.length, setting, constants)
         seconds = given.round_seconds * round_ratio(given, setting, length, constants)
-        found[setting] = Measured(length, given.batch * length / seconds)
-    return {**found, GIVEN: given.run} if GIVEN in found else found
+        predicted[setting] = Measured(length, given.batch * length / seconds)
+    return {**predicted, GIVEN: given.run} if GIVEN in predicted else predicted
 
 
 def tokens_per_round(length: float, setting: Setting, constants: Constants) -> float:

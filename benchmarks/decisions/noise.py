@@ -64,9 +64,9 @@ def estimate_noise(groups: Sequence[Group]) -> Noise | None:
 def _regrets(groups: Sequence[Group], run: float) -> NDArray[np.float64]:
     """Of a choice by speeds with fresh noise, [groups x draws]."""
     rng = np.random.default_rng(0)
-    found = []
+    regrets = []
     for group in groups:
         speeds = np.array([group.baseline, *(item.speed for item in group.runs.values())])
         noisy = np.log(speeds) + run * rng.standard_normal((_DRAWS, len(speeds)))
-        found.append(1.0 - speeds[noisy.argmax(axis=1)] / speeds.max())
-    return np.concatenate(found)
+        regrets.append(1.0 - speeds[noisy.argmax(axis=1)] / speeds.max())
+    return np.concatenate(regrets)

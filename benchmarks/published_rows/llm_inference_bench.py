@@ -126,8 +126,8 @@ class Case:
         device = replace(self.device.times(self.count), stack=framework.stack)
         together = self.together(framework)
         whole, rest = divmod(self.batch, together)
-        found = whole * self._wave(device, together) if whole else 0.0
-        return found + (self._wave(device, rest) if rest else 0.0)
+        full_waves = whole * self._wave(device, together) if whole else 0.0
+        return full_waves + (self._wave(device, rest) if rest else 0.0)
 
     def together(self, framework: Framework) -> int:
         """Requests whose caches fit at once; at least one, since the row was measured."""
@@ -135,8 +135,8 @@ class Case:
         free = framework.memory_share * self.device.memory_bytes
         free -= shape.weight_bytes / self.count + framework.reserve_bytes
         inner = max(layer.mlp.up_width for layer in shape.layers) / self.count
-        held = 2.0 * (inner + 4 * shape.hidden_size) * self.batch * self.inputs
-        free -= min(framework.token_copies * held, free / 2.0)
+        activations = 2.0 * (inner + 4 * shape.hidden_size) * self.batch * self.inputs
+        free -= min(framework.token_copies * activations, free / 2.0)
         tokens = self.inputs + self.outputs
         per_request = tokens * shape.kv_bytes_per_token / min(self.count, _kv_heads(shape))
         return max(1, min(self.batch, int(free / per_request)))

@@ -125,16 +125,16 @@ def calibration_rows(gpu: str, rows: Sequence[Row]) -> list[Row]:
     """Plain steps and verifications with short contexts."""
     steps = [row for row in rows if row.metric in (PLAIN, VERIFICATION) and gpu_of(row) == gpu]
     for longest in (SHORT, LONGEST):
-        found = [row for row in steps if (row.get("context") or np.inf) <= longest]
-        if found:
-            return found
+        short = [row for row in steps if (row.get("context") or np.inf) <= longest]
+        if short:
+            return short
     return []
 
 
 def gpu_of(row: Row) -> str:
     """Which of `DEVICES` a row ran on, empty for none."""
-    found = re.fullmatch(r"\d+x(\w+).*", row.hardware)
-    return found[1] if found and found[1] in DEVICES else ""
+    match = re.fullmatch(r"\d+x(\w+).*", row.hardware)
+    return match[1] if match and match[1] in DEVICES else ""
 
 
 def shipped(gpu: str) -> tuple[float, float]:
@@ -171,8 +171,8 @@ def calibrate(gpu: str, rows: Sequence[Row]) -> tuple[float, float]:
             errors.append(np.log(time / value) / STEP_ERROR)
         return np.array([*errors, *(logs / PRIOR)])
 
-    found = start * np.exp(least_squares(misfit, np.zeros(2)).x)
-    return float(found[0]), float(found[1])
+    fitted = start * np.exp(least_squares(misfit, np.zeros(2)).x)
+    return float(fitted[0]), float(fitted[1])
 
 
 def linked(device: AnalyticDevice, latency: float, bandwidth: float) -> AnalyticDevice:
@@ -206,7 +206,7 @@ def case_of(group: Sequence[Row], constants: dict[str, tuple[float, float]]) -> 
 
 def _answers(case: Case) -> dict[str, float]:
     try:
-        found = {
+        answers = {
             PLAIN: case.step(),
             VERIFICATION: case.verification(),
             "draft_time_total_gammaTD": case.drafting(),
@@ -214,6 +214,6 @@ def _answers(case: Case) -> dict[str, float]:
     except UsageError:
         return {}
     if case.tokens_per_round > 1.0:
-        found["SD_time_per_token_TSD"] = case.per_token()
-        found["speedup"] = found[PLAIN] / found["SD_time_per_token_TSD"]
-    return found
+        answers["SD_time_per_token_TSD"] = case.per_token()
+        answers["speedup"] = answers[PLAIN] / answers["SD_time_per_token_TSD"]
+    return answers

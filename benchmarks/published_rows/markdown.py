@@ -98,16 +98,16 @@ def bars(predictions: Sequence[Prediction], scores: Sequence[Score]) -> str:
 
 def systems(predictions: Sequence[Prediction]) -> str:
     """The second table: every system and metric, over all hardware."""
-    found: dict[tuple[str, str], list[Prediction]] = defaultdict(list)
+    by_metric: dict[tuple[str, str], list[Prediction]] = defaultdict(list)
     ratios = {(i.row.system, i.row.hardware) for i in predictions if i.row.metric == RATIO}
     for item in predictions:
         if item.row.metric != "speedup" or (item.row.system, item.row.hardware) not in ratios:
-            found[item.row.system, item.row.metric].append(item)
+            by_metric[item.row.system, item.row.metric].append(item)
     lines = [
         "| system | metric | rows | MAPE | median | worst | bias | calibration rows |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
-    for (system, metric), items in sorted(found.items()):
+    for (system, metric), items in sorted(by_metric.items()):
         errors = [item.error for item in items if not item.calibration]
         if not errors:
             continue

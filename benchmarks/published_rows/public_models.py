@@ -79,10 +79,10 @@ def public_model(name: str) -> ModelShape | None:
         text = text.replace(alias, known)
     if "mixtral-8x7b" in text:
         return ModelShape.from_config(_MIXTRAL, name=name)
-    found = [known for known in _FIGURES if known in text]
-    if not found:
+    mentioned = [known for known in _FIGURES if known in text]
+    if not mentioned:
         return None
-    hidden, layers, heads, kv_heads, inner, vocabulary = _FIGURES[max(found, key=len)]
+    hidden, layers, heads, kv_heads, inner, vocabulary = _FIGURES[max(mentioned, key=len)]
     config = {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],
@@ -107,5 +107,5 @@ def known_model(name: str) -> ModelShape:
 
 def size_of(name: str) -> str:
     """The size in a model's name, e.g. `13B`; empty where there is none."""
-    found = re.search(r"(\d+(?:\.\d+)?)b\b", name.lower())
-    return f"{found.group(1)}B" if found else ""
+    match = re.search(r"(\d+(?:\.\d+)?)b\b", name.lower())
+    return f"{match.group(1)}B" if match else ""

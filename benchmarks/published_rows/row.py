@@ -158,10 +158,10 @@ def read_rows(path: Path) -> list[Row]:
 
 def index(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], Row]:
     """Rows by some of their attributes or settings; of several, the first."""
-    found: dict[tuple[Any, ...], Row] = {}
+    first_rows: dict[tuple[Any, ...], Row] = {}
     for row in rows:
-        found.setdefault(key_of(row, *keys), row)
-    return found
+        first_rows.setdefault(key_of(row, *keys), row)
+    return first_rows
 
 
 def key_of(row: Row, *keys: str) -> tuple[Any, ...]:

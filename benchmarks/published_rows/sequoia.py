@@ -124,9 +124,9 @@ def tree_of(row: Row) -> tuple[int, int] | None:
     size, levels = row.count("tree_size"), row.count("tree_depth")
     if size and levels:
         return (size, levels) if 1 < levels <= size else None
-    found = re.fullmatch(r"(\d{1,3})x(\d{1,3})", str(row.setting.get("specinfer_width_x_depth")))
-    if found:
-        width, depth = (max(1, int(word)) for word in found.groups())
+    match = re.fullmatch(r"(\d{1,3})x(\d{1,3})", str(row.setting.get("specinfer_width_x_depth")))
+    if match:
+        width, depth = (max(1, int(word)) for word in match.groups())
         return width * depth + 1, depth + 1
     return (128, 7) if row.system in VERIFIERS else None
 

@@ -47,22 +47,22 @@ def predictions(rows: Sequence[Row]) -> Iterator[Prediction | Unpredicted]:
             yield Unpredicted(row, "the model or the device is not known here")
             continue
         try:
-            found = op_microseconds(device, shape, tokens, width)
+            microseconds = op_microseconds(device, shape, tokens, width)
         except UsageError as error:
             yield Unpredicted(row, str(error))
             continue
         if row.metric == "layer_gemm_time":
-            yield Prediction(row, sum(found.values()), is_calibration(row))
+            yield Prediction(row, sum(microseconds.values()), is_calibration(row))
         for item in op_rows(row):
-            yield Prediction(item, found[str(item.setting["op"])], is_calibration(row))
+            yield Prediction(item, microseconds[str(item.setting["op"])], is_calibration(row))
 
 
 def op_rows(row: Row) -> Iterator[Row]:
     """Rows of single products, from the note of their sum."""
     for op, value in _note(row).get("per_op", {}).items():
         if op in OPS and isinstance(value, int | float) and value > 0:
-            found = row.deriving("op_time", float(value), "us")
-            yield replace(found, setting={**row.setting, "op": op})
+            op_row = row.deriving("op_time", float(value), "us")
+            yield replace(op_row, setting={**row.setting, "op": op})
 
 
 def elementwise_microseconds(row: Row) -> float | None:
@@ -82,10 +82,10 @@ def op_microseconds(
 
 def _note(row: Row) -> dict[str, Any]:
     try:
-        found = json.loads(row.note)
+        note = json.loads(row.note)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return note if isinstance(note, dict) else {}
 
 
 def _device(row: Row) -> AnalyticDevice | None:

@@ -29,13 +29,13 @@ class WrongTokens(Fake):
     def load(self, folder: Path, models: Mapping[str, CausalModel]) -> Program:
         graph = super().load(folder, models)
 
-        def told(*tensors: Tensor) -> Tensor:
-            found = graph(*tensors)
-            if found.dim() == 2:
-                found[:, 0] = (found[:, 0] + 1) % 61
-            return found
+        def wrong(*tensors: Tensor) -> Tensor:
+            tensor = graph(*tensors)
+            if tensor.dim() == 2:
+                tensor[:, 0] = (tensor[:, 0] + 1) % 61
+            return tensor
 
-        return told
+        return wrong
 
 
 @pytest.fixture
@@ -54,11 +54,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CausalModel]:
 @pytest.fixture
 def matrix(cells: ModuleType, models: dict[str, CausalModel], tmp_path: Path) -> Any:
     requests = {t: requests_of(temperature=t)[:2] for t in (0.0, 0.8)}
-    requests = {t: [replace(r, max_new_tokens=8) for r in held] for t, held in requests.items()}
+    requests = {t: [replace(r, max_new_tokens=8) for r in listed] for t, listed in requests.items()}
     return cells.Matrix(tmp_path, models, requests)
 
 
-def found(cells: ModuleType, matrix: Any, monkeypatch: pytest.MonkeyPatch, fake: Fake,
+def cell_of(cells: ModuleType, matrix: Any, monkeypatch: pytest.MonkeyPatch, fake: Fake,
           temperature: float = 0.0) -> dict[str, Any]:  # fmt: skip
     monkeypatch.setattr(cells, "round_backend", lambda _: fake)
     plan = parse_plan(COPIED) if temperature else plain()
@@ -74,7 +74,7 @@ def test_right_tokens_break_nothing(
     cells: ModuleType, matrix: Any, monkeypatch: pytest.MonkeyPatch, temperature: float
 ) -> None:
     main = importlib.import_module("backend_matrix")
-    one = found(cells, matrix, monkeypatch, Fake(), temperature)
+    one = cell_of(cells, matrix, monkeypatch, Fake(), temperature)
     assert one["different"] == [] and one["prompts"] == 2 and one["logits"]["relative"] == 0.0
     assert not main.complaints([one])
 
@@ -84,7 +84,7 @@ def test_wrong_tokens_are_told_from_ties(
     cells: ModuleType, matrix: Any, monkeypatch: pytest.MonkeyPatch, temperature: float
 ) -> None:
     main = importlib.import_module("backend_matrix")
-    one = found(cells, matrix, monkeypatch, WrongTokens(), temperature)
+    one = cell_of(cells, matrix, monkeypatch, WrongTokens(), temperature)
     assert [item["tie"] for item in one["different"]] == [False, False]
     assert main.summary([one])["onnxruntime"]["beyond_a_tie"] == 2
     assert main.complaints([one])
@@ -96,7 +96,7 @@ def test_wrong_tokens_are_told_from_ties(
 def test_a_bound_on_logits(cells: ModuleType, matrix: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     main, fake = importlib.import_module("backend_matrix"), Fake()
     fake.off = 1e-2
-    one = found(cells, matrix, monkeypatch, fake)
+    one = cell_of(cells, matrix, monkeypatch, fake)
     assert one["logits"]["absolute"] == pytest.approx(1e-2, rel=1e-3)
     assert one["different"] == [] and main.complaints([one])
 
@@ -113,7 +113,7 @@ def test_what_compiling_says_fills_the_cell(
 ) -> None:
     main, fake = importlib.import_module("backend_matrix"), Fake()
     fake.error = error
-    one = found(cells, matrix, monkeypatch, fake)
+    one = cell_of(cells, matrix, monkeypatch, fake)
     assert str(error) in one[word] and str(error) in main.words_of(one)
     assert bool(main.complaints([one])) is (word == "failed")
     assert main.summary([one])["onnxruntime"][word] == 1

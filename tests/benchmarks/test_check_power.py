@@ -44,13 +44,13 @@ def test_replays_tell_what_the_test_does(
     rows = [[a, 32, b, 32, 0] for a, b in zip(runs[0::2], runs[1::2], strict=True)]
     tape = tmp_path / "tape.json"
     tape.write_text(json.dumps({"rows": rows}))
-    found = answer(power, capsys, "replay", str(tape), "--trials", "40")
-    assert found["recorded_pairs"] == 300
-    assert found["usual_log_ratio"] == pytest.approx(0.03 * 2**0.5, rel=0.3)
-    assert found["0.0%"]["shares"]["slower"] <= 0.05
-    assert found["5.0%"]["shares"]["slower"] >= 0.95
-    assert found["5.0%"]["seconds"]["most"] < 150.0
-    assert found["5.0%"]["ratio"]["median"] == pytest.approx(1.05, abs=0.02)
+    power_of_test = answer(power, capsys, "replay", str(tape), "--trials", "40")
+    assert power_of_test["recorded_pairs"] == 300
+    assert power_of_test["usual_log_ratio"] == pytest.approx(0.03 * 2**0.5, rel=0.3)
+    assert power_of_test["0.0%"]["shares"]["slower"] <= 0.05
+    assert power_of_test["5.0%"]["shares"]["slower"] >= 0.95
+    assert power_of_test["5.0%"]["seconds"]["most"] < 150.0
+    assert power_of_test["5.0%"]["ratio"]["median"] == pytest.approx(1.05, abs=0.02)
 
 
 def test_a_tape_plays_runs_in_their_order(power: Any) -> None:
@@ -72,13 +72,13 @@ def test_recorded_and_raced_for_real(
     api.optimize(problem_from_dict(data, tmp_path), out=tmp_path / "bundle")
     bundle = ("--bundle", str(tmp_path / "bundle"))
     tape, trials = tmp_path / "tape.json", tmp_path / "live.json"
-    found = answer(power, capsys, "record", *bundle, "--out", str(tape), "--minutes", "0")
+    recorded = answer(power, capsys, "record", *bundle, "--out", str(tape), "--minutes", "0")
     (row,) = json.loads(tape.read_text())["rows"]
     assert row[1] == row[3] == 4 and 0.0 < row[0] < 60.0
-    assert found["recorded_pairs"] == 1
+    assert recorded["recorded_pairs"] == 1
     race = ("live", *bundle, "--out", str(trials), "--trials", "1", "--slowdown", "3.0")
-    found = answer(power, capsys, *race, "--seconds", "5")
-    assert found["300.0%"]["shares"]["slower"] == 1.0
-    assert found["300.0%"]["ratio"]["median"] > 2.0
+    recorded = answer(power, capsys, *race, "--seconds", "5")
+    assert recorded["300.0%"]["shares"]["slower"] == 1.0
+    assert recorded["300.0%"]["ratio"]["median"] > 2.0
     assert [trial["slowdown"] for trial in json.loads(trials.read_text())] == [0.0, 3.0]
-    assert answer(power, capsys, *race) == found
+    assert answer(power, capsys, *race) == recorded

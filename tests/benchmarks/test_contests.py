@@ -41,9 +41,9 @@ def contests(repository: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def clock(contests: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    found = Clock()
-    monkeypatch.setattr(contests, "time", SimpleNamespace(perf_counter=lambda: found.now))
-    return found
+    fake = Clock()
+    monkeypatch.setattr(contests, "time", SimpleNamespace(perf_counter=lambda: fake.now))
+    return fake
 
 
 def groups() -> Iterator[list[int]]:
@@ -110,11 +110,11 @@ def test_a_duel_tells_what_the_leader_saves(contests: ModuleType, clock: Clock) 
     )
     assert exact["regret"] == exact["low"] == exact["high"] == pytest.approx(0.1)
     assert exact["turns"] == 27, "50 s of 1.9 each; turns before it do not count"
-    held = 0
+    covered = 0
     for seed in range(300):
         sides = (("chosen", seed, 1.0), ("leader", 1000 + seed, 0.97))
         two = [contender(name, noisy(start, mean, 0.05)) for name, start, mean in sides]
-        found = contests.duel(*two, groups(), 0.0, random.Random(seed))
-        assert found["turns"] == 2 * contests.FIRST_TURNS
-        held += found["low"] <= 0.03 <= found["high"]
-    assert 0.86 < held / 300 < 0.945
+        duel = contests.duel(*two, groups(), 0.0, random.Random(seed))
+        assert duel["turns"] == 2 * contests.FIRST_TURNS
+        covered += duel["low"] <= 0.03 <= duel["high"]
+    assert 0.86 < covered / 300 < 0.945

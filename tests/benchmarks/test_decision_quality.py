@@ -66,22 +66,22 @@ def test_a_grid_that_obeys_the_laws_is_predicted_and_decided_exactly(
     rows = []
     for task, length in (("easy", 3.6), ("middling", 2.7), ("hard", 1.5)):
         given = law.Given("h200", 8, 500.0, grid.Measured(length, 900.0))
-        told = law.predict(given, [grid.Setting(*setting) for setting in SETTINGS], shipped)
-        rows += [row(s, run.length, run.speed, task=task) for s, run in told.items()]
-    found = score(repository, write(tmp_path, rows))
-    assert (found["groups"], found["mean_regret"], found["best_chosen"]) == (3, 0.0, 1.0)
-    assert found["mape"] == pytest.approx(0.0, abs=1e-9)
-    assert {item["choice"] for item in found["decisions"]} == {"(7,1,8)", "(5,1,6)", "(3,1,4)"}
+        predicted = law.predict(given, [grid.Setting(*setting) for setting in SETTINGS], shipped)
+        rows += [row(s, run.length, run.speed, task=task) for s, run in predicted.items()]
+    scores = score(repository, write(tmp_path, rows))
+    assert (scores["groups"], scores["mean_regret"], scores["best_chosen"]) == (3, 0.0, 1.0)
+    assert scores["mape"] == pytest.approx(0.0, abs=1e-9)
+    assert {item["choice"] for item in scores["decisions"]} == {"(7,1,8)", "(5,1,6)", "(3,1,4)"}
 
 
 def test_no_speculation_where_the_measured_setting_loses(repository: Path, tmp_path: Path) -> None:
     rows = [
         row(s, 1.1, speed) for s, speed in zip(SETTINGS, (400, 380, 370, 360, 350), strict=True)
     ]
-    found = score(repository, write(tmp_path, rows))
-    assert found["decisions"][0]["choice"] == "no speculation"
-    assert found["policies"]["(3,1,4)"] == pytest.approx({"mean_regret": 0.2, "worst_regret": 0.2})
-    assert found["policies"]["no speculation"]["mean_regret"] == 0.0
+    scores = score(repository, write(tmp_path, rows))
+    assert scores["decisions"][0]["choice"] == "no speculation"
+    assert scores["policies"]["(3,1,4)"] == pytest.approx({"mean_regret": 0.2, "worst_regret": 0.2})
+    assert scores["policies"]["no speculation"]["mean_regret"] == 0.0
 
 
 def test_spellings_of_a_drafter_are_one(tmp_path: Path, benchmark_modules: Any) -> None:
@@ -92,7 +92,7 @@ def test_spellings_of_a_drafter_are_one(tmp_path: Path, benchmark_modules: Any) 
 
 
 @pytest.mark.parametrize(
-    ("target", "found"),
+    ("target", "config"),
     [
         ("Qwen3-30B-A3B-Instruct-2507", "Qwen--Qwen3-30B-A3B"),
         ("Qwen3-Coder-30B-A3B-Instruct", "Qwen--Qwen3-30B-A3B"),
@@ -110,7 +110,7 @@ def test_spellings_of_a_drafter_are_one(tmp_path: Path, benchmark_modules: Any) 
     ],
 )
 def test_configs_are_found_by_sizes_and_family(
-    target: str, found: str | None, benchmark_modules: Any
+    target: str, config: str | None, benchmark_modules: Any
 ) -> None:
     names = (
         "Qwen--Qwen3-30B-A3B",
@@ -122,7 +122,7 @@ def test_configs_are_found_by_sizes_and_family(
         "meta-llama--Meta-Llama-3.1-8B",
     )
     shape_of = benchmark_modules("decisions.configs").shape_of
-    assert shape_of(target, {name: name for name in names}) == found
+    assert shape_of(target, {name: name for name in names}) == config
 
 
 @pytest.mark.parametrize("rows", [[], [{"target": "x"}], [row((5, 1, 6), 2.0, 600.0)]])
@@ -139,16 +139,16 @@ def test_what_decisions_lose_on_public_measurements(
     repository: Path, shared: Path, with_configs: bool
 ) -> None:
     configs = ("--configs", str(shared / "data" / "model_configs")) if with_configs else ()
-    found = score(repository, shared / "data" / "eagle3_h200_dev.json", *configs)
-    assert found["groups"] == 44 and len(found["targets_left_out_of_the_fit"]) == 5
-    assert found["mean_regret"] <= 0.0065  # asked: 0.008
-    assert found["p95_regret"] <= 0.025  # asked: 0.03
-    assert found["worst_regret"] <= 0.061  # asked: 0.05; see docs/decisions.md
-    assert sorted(item["regret"] for item in found["decisions"])[-2] <= 0.041
-    assert found["best_chosen"] >= 0.65 and found["mape"] <= 0.07
-    assert found["policies"]["(5,1,6)"]["mean_regret"] == pytest.approx(0.0196, abs=1e-4)
-    assert found["policies"]["longest accept length"]["mean_regret"] > 0.03
-    assert found["noise"]["mean_regret"] < found["mean_regret"]
+    scores = score(repository, shared / "data" / "eagle3_h200_dev.json", *configs)
+    assert scores["groups"] == 44 and len(scores["targets_left_out_of_the_fit"]) == 5
+    assert scores["mean_regret"] <= 0.0065  # asked: 0.008
+    assert scores["p95_regret"] <= 0.025  # asked: 0.03
+    assert scores["worst_regret"] <= 0.061  # asked: 0.05; see docs/decisions.md
+    assert sorted(item["regret"] for item in scores["decisions"])[-2] <= 0.041
+    assert scores["best_chosen"] >= 0.65 and scores["mape"] <= 0.07
+    assert scores["policies"]["(5,1,6)"]["mean_regret"] == pytest.approx(0.0196, abs=1e-4)
+    assert scores["policies"]["longest accept length"]["mean_regret"] > 0.03
+    assert scores["noise"]["mean_regret"] < scores["mean_regret"]
 
 
 @pytest.mark.shared
@@ -188,9 +188,9 @@ def test_constants_are_those_of_the_fit_and_saw_no_target_they_decide(
     expected = shipped["without"]["Llama-4-Scout-17B-16E-Instruct"]
     # Changes of the device model move `alike` most, of which 2 % are 0.13 % of a predicted speed at
     # most. Beyond that, run the benchmark with --fit.
-    found = script.asdict(calibrate(cases))
-    assert found.pop("alike") == pytest.approx(expected.pop("alike"), rel=0.02)
-    assert found == pytest.approx(expected, rel=2e-3)
+    fitted = script.asdict(calibrate(cases))
+    assert fitted.pop("alike") == pytest.approx(expected.pop("alike"), rel=0.02)
+    assert fitted == pytest.approx(expected, rel=2e-3)
     # Two targets of one shape are left out together.
     coder, other = (values for name, values in shipped["without"].items() if "Qwen3" in name)
     assert coder == other

@@ -53,8 +53,10 @@ def test_the_fastest_is_a_compiled_plan_with_its_backend(decoding: ModuleType) -
         "transformers.generate": 3.0,
         "transformers.generate, prompt lookup": 2.5,
     }
-    found = {name: decoding.Contender(name, None, [seconds] * 3) for name, seconds in spent.items()}
-    plan, backend, ratios = decoding.paired(found)
+    contenders = {
+        name: decoding.Contender(name, None, [seconds] * 3) for name, seconds in spent.items()
+    }
+    plan, backend, ratios = decoding.paired(contenders)
     assert (plan, backend) == ("draft_model chain, 4 tokens", "onnxruntime")
     assert ratios == {
         "autoregressive": 2.0, "transformers_greedy": 3.0, "transformers_assisted": 2.5
@@ -62,14 +64,14 @@ def test_the_fastest_is_a_compiled_plan_with_its_backend(decoding: ModuleType) -
 
 
 def test_plans_are_the_best_priced_that_compile(decoding: ModuleType, tmp_path: Path) -> None:
-    found = search(example_facts(tmp_path))
-    plans, alone = decoding.best_plans(found)
+    searched = search(example_facts(tmp_path))
+    plans, alone = decoding.best_plans(searched)
     assert len(plans) == decoding.PLANS and len(alone) == 1
     assert not any(isinstance(op, Lookup) for plan in alone.values() for op in walk_plan(plan))
-    prices = decoding.predicted({"one": found, "other": found}, plans)
+    prices = decoding.predicted({"one": searched, "other": searched}, plans)
     names = [decoding.PLAIN, *plans]
     assert set(prices) == {f"{name}, {backend}" for name in names for backend in ("one", "other")}
-    told = [prices[f"{name}, one"] for name in plans]
-    assert told == sorted(told, reverse=True)
-    chosen = found.chosen.estimates[0].tokens_per_second.mean
-    assert told[0] == pytest.approx(chosen, rel=0.02), "a tie at most"
+    predicted = [prices[f"{name}, one"] for name in plans]
+    assert predicted == sorted(predicted, reverse=True)
+    chosen = searched.chosen.estimates[0].tokens_per_second.mean
+    assert predicted[0] == pytest.approx(chosen, rel=0.02), "a tie at most"

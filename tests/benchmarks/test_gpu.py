@@ -48,10 +48,10 @@ def test_contenders_compute_the_same_attention() -> None:
 
 def test_every_case_of_the_goal_is_measured() -> None:
     attention = importlib.import_module("gpu_attention")
-    found = list(attention.cases())
-    assert len(set(found)) == len(found)
+    cases = list(attention.cases())
+    assert len(set(cases)) == len(cases)
     for field, ends in (("batch", (1, 64)), ("context", (1024, 65536)), ("tree", (1, 128))):
-        values = [getattr(case, field) for case in found]
+        values = [getattr(case, field) for case in cases]
         assert (min(values), max(values)) == ends
 
 

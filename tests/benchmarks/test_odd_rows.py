@@ -17,10 +17,10 @@ ODD: tuple[Any, ...] = (
 
 def mangled(rows: list[dict[str, Any]], draw: random.Random) -> list[dict[str, Any]]:
     """Some of the rows, some of them with odd values."""
-    kept = draw.choice((0.02, 0.3, 0.9))
+    share = draw.choice((0.02, 0.3, 0.9))
     result = []
     for row in rows:
-        if draw.random() > kept:
+        if draw.random() > share:
             continue
         copy = json.loads(json.dumps(row))
         if draw.random() < 0.15:
@@ -45,4 +45,4 @@ def test_any_subset_with_odd_values_is_answered(
     predicted, rest = published.predict(rows)
     own = {id(item.row) for item in predicted if not item.row.derived}
     assert len(own) + len(rest) == len(rows)
-    json.dumps([vars(found) for found in score.scores(predicted)], allow_nan=False)
+    json.dumps([vars(each) for each in score.scores(predicted)], allow_nan=False)

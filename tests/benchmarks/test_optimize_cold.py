@@ -13,9 +13,9 @@ def test_the_problem_is_planned_for_from_configs_alone(
     monkeypatch.syspath_prepend(str(repository / "benchmarks"))
     import optimize_cold
 
-    found = optimize_cold.measure(tmp_path, runs=1)
-    assert found["loads"] + len(found["left_out"]) == 8 * 4
-    assert found["candidates"]["priced"] > 50 and "by head" in found["chosen"]
-    assert found["drafters"] == ["head", "large", "small"]
-    assert len(found["runs"]) == 1
+    figures = optimize_cold.measure(tmp_path, runs=1)
+    assert figures["loads"] + len(figures["left_out"]) == 8 * 4
+    assert figures["candidates"]["priced"] > 50 and "by head" in figures["chosen"]
+    assert figures["drafters"] == ["head", "large", "small"]
+    assert len(figures["runs"]) == 1
     assert not list(tmp_path.rglob("*.safetensors"))

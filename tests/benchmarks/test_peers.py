@@ -47,10 +47,10 @@ def compared(name: str) -> Comparison:
 
 def test_outputs_are_compared_where_nothing_is_sampled(scripts: dict[str, ModuleType]) -> None:
     methods = scripts["methods"]
-    told = compared(methods.PEERS["prompt_lookup"])
+    comparison = compared(methods.PEERS["prompt_lookup"])
     row = {"method": "prompt_lookup", "ratio": 1.5}
-    assert list(methods.peers(told, greedy=True)) == [row | {"different_outputs": 2}]
-    assert list(methods.peers(told, greedy=False)) == [row | {"different_outputs": None}]
+    assert list(methods.peers(comparison, greedy=True)) == [row | {"different_outputs": 2}]
+    assert list(methods.peers(comparison, greedy=False)) == [row | {"different_outputs": None}]
 
 
 def test_tables_read_files_of_before(scripts: dict[str, ModuleType]) -> None:
@@ -79,8 +79,8 @@ def test_cells_of_later_runs_join_columns(scripts: dict[str, ModuleType]) -> Non
     known = [column(1, 4.0, rest=2.0, jacobi=8.0), column(4, 1.0, rest=1.0)]
     once, other = scripts["method_tables"].joined(known, [column(1, 3.0, jacobi=6.0, thompson=2.0)])
     assert other == known[1]
-    told = {cell["method"]: cell.get("predicted_ratio") for cell in once["cells"]}
-    assert told == {"autoregressive": None, "jacobi": 0.5, "rest": None, "thompson": 1.5}
+    predictions = {cell["method"]: cell.get("predicted_ratio") for cell in once["cells"]}
+    assert predictions == {"autoregressive": None, "jacobi": 0.5, "rest": None, "thompson": 1.5}
     assert once["cells"][0]["seconds_per_token"] == 4.0 and once["regret"] == 0.1
     assert once["joined"] == ["jacobi", "thompson"]
     (twice,) = scripts["method_tables"].joined([once], [column(1, 5.0, triforce=5.0)])

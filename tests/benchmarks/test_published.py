@@ -38,8 +38,8 @@ def theory(alpha: float, gamma: int, value: Any) -> dict[str, Any]:
 
 def test_scores_are_errors_of_the_rows_as_fractions(repository: Path, tmp_path: Path) -> None:
     # E(.5, 1) = 1.5 and E(0, 3) = 1: errors of +0.5 and -0.2
-    found = score_rows(repository, tmp_path, [theory(0.5, 1, 1.0), theory(0.0, 3, 1.25)])
-    (score,) = found["scores"]
+    document = score_rows(repository, tmp_path, [theory(0.5, 1, 1.0), theory(0.0, 3, 1.25)])
+    (score,) = document["scores"]
     assert (score["system"], score["metric"], score["count"]) == ("Leviathan SD", "speedup", 2)
     assert score["mape"] == pytest.approx(0.35)
     assert score["worst"] == pytest.approx(0.5)
@@ -61,9 +61,9 @@ def test_scores_are_errors_of_the_rows_as_fractions(repository: Path, tmp_path: 
 def test_rows_of_any_kind_are_answered_with_scores(
     repository: Path, tmp_path: Path, rows: list[Any]
 ) -> None:
-    found = score_rows(repository, tmp_path, rows)
-    assert found["scores"] == []
-    assert sum(entry["count"] for entry in found["unscored"]) == len(rows)
+    document = score_rows(repository, tmp_path, rows)
+    assert document["scores"] == []
+    assert sum(entry["count"] for entry in document["unscored"]) == len(rows)
 
 
 def test_a_file_that_holds_no_rows_is_refused(repository: Path, tmp_path: Path) -> None:
@@ -100,11 +100,11 @@ def test_the_closed_form_gives_the_tables_that_it_made(shipped: dict[str, Any]) 
     assert worst["speedup_predicted_by_paper"] < 0.05  # alpha and c are rounded there
 
 
-def mape(found: dict[str, Any], system: str, metric: str, hardware: str = "") -> float:
+def mape(document: dict[str, Any], system: str, metric: str, hardware: str = "") -> float:
     """Of the only score with these names; `hardware` is how it begins."""
     (score,) = (
         score
-        for score in found["scores"]
+        for score in document["scores"]
         if (score["system"], score["metric"]) == (system, metric)
         and score["hardware"].startswith(hardware)
     )
@@ -137,9 +137,9 @@ def test_constants_of_missing_calibration_rows_are_those_that_they_would_give(
         for row in rows
         if row["system"] == "Leviathan SD" and (row["model_pair"] or {}).get("draft") != "T5-base"
     ]
-    found = score_rows(repository, tmp_path, rest)
+    document = score_rows(repository, tmp_path, rest)
     with_rows = mape(shipped, "Leviathan SD", "speedup_measured")
-    assert mape(found, "Leviathan SD", "speedup_measured") == pytest.approx(with_rows, abs=0.02)
+    assert mape(document, "Leviathan SD", "speedup_measured") == pytest.approx(with_rows, abs=0.02)
 
 
 @pytest.mark.shared

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.shared
 
 
 @pytest.fixture(scope="module")
-def found(repository: Path, shared: Path) -> list[dict[str, Any]]:
+def scores(repository: Path, shared: Path) -> list[dict[str, Any]]:
     script = repository / "benchmarks" / "published.py"
     file = shared / "data" / "published_dev.json"
     done = subprocess.run(
@@ -42,8 +42,8 @@ def found(repository: Path, shared: Path) -> list[dict[str, Any]]:
     ],
 )
 def test_tables_hold_their_bars(
-    found: list[dict[str, Any]], system: str, metric: str, bar: float, rows: int
+    scores: list[dict[str, Any]], system: str, metric: str, bar: float, rows: int
 ) -> None:
-    mine = [s for s in found if (s["system"], s["metric"]) == (system, metric) and s["count"]]
+    mine = [s for s in scores if (s["system"], s["metric"]) == (system, metric) and s["count"]]
     assert sum(score["count"] for score in mine) == rows
     assert max(score["mape"] for score in mine) < bar

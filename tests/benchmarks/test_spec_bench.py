@@ -59,11 +59,11 @@ def rows_of(size: str, system: str, ratio: float) -> list[dict[str, Any]]:
 
 @pytest.mark.shared
 def test_shipped_ratios_are_within_the_bars(repository: Path, shared: Path) -> None:
-    found = scores_of(repository, shared / "data" / "published_dev.json")
-    methods = [score for score in found if not score["group"] and score["count"]]
+    scores = scores_of(repository, shared / "data" / "published_dev.json")
+    methods = [score for score in scores if not score["group"] and score["count"]]
     assert len(methods) == 19  # ten methods on two machines, one row calibrates
     assert max(score["worst"] for score in methods) < 0.15
-    groups = [score for score in found if score["group"]]
+    groups = [score for score in scores if score["group"]]
     assert {score["hardware"] for score in groups} == {"A100-80GB", "RTX 3090 24GB"}
     assert min(score["kendall_tau"] for score in groups) >= 0.8
     assert max(score["mape"] for score in groups) < 0.07
