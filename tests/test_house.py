@@ -87,26 +87,26 @@ UNSAFE = re.compile(
 
 
 def test_no_unsafe_loading() -> None:
-    found = [
+    unsafe = [
         f"{path}:{number}: {line.strip()}"
         for path in source_files(".py")
         for number, line in enumerate((REPOSITORY / path).read_text().splitlines(), start=1)
         if UNSAFE.search(line) and ".eval()" not in line
     ]
-    assert not found
+    assert not unsafe
 
 
 def test_sibling_packages_are_imported_by_their_full_name() -> None:
     bare = re.compile(
         r"^\s*(from|import) (ir|cost_models|passes|planner|runtime|backends|measure)\b"
     )
-    found = [
+    short = [
         f"{path}:{number}: {line.strip()}"
         for path in source_files(".py")
         for number, line in enumerate((REPOSITORY / path).read_text().splitlines(), start=1)
         if bare.match(line)
     ]
-    assert not found
+    assert not short
 
 
 def modules_after(code: str) -> set[str]:

@@ -33,8 +33,8 @@ problem's `sources`."""
 
 
 def files() -> list[Path]:
-    found = (path for folder in FOLDERS for path in sorted((REPOSITORY / folder).rglob("*.py")))
-    return [path.relative_to(REPOSITORY) for path in found]
+    paths = (path for folder in FOLDERS for path in sorted((REPOSITORY / folder).rglob("*.py")))
+    return [path.relative_to(REPOSITORY) for path in paths]
 
 
 def named_in(source: str, names: frozenset[str] = METHODS) -> Iterator[tuple[int, str]]:
@@ -61,11 +61,11 @@ def words_of(path: Path) -> set[str]:
     A rule of acceptance, or a law that logits are combined by; what an engine calls things in its
     own configuration, as its schema says; what stands in a published format.
     """
-    found = {*BUILTIN.names("rule"), *BUILTIN.names("law")} | FORMATS.get(path.as_posix(), set())
+    words = {*BUILTIN.names("rule"), *BUILTIN.names("law")} | FORMATS.get(path.as_posix(), set())
     schema = REPOSITORY / path.with_suffix(".schema.json")
     if schema.is_file():
-        found |= set(strings(json.loads(schema.read_text(encoding="utf-8"))))
-    return found
+        words |= set(strings(json.loads(schema.read_text(encoding="utf-8"))))
+    return words
 
 
 def strings(value: Any) -> Iterator[str]:
@@ -85,13 +85,13 @@ def strings(value: Any) -> Iterator[str]:
 def test_no_file_names_a_method(folder: str) -> None:
     paths = [path for path in files() if path.parts[0] == folder]
     assert paths
-    found = [
+    named = [
         f"{path}:{line}: {name}"
         for path in paths
         for line, name in named_in((REPOSITORY / path).read_text(encoding="utf-8"))
         if name not in words_of(path)
     ]
-    assert not found, "what a layer must know of a plan stands in its ops"
+    assert not named, "what a layer must know of a plan stands in its ops"
 
 
 def test_a_name_is_found_wherever_code_could_ask_for_it() -> None:
@@ -101,8 +101,8 @@ if plan.name == "jacobi" or plan.name in {"early_exit": 1}:
     "a string beside a statement: early_exit"
 rest = suffix
 '''
-    found = sorted(named_in(code, frozenset({"jacobi", "early_exit", "rest", "suffix"})))
-    assert found == [
+    named = sorted(named_in(code, frozenset({"jacobi", "early_exit", "rest", "suffix"})))
+    assert named == [
         (2, "early_exit"),
         (2, "jacobi"),
         (3, " of early_exit"),
@@ -112,5 +112,5 @@ rest = suffix
 
 def test_words_of_formats_are_in_use() -> None:
     for path, words in FORMATS.items():
-        held = {name for _, name in named_in((REPOSITORY / path).read_text(encoding="utf-8"))}
-        assert words <= held, f"{path} no longer needs them"
+        used = {name for _, name in named_in((REPOSITORY / path).read_text(encoding="utf-8"))}
+        assert words <= used, f"{path} no longer needs them"

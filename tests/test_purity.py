@@ -69,16 +69,22 @@ def _parsed(path: Path) -> ast.Module:
 
 def _words(tree: ast.Module) -> Iterator[str]:
     """String literals of a module, its docstrings left out."""
-    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings
+        ):
             yield node.value
 
 
 def test_no_method_is_named_below_the_planner() -> None:
     methods = {*discover_methods()}
-    found = {place: named for place, tree in _below() if (named := methods & {*_words(tree)})}
-    assert found == {place: named for place, named in NAMED.items() if named & methods}
+    named_by_place = {
+        place: named for place, tree in _below() if (named := methods & {*_words(tree)})
+    }
+    assert named_by_place == {place: named for place, named in NAMED.items() if named & methods}
     named = {"ir/tables/laws", "runtime/laws"}
     files = {path.as_posix() for path in source_files(".py") if path.stem in methods}
     assert {one.rpartition("/")[0] for one in files} - {"planner/methods"} <= named
@@ -112,11 +118,11 @@ def _run_on_import(body: Iterable[ast.stmt]) -> Iterator[ast.Import | ast.Import
 
 def _modules() -> dict[str, Path]:
     """Modules of the package by their full names; a package by its `__init__`."""
-    found = {}
+    by_name = {}
     for path in source_files(".py"):
         package = package_of(path.parent)
-        found[package if path.stem == "__init__" else f"{package}.{path.stem}"] = path
-    return found
+        by_name[package if path.stem == "__init__" else f"{package}.{path.stem}"] = path
+    return by_name
 
 
 def _needs(name: str, tree: ast.Module, modules: dict[str, Path]) -> set[str]:
@@ -151,7 +157,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "found"),
+    ("last", "module"),
     [
         ("from one import first", "first"),
         ("import one.first", "first"),
@@ -164,7 +170,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
         ("from elsewhere import first", ""),
     ],
 )
-def test_a_circle_is_found(last: str, found: str, tmp_path: Path) -> None:
+def test_a_circle_is_found(last: str, module: str, tmp_path: Path) -> None:
     """`first` imports `second`, that `inner`, and this something at last."""
     texts = {
         "one": "",
@@ -179,4 +185,4 @@ def test_a_circle_is_found(last: str, found: str, tmp_path: Path) -> None:
         modules[name] = tmp_path / name
         modules[name].write_text(text, encoding="utf-8")
     circle = _circle(modules)
-    assert found in circle and bool(circle) == bool(found)
+    assert module in circle and bool(circle) == bool(module)

@@ -112,5 +112,5 @@ def edited_texts() -> dict[str, str]:
     """The plans of `EDITS`, and one whose nodes were all looked up."""
     text = dynamic_text(3, 3, 7)
     start, end = text.index("  %q0"), text.index("  %b = pick")
-    found = f"{text[:start]}{LOOKED_UP}{text[end:]}".replace("  commit @dkv %e\n", "")
-    return {**{name: edited(text, of) for name, of in EDITS.items()}, "looked up": found}
+    looked_up_text = f"{text[:start]}{LOOKED_UP}{text[end:]}".replace("  commit @dkv %e\n", "")
+    return {**{name: edited(text, of) for name, of in EDITS.items()}, "looked up": looked_up_text}

@@ -78,19 +78,19 @@ def main(folder: Path, seed: int, count: int) -> None:
     whole = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     compiled = [path for path in whole if path.parent.name.startswith("decode")]
     others = [path for path in whole if KERNELS in path.parts or path.name == MANIFEST]
-    found: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     for number in range(count):
         path = draws.choice(sorted(compiled if draws.random() < 0.7 else others))
         print(number, path.name, flush=True)
         damage(folder, path, draws)
         how, what = outcome(folder, models)
-        found[f"{path.name if path in compiled else path.suffix} {how}"] += 1
+        outcomes[f"{path.name if path in compiled else path.suffix} {how}"] += 1
         if how != "refused" and what != sound:
-            found[f"{path.name} {OTHER}"] += 1
+            outcomes[f"{path.name} {OTHER}"] += 1
         for changed_path in {path, folder / MANIFEST, folder / KERNELS / INDEX}:
             changed_path.write_bytes(whole[changed_path])
     assert outcome(folder, models)[1] == sound
-    print(json.dumps(found))
+    print(json.dumps(outcomes))
 
 
 if __name__ == "__main__":

@@ -30,10 +30,10 @@ def edited_json(raw: bytes, draws: random.Random) -> bytes:
     """JSON with one value somewhere replaced by one of another kind, or left out."""
     document = json.loads(raw)
     holders = [document]
-    for held in holders:
-        inner = held.values() if isinstance(held, dict) else held
+    for holder_ in holders:
+        inner = holder_.values() if isinstance(holder_, dict) else holder_
         holders += [item for item in inner if isinstance(item, dict | list) and item]
-    holder = draws.choice([held for held in holders if held])
+    holder = draws.choice([holder_ for holder_ in holders if holder_])
     key = draws.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
     if draws.random() < 0.2:
         del holder[key]
@@ -52,7 +52,7 @@ def changed(path: Path, raw: bytes, draws: random.Random) -> bytes:
 def sum_anew(folder: Path, path: Path) -> str:
     """The manifest with a file's new sum, and that sum."""
     manifest = folder / "manifest.json"
-    told, found = json.loads(manifest.read_bytes()), sha256_file(path)
-    told["files"][path.relative_to(folder).as_posix()] = found
-    manifest.write_text(json.dumps(told))
-    return found
+    index, digest = json.loads(manifest.read_bytes()), sha256_file(path)
+    index["files"][path.relative_to(folder).as_posix()] = digest
+    manifest.write_text(json.dumps(index))
+    return digest

@@ -55,7 +55,7 @@ def write_served(folder: Path, backend: str) -> Bundle:
         generate(compiled, REQUESTS)
     else:
         write_foreign(bundle, models, folder / "made")
-    bundle = write_executables(bundle, held_by(backend), folder / "made")
+    bundle = write_executables(bundle, executables_of(backend), folder / "made")
     return write_kernels(bundle, ["sm_90"], _listed(folder / "kernels"))
 
 
@@ -73,7 +73,7 @@ def write_foreign(bundle: Bundle, models: dict[str, CausalModel], folder: Path) 
     write_identity(home, identity(graph, named_weights(models)))
 
 
-def held_by(backend: str) -> Executables:
+def executables_of(backend: str) -> Executables:
     """The one shape, run by a backend."""
     shape = Shape(BUCKET.batch, BUCKET.text, backend, {backend: 0.01})
     return Executables(replace(this_machine(), features=()), "greedy", (shape,))
@@ -82,7 +82,7 @@ def held_by(backend: str) -> Executables:
 def _listed(folder: Path) -> Path:
     """The kernels of its layers and one more, which nobody compiled, listed as if somebody had."""
     (folder / "sm_90").mkdir(parents=True)
-    held = []
+    kernels = []
     for variant in (acceptance("greedy", 4), *layers("fp32")):
         path = folder / "sm_90" / f"{variant.name}.cubin"
         path.write_bytes(b"\x7fELF" + variant.name.encode())
@@ -98,6 +98,6 @@ def _listed(folder: Path) -> Path:
             num_warps=variant.num_warps,
             shared_bytes=0,
         )
-        held.append(kernel)
-    write_json_atomic(folder / INDEX, asdict(KernelIndex(SCHEMA_VERSION, "3.7.1", held)))
+        kernels.append(kernel)
+    write_json_atomic(folder / INDEX, asdict(KernelIndex(SCHEMA_VERSION, "3.7.1", kernels)))
     return folder

@@ -42,13 +42,13 @@ round decode {{
 
 def source_plans(greedy: bool) -> dict[str, Plan]:
     """By name; none is reproducible where requests learn from one another."""
-    found = {name: lookup_plan(*setting, greedy) for name, setting in LOOKUPS.items()}
+    plans = {name: lookup_plan(*setting, greedy) for name, setting in LOOKUPS.items()}
     for scope in ("request", "process"):
         text = RECYCLING.format(
             scope=scope, assume=_assume(scope, greedy), judge=_judge("%t3", 10, greedy)
         )
-        found[f"adjacency of one {scope}"] = parse_plan(text)
-    return found
+        plans[f"adjacency of one {scope}"] = parse_plan(text)
+    return plans
 
 
 def lookup_plan(source: str, scope: str, wanted: str, nodes: int, last: int, greedy: bool) -> Plan:

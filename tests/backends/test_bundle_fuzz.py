@@ -23,7 +23,7 @@ from tests.planner.checkpoints import write_checkpoint
 
 PLANS = Path(__file__).parent.parent / "ir" / "plans"
 MACHINE = Machine("Linux", "x86_64", "AVX2", "2.13")
-HELD = Executables(MACHINE, "greedy", (Shape(1, 256, "inductor", {"inductor": 0.01}),))
+EXECUTABLES = Executables(MACHINE, "greedy", (Shape(1, 256, "inductor", {"inductor": 0.01}),))
 CODE = "executables/decode-greedy-b1-t256/round.pt2"
 MUTATIONS = sized(1000, 20_000)
 """Of each of the two kinds; those of compiled rounds are in `test_served.py`."""
@@ -48,7 +48,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     home = folder / "compiled" / "decode-greedy-b1-t256"
     home.mkdir(parents=True)
     (home / "round.pt2").write_bytes(random.Random(0).randbytes(2000))
-    return write_executables(written, HELD, folder / "compiled")
+    return write_executables(written, EXECUTABLES, folder / "compiled")
 
 
 def outcome(folder: Path) -> Bundle | SpecplanError:

@@ -87,11 +87,11 @@ def test_a_bundle_without_kernels_is_captured(tmp_path: Path) -> None:
     )
     requests = requests_of(**settings)
     opened = (open_executable(bundle, load_models(bundle, where)) for where in ("cpu", "cuda"))
-    expected, found = (
+    expected, captured = (
         [item.tokens for item in generate(executable, requests).completions]
         for executable in opened
     )
-    assert found == expected
+    assert captured == expected
 
 
 @pytest.mark.gpu

@@ -29,9 +29,9 @@ def hierarchy(folder: Path, length: int, trips: int, budget: int, temperature: f
     facts = example_facts(folder, temperature=temperature)
     written = METHOD.plan(facts, TriForceOptions("draft", length, trips, 128))
     text = print_plan(written).replace("chunk=8", "chunk=4").replace("sink=16", "sink=2")
-    for kept in (128, 256):
-        assert f"budget={kept}" in text
-        text = text.replace(f"budget={kept}", f"budget={budget}")
+    for stated in (128, 256):
+        assert f"budget={stated}" in text
+        text = text.replace(f"budget={stated}", f"budget={budget}")
     plan = parse_plan(text)
     return replace(plan, models=tuple(replace(model, digest=None) for model in plan.models))
 

@@ -130,7 +130,7 @@ def rounds_of(
     executable.analysis.spent = {}  # values are looked at afterwards
     session = executable.start(requests)
     session.prefill()
-    found = []
+    rounds = []
     for left in reversed(range(count)):
         texts = [session.text(row) for row in range(len(requests))]
         scope: Scope = {}
@@ -138,8 +138,8 @@ def rounds_of(
         session.emitted = [[] for _ in requests]
         every = plan.rounds[0].ops
         session.run(every[: len(every) - (0 if left else ops)], scope)
-        found.append((texts, session, scope))
-    return found
+        rounds.append((texts, session, scope))
+    return rounds
 
 
 def token_paths(tree: Tree, row: int) -> dict[int, tuple[int, ...]]:
@@ -173,15 +173,15 @@ def test_every_node_sees_its_path_and_nothing_else(models: dict[str, CausalModel
         pool, tree, rows = (scope[Value(name)] for name in ("pool", "c", "l"))
         assert isinstance(pool, Tree) and isinstance(tree, Tree) and isinstance(rows, Logits)
         assert tree.scores is not None and tree.size == 10 and pool.size == pool_size(3, 4)
-        found, there = rows.of(tree.everything)
+        logits, there = rows.of(tree.everything)
         assert there.all()
         for row, text in enumerate(texts):
-            assert torch.allclose(found[row, 0], logits_after(models["target"], text, ()))
+            assert torch.allclose(logits[row, 0], logits_after(models["target"], text, ()))
             paths = token_paths(tree, row)
             assert len(paths) == 10
             for node, path in paths.items():
                 alone = logits_after(models["target"], text, path)
-                assert torch.allclose(found[row, node], alone), path
+                assert torch.allclose(logits[row, node], alone), path
                 score = sum(
                     float(logits_after(models["draft"], text, path[:depth]).log_softmax(0)[token])
                     for depth, token in enumerate(path)
@@ -200,9 +200,9 @@ class DraftProbabilities:
     def __call__(self, ranks: RankPath) -> list[float]:
         """Probabilities of a node's children, not increasing."""
         chances = logits_after(self.model, self.text, self.tokens_of(ranks)).softmax(0)
-        found = chances.sort(descending=True, stable=True)
-        self.ranked[ranks] = found.indices.tolist()
-        return found.values.tolist()
+        ordered = chances.sort(descending=True, stable=True)
+        self.ranked[ranks] = ordered.indices.tolist()
+        return ordered.values.tolist()
 
     def tokens_of(self, ranks: RankPath) -> tuple[int, ...]:
         """The tokens on a path of ranks."""
@@ -252,8 +252,8 @@ def test_a_draft_model_that_lags_is_caught_up(pending: int, tmp_path: Path) -> N
 
 def test_pending_must_cover_the_end_of_a_path() -> None:
     for setting in ((3, 1, 2), (3, 2, 5), (3, 4, 9)):
-        (found,) = verify_plan(dynamic_plan(*setting, pending=1))
-        assert found.rule == "starvation" and "@dkv may lack 2 tokens" in found.what
+        (finding,) = verify_plan(dynamic_plan(*setting, pending=1))
+        assert finding.rule == "starvation" and "@dkv may lack 2 tokens" in finding.what
         assert not verify_plan(dynamic_plan(*setting, pending=2))
 
 

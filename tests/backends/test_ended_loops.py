@@ -57,14 +57,14 @@ def side_by_side(
     known.prefill()
     graphs.prefill()
     while not all(known.done):
-        expected, found = known.step("decode"), graphs.step("decode")
-        assert torch.equal(found.tokens, expected.tokens)
+        expected, graph_step = known.step("decode"), graphs.step("decode")
+        assert torch.equal(graph_step.tokens, expected.tokens)
         assert graphs.lengths == known.lengths and graphs.done == known.done
         for name in numbers:
-            (left,), kept = graphs.values[name], known.batch.values[name]
+            (left,), interpreted = graphs.values[name], known.batch.values[name]
             going = ~torch.tensor(known.done)
-            assert isinstance(kept, torch.Tensor)
-            torch.testing.assert_close(left[going], kept[going], rtol=1e-12, atol=0)
+            assert isinstance(interpreted, torch.Tensor)
+            torch.testing.assert_close(left[going], interpreted[going], rtol=1e-12, atol=0)
         assert expected.trips is not None
         trips.append(expected.trips[:, 0].tolist())
     return trips
@@ -75,9 +75,9 @@ def test_every_kind_runs_as_the_interpreter_does(
     models: dict[str, CausalModel], tmp_path: Path, temperature: float
 ) -> None:
     """Bars on the last token, on all so far, on entropy, on what a layer adds; chance."""
-    requests, found = requests_of(temperature), dict(ended_kinds(tmp_path, temperature, layers=2))
-    assert len(found) >= 10
-    for name, plan in found.items():
+    requests, kinds = requests_of(temperature), dict(ended_kinds(tmp_path, temperature, layers=2))
+    assert len(kinds) >= 10
+    for name, plan in kinds.items():
         assert STATIC.refusals(plan) == (), name
         assert any("stop early" in one.reason for one in UNCOMPILED.refusals(plan)), name
         trips = side_by_side(plan, models, requests)
@@ -124,7 +124,7 @@ def guarded(first: float, inside: str = "n < 0 * x", after: str = "x") -> Plan:
     [guarded(2.0, after="1/(x - 1)"), guarded(0.0, inside="n > 3 or 1 % x > 0")],
     ids=["after it", "in the loop"],
 )
-def test_a_formula_without_a_value_is_told(plan: Plan, models: dict[str, CausalModel]) -> None:
+def test_a_formula_without_a_value_is_reported(plan: Plan, models: dict[str, CausalModel]) -> None:
     for kind in (EagerBackend().compile, StaticExecutable):
         session = kind(plan, models).start(requests_of(0.0)[1:3])
         session.prefill()
@@ -201,12 +201,14 @@ def test_formulas_of_powers(text: str) -> None:
 def compare(text: str, names: dict[str, Tensor]) -> None:
     """Request by request with the interpreter's: same value and kind, or both have none."""
     formula = Formula(next(iter(names.values())))
-    found = formula.of(text, names)
-    assert found.dtype == (torch.bool if is_condition(text) else torch.float64)
-    failed = torch.zeros_like(found).bool() if formula.failed is None else formula.failed
-    for row, value in enumerate(found.tolist()):
+    values = formula.of(text, names)
+    assert values.dtype == (torch.bool if is_condition(text) else torch.float64)
+    failed = torch.zeros_like(values).bool() if formula.failed is None else formula.failed
+    for row, value in enumerate(values.tolist()):
         try:
-            expected = evaluate(text, {name: float(held[row]) for name, held in names.items()})
+            expected = evaluate(
+                text, {name: float(columns[row]) for name, columns in names.items()}
+            )
         except UsageError:
             assert failed[row], (text, row)
         else:

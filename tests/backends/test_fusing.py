@@ -118,12 +118,12 @@ def test_kernels_stand_where_their_shapes_and_types_fit(
     torch.testing.assert_close(program(module.given), wanted)
 
 
-def test_what_is_fused_is_said_by_device_and_model(
+def test_what_is_fused_is_stated_by_device_and_model(
     models: dict[str, CausalModel], folder: Path, pair_folder: Path
 ) -> None:
     both, rules = {"target", "draft"}, {"greedy", "token", "recursive"}
-    found = fused_for(models, {"cpu"})
-    assert (found.attention, found.moves, found.rules) == (both, both, rules)
+    fused = fused_for(models, {"cpu"})
+    assert (fused.attention, fused.moves, fused.rules) == (both, both, rules)
     assert fused_for(models, {"cuda"}) == NOTHING
     exact = fused_for(load_pair(folder, dtype="float64"), {"cpu"})
     assert (exact.attention, exact.moves, exact.layers) == (set(), set(), set())

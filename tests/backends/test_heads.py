@@ -197,8 +197,8 @@ def check_caches(shape: str, models: dict[str, Any]) -> set[int]:
         for row, size in enumerate(cache.lengths[0, given["head"].num_layers]):
             first = 0 if block else 1
             keys = fresh_keys(given["head"], session.text(row), block)
-            found = cache.store.keys[0][row, :, first:size]
-            torch.testing.assert_close(found, keys[:, first:size], rtol=0, atol=1e-9)
+            cached = cache.store.keys[0][row, :, first:size]
+            torch.testing.assert_close(cached, keys[:, first:size], rtol=0, atol=1e-9)
             known = int(session.batch.tracks["s"].known[row].sum())
             assert known == session.lengths[row] - 1 or session.done[row]
             assert first_round or not running[row] or size == before[row] - block

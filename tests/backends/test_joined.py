@@ -201,12 +201,14 @@ def test_merged_trees_hold_every_path_and_go_on_at_the_first(seed: int, drawn: b
                 )
         first += tree.size
     for row in range(batch):
-        apart = [path for tree in chains for path in token_paths(tree, row).values()]
-        found = token_paths(merged, row)
-        assert set(found.values()) == set(apart)
-        assert len(found) == len(apart if drawn else set(apart)), "equal nodes that were not drawn"
+        separate = [path for tree in chains for path in token_paths(tree, row).values()]
+        paths = token_paths(merged, row)
+        assert set(paths.values()) == set(separate)
+        assert len(paths) == len(separate if drawn else set(separate)), (
+            "equal nodes that were not drawn"
+        )
         firsts: dict[tuple[int, ...], int] = {(): 0}
-        for node, path in found.items():
+        for node, path in paths.items():
             firsts.setdefault(path, node)
             assert int(merged.parents[row, node]) == firsts[path[:-1]]
             votes = [_chance(tree, row, path) for tree in chains]
@@ -215,11 +217,11 @@ def test_merged_trees_hold_every_path_and_go_on_at_the_first(seed: int, drawn: b
                 assert float(merged.scores[row, node].exp()) == pytest.approx(sum(votes))
         scope = {name: _defined(tree, row) for name, tree in zip(names, chains, strict=True)}
         (defined,) = op.run(scope, None)
-        for node, path in found.items():
+        for node, path in paths.items():
             assert defined.path(node - 1) == (1, *path)
             assert defined.nodes[node - 1].parent == int(merged.parents[row, node]) - 1
             assert defined.score(node - 1) == pytest.approx(float(merged.scores[row, node]))
-        assert len(defined.live_nodes) == len(found)
+        assert len(defined.live_nodes) == len(paths)
 
 
 def _defined(tree: Tree, row: int) -> Meaning:
@@ -238,8 +240,8 @@ def _defined(tree: Tree, row: int) -> Meaning:
 def _chance(tree: Tree, row: int, path: tuple[int, ...]) -> float:
     """Probability of a path in one chain."""
     assert tree.scores is not None
-    held = {tokens: node for node, tokens in token_paths(tree, row).items()}
-    return float(tree.scores[row, held[path]].exp()) if path in held else 0.0
+    node_of = {tokens: node for node, tokens in token_paths(tree, row).items()}
+    return float(tree.scores[row, node_of[path]].exp()) if path in node_of else 0.0
 
 
 EDITS: dict[str, dict[str, str]] = {

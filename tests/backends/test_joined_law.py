@@ -28,7 +28,7 @@ from tests.runtime.exact import (
 from tests.runtime.exact_checks import WAYS, agrees, random_probabilities
 
 LENGTH, VOCABULARY = 2, 3
-APART = (-1, 0, -1, 2)
+SEPARATE = (-1, 0, -1, 2)
 """Two chains side by side."""
 
 
@@ -57,17 +57,17 @@ def merged_parents(tokens: tuple[int, ...]) -> tuple[int, ...]:
 def outcomes(rule: str, seed: int, *, dropped: bool = False) -> dict[tuple[int, ...], Fraction]:
     """The law of what a round emits; `dropped` leaves out draws that an earlier one equals."""
     target, draft = random_probabilities(seed), random_probabilities(seed + 100)
-    apart = Case(APART, target, draft, distinct=False)
-    found: defaultdict[tuple[tuple[int, ...], ...], list[Scenario]] = defaultdict(list)
-    for tokens in product(range(VOCABULARY), repeat=len(APART)):
+    separate = Case(SEPARATE, target, draft, distinct=False)
+    by_tree: defaultdict[tuple[tuple[int, ...], ...], list[Scenario]] = defaultdict(list)
+    for tokens in product(range(VOCABULARY), repeat=len(SEPARATE)):
         weight = Fraction(1)
         for node, token in enumerate(tokens):
-            weight *= proposal(apart, tokens, node)[token]
+            weight *= proposal(separate, tokens, node)[token]
         parents = merged_parents(tokens)
         beside = [(above, token) for above, token in zip(parents, tokens, strict=True)]
         again = tuple(n for n, place in enumerate(beside) if place in beside[:n] and dropped)
-        case = replace(apart, parents=parents, dead=again)
-        found[parents, again] += [
+        case = replace(separate, parents=parents, dead=again)
+        by_tree[parents, again] += [
             Scenario(
                 weight * more, tokens,
                 tuple(used.get(node, Fraction(1, 3)) for node in range(len(tokens) + 1)),
@@ -76,12 +76,12 @@ def outcomes(rule: str, seed: int, *, dropped: bool = False) -> dict[tuple[int, 
             for more, path, bonus, used in WAYS[rule](case, tokens)
         ]  # fmt: skip
     law: defaultdict[tuple[int, ...], Fraction] = defaultdict(Fraction)
-    for (parents, again), items in found.items():
-        case = replace(apart, parents=parents, dead=again)
+    for (parents, again), items in by_tree.items():
+        case = replace(separate, parents=parents, dead=again)
         agrees(rule, case, items)
         for text, weight in emitted_probabilities(case, items, LENGTH + 1).items():
             law[text] += weight
-    assert len(found) > 1
+    assert len(by_tree) > 1
     return dict(law)
 
 

@@ -161,8 +161,8 @@ def test_a_stack_of_another_height_is_refused(models: dict[str, CausalModel]) ->
 
 
 def test_states_that_no_earlier_pass_keeps_starve_those_that_read_them() -> None:
-    kept, read = (next(line for line in TREE.splitlines() if word in line)
+    keeping, read = (next(line for line in TREE.splitlines() if word in line)
                   for word in ("keep=@two", "features=@two"))  # fmt: skip
-    swapped = TREE.replace(kept, "KEPT").replace(read, kept).replace("KEPT", read)
+    swapped = TREE.replace(keeping, "KEPT").replace(read, keeping).replace("KEPT", read)
     without = "".join(line for line in swapped.splitlines(True) if "%last" not in line)
-    assert any(found.rule == "starvation" for found in verify_plan(plan_of(without)))
+    assert any(finding.rule == "starvation" for finding in verify_plan(plan_of(without)))

@@ -52,12 +52,12 @@ def test_rounds_of_two_methods_take_turns(
     others.sort(key=lambda method: method.sources)  # those that declare a source side by side
     named = chain.from_iterable(kinds_of(method, facts) for method in others)
     turns = (("emitted % 7 < 3", "r0"), ("", "r1"))
-    apart = 0
+    with_renamed = 0
     for (one, first, _), (other, second, _) in pairwise(named):
         plan = scheduled("turns", {"r0": first, "r1": second}, turns)
-        apart += any(state.name.endswith("_r1") for state in plan.states)
+        with_renamed += any(state.name.endswith("_r1") for state in plan.states)
         assert in_batches(plan, models, some, 2) == expected, (one, other)
-    assert apart > 1
+    assert with_renamed > 1
 
 
 @pytest.mark.long

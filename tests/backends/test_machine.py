@@ -46,7 +46,7 @@ def test_instruction_sets_that_the_compiler_used_are_asked_for() -> None:
     info = "processor : 0\nflags\t\t: fpu sse2 avx2 {} avx512f hypervisor aes\n"
     wide, old = (features_in(info.format(name)) for name in ("avx512_bf16 amx_tile fma", "fma"))
     assert wide == ("amx_tile", "avx2", "avx512_bf16", "avx512f", "fma", "sse2")
-    made, here = (replace(MACHINE, instructions="AVX512", features=found) for found in (wide, old))
+    made, here = (replace(MACHINE, instructions="AVX512", features=flags) for flags in (wide, old))
     made.require(made, "bundle")
     here.require(made, "bundle")
     with pytest.raises(MissingCapabilityError, match=r"features amx_tile avx512_bf16 \(missing"):

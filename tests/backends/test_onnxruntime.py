@@ -118,12 +118,12 @@ def test_batches_of_one_and_what_a_package_holds(
     plan, settings = PLANS[LOOKED_UP]
     requests = requests_of(**settings)
     executable = OnnxRuntimeBackend().compile(plan, models, compiled.parent, frozen=True)
-    found = [generate(executable, [item]).completions[0].tokens for item in requests]
-    assert found == in_batches(plan, models, requests, 1)
+    alone = [generate(executable, [item]).completions[0].tokens for item in requests]
+    assert alone == in_batches(plan, models, requests, 1)
     graph = onnx.load(compiled / CODE, load_external_data=False).graph
-    held = {item.name for item in graph.initializer if item.data_location}
+    external = {item.name for item in graph.initializer if item.data_location}
     names = json.loads((compiled / NAMES).read_text())
-    assert held == set(names["weights"]) >= {"target.family.layers.0.qkv"}
+    assert external == set(names["weights"]) >= {"target.family.layers.0.qkv"}
     # weights alone are 200 kB
     assert sum(len(item.raw_data) for item in graph.initializer) < 20_000
     # three layers of keys and values, positions, the text and its keys: written by one op each
@@ -146,14 +146,14 @@ def test_the_functional_round_writes_nothing_and_gives_what_would_be_written(
 
         def both(*given: torch.Tensor) -> torch.Tensor:
             before = [tensor.clone() for tensor in given]
-            told, *written = functional(*given)
+            tokens, *written = functional(*given)
             assert all(map(torch.equal, before, given))
-            assert torch.equal(told, graph(*given))
+            assert torch.equal(tokens, graph(*given))
             for place, tensor in zip(places, written, strict=True):
                 usable = slice(0, -1)  # the last slot is that of dead lanes
                 where = (..., usable, slice(None)) if tensor.dim() > 2 else (..., usable)
                 assert torch.equal(tensor[where], given[place][where])
-            return told
+            return tokens
 
         return both
 

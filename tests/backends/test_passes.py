@@ -116,6 +116,6 @@ def test_prices_are_the_same_after_every_pass(tmp_path: Path) -> None:
 def seconds(facts: ProblemFacts, plan: Plan) -> float:
     """Of a round at batch 4 and 40 tokens of text."""
     pricer = RoundPricer(facts.device, facts.shapes, 4, 40)
-    found = price_round(round_demands(plan, plan.rounds[0]), pricer, {})
-    assert isinstance(found, RoundPrice)
-    return float(found.seconds.median)
+    price = price_round(round_demands(plan, plan.rounds[0]), pricer, {})
+    assert isinstance(price, RoundPrice)
+    return float(price.seconds.median)

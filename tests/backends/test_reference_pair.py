@@ -178,8 +178,8 @@ def test_every_lossless_rule_keeps_the_law_of_the_pair(
     tree = DraftedTree(drawn, nodes, None, laws, (0,) * count, distinct=False)
     numbers = uniforms(seeds, "accept", [20] * 1500, 0, count + 1)
     judged = RULES[rule].accept_vectorised(tree, p.expand(1500, count + 1, -1), numbers)
-    kept = drawn.gather(1, judged.path[:, :1].clamp(min=0))[:, 0]
-    emitted = torch.where(judged.accepted > 0, kept, judged.bonus)
+    first = drawn.gather(1, judged.path[:, :1].clamp(min=0))[:, 0]
+    emitted = torch.where(judged.accepted > 0, first, judged.bonus)
     counts = emitted.bincount(minlength=len(p)).numpy()
     assert 0 < int(judged.accepted.sum()) < 1500
     assert counts[p.numpy() == 0].sum() == 0
@@ -230,6 +230,6 @@ def _p_value(counts: np.ndarray, expected: np.ndarray) -> float:
     large = expected * counts.sum() >= 5
     seen = np.append(counts[large], counts[~large].sum())
     wanted = np.append(expected[large], expected[~large].sum()) * counts.sum()
-    kept = wanted > 0
-    assert kept.sum() >= 4, "too few likely tokens to test a law"
-    return float(chisquare(seen[kept], wanted[kept] * seen.sum() / wanted[kept].sum()).pvalue)
+    likely = wanted > 0
+    assert likely.sum() >= 4, "too few likely tokens to test a law"
+    return float(chisquare(seen[likely], wanted[likely] * seen.sum() / wanted[likely].sum()).pvalue)

@@ -24,7 +24,7 @@ from specplan.runtime.models.causal import load_model
 from specplan.runtime.requests import Request
 from tests.backends.pairs import in_batches, load_pair, plain
 from tests.backends.test_small_caches import small_plan
-from tests.runtime.sources.test_retrieval import kept_by_definition
+from tests.runtime.sources.test_retrieval import retained_by_definition
 from tests.runtime.tiny_models import save_tiny
 
 TREE = """plan tree
@@ -121,11 +121,11 @@ def check_view(session: EagerSession, roots: list[int]) -> None:
             for head in range(asked.shape[1]):
                 keys = whole.store.keys[layer][row, head]
                 query = asked[0, head].tolist()
-                kept = kept_by_definition(
+                chosen = retained_by_definition(
                     keys[:length].tolist(), query, part.retention.budget, part.retention.retrieved
                 )
-                held = part.store.keys[layer][row, head, : length - part.forgotten[row]]
-                assert torch.equal(held, keys[kept])
+                view = part.store.keys[layer][row, head, : length - part.forgotten[row]]
+                assert torch.equal(view, keys[chosen])
 
 
 def test_no_query_is_kept_where_nobody_asks(pair_folder: Path) -> None:
@@ -170,4 +170,4 @@ def test_models_with_windows_and_compiled_rounds_are_refused(tmp_path: Path) -> 
     with pytest.raises(MissingCapabilityError, match="sliding windows") as caught:
         EagerBackend().compile(chain(12, 4), {"target": windowed})
     assert "sink_recent" in (caught.value.remedy or "")
-    assert any("whole caches only" in found.reason for found in refusals(chain(12, 4), STATIC))
+    assert any("whole caches only" in refusal.reason for refusal in refusals(chain(12, 4), STATIC))

@@ -58,12 +58,12 @@ def ran(executable: Executable, requests: list[Request], batch: int) -> list[Gen
     return [generate(executable, group) for group in groups]
 
 
-def texts(found: list[Generation]) -> list[tuple[int, ...]]:
-    return [item.tokens for generation in found for item in generation.completions]
+def texts(generations: list[Generation]) -> list[tuple[int, ...]]:
+    return [item.tokens for generation in generations for item in generation.completions]
 
 
-def counts(found: list[Generation], name: str) -> int:
-    return sum(generation.rounds_by_name.get(name, 0) for generation in found)
+def counts(generations: list[Generation], name: str) -> int:
+    return sum(generation.rounds_by_name.get(name, 0) for generation in generations)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -97,11 +97,11 @@ def test_rounds_never_go_back_when_the_foremost_request_ends(
     repeating: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a request of the batch has emitted counts, also once it wants no more."""
-    told: list[tuple[str, int, int]] = []
+    choices: list[tuple[str, int, int]] = []
 
     def noted(plan: Plan, **load: Any) -> str:
         chosen = select_round(plan, **load)
-        told.append((chosen, load["emitted"], load["batch"]))
+        choices.append((chosen, load["emitted"], load["batch"]))
         return chosen
 
     monkeypatch.setattr("specplan.runtime.generate.select_round", noted)
@@ -111,10 +111,10 @@ def test_rounds_never_go_back_when_the_foremost_request_ends(
         for row, request in enumerate(requests_of())
     ]
     generate(EagerBackend().compile(plan, load_pair(repeating)), asked)
-    names, emitted = [name for name, _, _ in told], [count for _, count, _ in told]
+    names, emitted = [name for name, _, _ in choices], [count for _, count, _ in choices]
     assert "blocks" in names and "plain" in names
     assert names == sorted(names) and emitted == sorted(emitted)
-    assert any(batch < len(asked) for name, _, batch in told if name == "plain")
+    assert any(batch < len(asked) for name, _, batch in choices if name == "plain")
 
 
 def test_rounds_are_priced_by_the_run_without_an_end(repeating: Path, tmp_path: Path) -> None:

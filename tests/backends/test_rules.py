@@ -65,6 +65,6 @@ def test_parameters_reach_the_rule(pair: dict[str, CausalModel]) -> None:
 
 def test_a_rule_that_lets_all_pass_emits_what_the_draft_says(pair: dict[str, CausalModel]) -> None:
     alone = run(plain(), {"target": pair["draft"]}, requests(0.0))
-    found = run(chain("rollback(threshold=1000.0)", drawn=False), pair, requests(0.0))
-    assert [tokens[:4] for tokens in found] == [tokens[:4] for tokens in alone]
-    assert found != run(plain(), pair, requests(0.0))
+    outputs = run(chain("rollback(threshold=1000.0)", drawn=False), pair, requests(0.0))
+    assert [tokens[:4] for tokens in outputs] == [tokens[:4] for tokens in alone]
+    assert outputs != run(plain(), pair, requests(0.0))

@@ -69,13 +69,17 @@ def test_damage_is_refused_or_does_no_harm(served: dict[str, Bundle], repository
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
     assert done.returncode == 0, f"{done.returncode} after {lines[-1:]}: {done.stderr[-2000:]}"
-    for kind, told in zip(KINDS, filter(lambda line: line.startswith("{"), lines), strict=True):
-        found: dict[str, int] = json.loads(told)
-        assert [word for word in found if word.endswith(OTHER) and "round.onnx" not in word] == []
-        assert sum(number for word, number in found.items() if not word.endswith(OTHER)) == count
+    for kind, answer in zip(KINDS, filter(lambda line: line.startswith("{"), lines), strict=True):
+        outcomes: dict[str, int] = json.loads(answer)
+        assert [
+            word for word in outcomes if word.endswith(OTHER) and "round.onnx" not in word
+        ] == []
+        assert sum(number for word, number in outcomes.items() if not word.endswith(OTHER)) == count
         whole, code = KINDS[kind]
-        assert found[f"{code} refused"] and found[f"{MADE_FOR} refused"]
-        assert found[f".json {whole}"] and found[".json refused"] and found[f".cubin {whole}"]
+        assert outcomes[f"{code} refused"] and outcomes[f"{MADE_FOR} refused"]
+        assert (
+            outcomes[f".json {whole}"] and outcomes[".json refused"] and outcomes[f".cubin {whole}"]
+        )
 
 
 def test_compiled_rounds_give_the_tokens_of_the_interpreter(served: dict[str, Bundle]) -> None:

@@ -106,11 +106,11 @@ def _start(rounds: str, models: dict[str, CausalModel], **settings: Any) -> Eage
 def test_nothing_written_as_scratch_stays_in_the_cache(models: dict[str, CausalModel]) -> None:
     """After every round the cache holds what a plain pass over the text writes."""
     session = _start(CHAIN, models)
-    kept = 0
+    accepted = 0
     while not session.done[0]:
         before = session.lengths[0]
         session.step("chain")
-        kept += session.lengths[0] - before - 1
+        accepted += session.lengths[0] - before - 1
         (cache,) = session.batch.caches.values()
         text = session.text(0)
         size = cache.whole[0]
@@ -123,7 +123,7 @@ def test_nothing_written_as_scratch_stays_in_the_cache(models: dict[str, CausalM
             cache.store.keys + cache.store.values, clean.keys + clean.values, strict=True
         ):
             assert torch.allclose(ours[:, :, :size], theirs[:, :, :size], atol=1e-9)
-    assert kept > 0, "some drafted token was accepted"
+    assert accepted > 0, "some drafted token was accepted"
 
 
 def test_acceptance_by_teacher_forcing_is_what_rounds_accept(
@@ -139,7 +139,7 @@ def test_acceptance_by_teacher_forcing_is_what_rounds_accept(
     request = Request(prompt_tokens=(1, 2, 3, 4, 5))
     teacher = TeacherText(models["target"], request, session.text(0)[5:], 3)
     lengths = teacher.lengths(Skips.of([1], [2]))
-    assert [lengths[place] for place, _ in begun[:-1]] == [kept for _, kept in begun[:-1]]
+    assert [lengths[place] for place, _ in begun[:-1]] == [accepted for _, accepted in begun[:-1]]
     assert sum(lengths) > 0 and teacher.lengths(Skips.of([1], [2])) == lengths
     first = teacher.lengths(Skips.of([1], [2]), 1)
     assert first == [min(length, 1) for length in lengths]

@@ -40,7 +40,7 @@ round decode {{
 """
 
 
-def small_plan(own: bool, kept: str, length: int = 3, greedy: bool = True) -> Plan:
+def small_plan(own: bool, retention: str, length: int = 3, greedy: bool = True) -> Plan:
     """The target drafts through a view of its cache, or a draft model with a cache like that."""
     sampled = (
         f"  %v = uniform {length + 1} stream=accept\n  %a = accept %c target=%l rule=token by=%v\n"
@@ -49,9 +49,9 @@ def small_plan(own: bool, kept: str, length: int = 3, greedy: bool = True) -> Pl
         CHAIN.format(
             length=length,
             model="" if own else "model draft\n",
-            state=f"state @part = cache target view=@kv {kept}"
+            state=f"state @part = cache target view=@kv {retention}"
             if own
-            else f"state @part = cache draft {kept}",
+            else f"state @part = cache draft {retention}",
             forward="target %f cache=@part pending=1 write=scratch"
             if own
             else "draft %f cache=@part pending=2",
@@ -63,7 +63,7 @@ def small_plan(own: bool, kept: str, length: int = 3, greedy: bool = True) -> Pl
     )
 
 
-def kept(budget: int, sink: int = 2) -> str:
+def retention(budget: int, sink: int = 2) -> str:
     return f"policy=sink_recent(sink={sink}) budget={budget}"
 
 
@@ -85,7 +85,7 @@ def requests() -> list[Request]:
 def test_output_is_that_of_plain_decoding(
     own: bool, budget: int, pair_folder: Path, requests: list[Request]
 ) -> None:
-    models, plan = load_pair(pair_folder), small_plan(own, kept(budget))
+    models, plan = load_pair(pair_folder), small_plan(own, retention(budget))
     assert verify_plan(plan) == () == refusals(plan, CAPABILITIES)
     expected = in_batches(plain(), models, requests, 7)
     assert in_batches(plan, models, requests, 1) == expected
@@ -96,7 +96,7 @@ def test_views_that_a_schedule_has_left_behind_catch_up_in_small_steps(
     pair_folder: Path, requests: list[Request]
 ) -> None:
     """However much text a pass may take: a view has room for few tokens beyond its budget."""
-    text = print_plan(small_plan(True, kept(8))).replace("pending=1 write", "pending=9 write")
+    text = print_plan(small_plan(True, retention(8))).replace("pending=1 write", "pending=9 write")
     text = text.replace("  refresh @part\n", "")
     name = text[text.index("round ") :].split()[1]
     text += """round plain {
@@ -117,7 +117,7 @@ def test_views_that_a_schedule_has_left_behind_catch_up_in_small_steps(
 @pytest.mark.parametrize("own", [True, False])
 def test_draws_depend_on_the_seed_alone(own: bool, pair_folder: Path) -> None:
     """What a request drafts with few cached tokens does not depend on its batch mates."""
-    models, plan = load_pair(pair_folder), small_plan(own, kept(7), greedy=False)
+    models, plan = load_pair(pair_folder), small_plan(own, retention(7), greedy=False)
     hot = [
         Request(
             prompt_tokens=tuple((i + p * p) % 61 for p in range(3 + i * 11)),
@@ -143,18 +143,18 @@ def test_a_budget_for_all_text_drafts_as_whole_caches_do(
         )
     )  # fmt: skip
     for request in long:
-        own = generate(EagerBackend().compile(small_plan(True, kept(200)), models), [request])
+        own = generate(EagerBackend().compile(small_plan(True, retention(200)), models), [request])
         assert own.rounds == -(-request.max_new_tokens // 4), "the target agrees with itself"
         rounds = [
             generate(EagerBackend().compile(plan, models), [request]).rounds
-            for plan in (whole, small_plan(False, kept(200)), small_plan(False, kept(3)))
+            for plan in (whole, small_plan(False, retention(200)), small_plan(False, retention(3)))
         ]
         assert rounds[0] == rounds[1] <= rounds[2] + 2
 
 
 @pytest.mark.parametrize("own", [True, False])
 def test_it_holds_and_reads_no_more_than_its_budget(own: bool, pair_folder: Path) -> None:
-    models, plan = load_pair(pair_folder), small_plan(own, kept(9))
+    models, plan = load_pair(pair_folder), small_plan(own, retention(9))
     request = Request(prompt_tokens=tuple(p * p % 61 for p in range(70)), max_new_tokens=20)
     session = EagerBackend().compile(plan, models).start([request])
     seen: list[int] = []
@@ -162,8 +162,8 @@ def test_it_holds_and_reads_no_more_than_its_budget(own: bool, pair_folder: Path
     cache = session.batch.caches["part"]
     while not session.done[0]:
         session.step("decode", lambda op, model, b, width, context, s: seen.append(context))
-        held = cache.whole[0] - cache.forgotten[0]
-        assert held == 9
+        stored = cache.whole[0] - cache.forgotten[0]
+        assert stored == 9
         positions = cache.store.positions[0, :9].tolist()
         assert positions == [0, 1, *range(cache.whole[0] - 7, cache.whole[0])]
     assert cache.store.capacity <= 9 + 9 + 5 < 90
@@ -181,7 +181,7 @@ def small_pair(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CausalMode
 @pytest.mark.parametrize("own", [True, False])
 def test_the_targets_law_is_kept(own: bool, small_pair: dict[str, CausalModel]) -> None:
     exact: np.ndarray = law_of_texts(small_pair["target"])
-    plan = small_plan(own, kept(3, sink=1), length=2, greedy=False)
+    plan = small_plan(own, retention(3, sink=1), length=2, greedy=False)
     assert p_value(plan, small_pair, exact, seeds=1500) > 1e-4
 
 
@@ -193,7 +193,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("old", "new", "reason"), REFUSED.values(), ids=REFUSED)
 def test_other_small_caches_are_refused(old: str, new: str, reason: str) -> None:
-    text = print_plan(small_plan(False, kept(9)))
+    text = print_plan(small_plan(False, retention(9)))
     assert old in text
     refused = refusals(parse_plan(text.replace(old, new)), CAPABILITIES)
     assert any(reason in str(refusal) for refusal in refused), refused

@@ -25,12 +25,12 @@ from tests.backends.source_plans import LOOKUPS, lookup_plan, source_plans
 @pytest.fixture(scope="module")
 def requests(held_out: list[str]) -> list[Request]:
     """Texts that repeat themselves, of 3 to 60 tokens of 61."""
-    found = []
+    asked = []
     for index, text in enumerate(held_out[::8]):
         piece = tuple(byte % 61 for byte in text.encode()[: 3 + index % 9])
         tokens = (piece * 20)[: 3 + index * 7 % 58]
-        found.append(Request(prompt_tokens=tokens, max_new_tokens=24, seed=index))
-    return found
+        asked.append(Request(prompt_tokens=tokens, max_new_tokens=24, seed=index))
+    return asked
 
 
 @pytest.mark.parametrize("name", source_plans(greedy=True))
@@ -119,10 +119,10 @@ def test_other_compositions_decode_as_is_defined(
     pair_folder: Path, requests: list[Request]
 ) -> None:
     """Several continuations of the text, and longer matches below nodes that were found."""
-    found = print_plan(lookup_plan(*LOOKUPS["ngram"], True))
+    ngram = print_plan(lookup_plan(*LOOKUPS["ngram"], True))
     rows = print_plan(source_plans(greedy=True)["adjacency of one request"])
     texts = (
-        edited(found, {
+        edited(ngram, {
             "lookup @past %t0 at=%t0 match=[1, 3] length=5":
             "lookup @text %t0 at=%t0 match=[1, 3] children=2 length=5"}),
         edited(rows, {"%f1 children=[2, 1]": "%f1 match=[1, 2] children=[2, 1]"}),

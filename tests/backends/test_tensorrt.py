@@ -68,10 +68,10 @@ class Session:
             name: tensor.float().numpy() if name in self.floats else tensor.numpy()
             for name, tensor in zip(self.inputs, tensors, strict=True)
         }
-        told, *written = self.session.run(None, given)
+        tokens, *written = self.session.run(None, given)
         for name, after in zip(self.outputs[1:], written, strict=True):
             tensors[self.inputs.index(name.removesuffix(".after"))].copy_(torch.from_numpy(after))
-        return torch.from_numpy(told)
+        return torch.from_numpy(tokens)
 
 
 @pytest.mark.slow
@@ -85,13 +85,13 @@ def test_tokens_are_those_of_the_interpreter(
     bucket = bucket_for(requests)
     (source,) = write_sources(plan, models, {bucket: requests}, tmp_path)
 
-    def load(graph: RoundGraph, found: Bucket, _: Sequence[Tensor]) -> Session:
-        assert package_name(graph, found) == source.name
+    def load(graph: RoundGraph, shape_bucket: Bucket, _: Sequence[Tensor]) -> Session:
+        assert package_name(graph, shape_bucket) == source.name
         return Session(tmp_path / f"{source.name}.onnx")
 
     executable = StaticExecutable(plan, models, load, [bucket])
-    found = [item.tokens for item in generate(executable, requests).completions]
-    assert found == run(plan, models, requests)
+    shape_bucket = [item.tokens for item in generate(executable, requests).completions]
+    assert shape_bucket == run(plan, models, requests)
     assert not illegal_nodes(onnx_ir.load(tmp_path / f"{source.name}.onnx"))
 
 
@@ -147,11 +147,11 @@ def test_what_the_folder_holds(
     names = {f"{source.name}.onnx", "weights.safetensors", "build.sh", "build_engines.py"}
     assert {path.name for path in tmp_path.iterdir()} == {*names, "sources.json"}
     assert index["files"] == {name: sha256_file(tmp_path / name) for name in names}
-    (told,) = index["rounds"]
-    inputs = {name: (kind, shape) for name, kind, shape in told["inputs"]}
+    (entry,) = index["rounds"]
+    inputs = {name: (kind, shape) for name, kind, shape in entry["inputs"]}
     assert inputs["slots"] == ("int64", ["slots"]) and inputs["text"][1][0] == 2
     assert {kind for kind, _ in inputs.values()} <= {"int64", "int32", "float", "bool"}
-    assert told["slots"][0] < told["slots"][1] < told["slots"][2] < inputs["text"][1][1]
+    assert entry["slots"][0] < entry["slots"][1] < entry["slots"][2] < inputs["text"][1][1]
     assert (tmp_path / "build.sh").stat().st_mode & 0o100
     if shutil.which("trtexec") is None and find_spec("tensorrt") is None:
         assert not build_engines(tmp_path)
@@ -161,7 +161,7 @@ def test_what_the_folder_holds(
     least, usual, most = source.slots
     # strongly typed is the fourth flag there
     assert made.startswith("(8, ") and f"'slots', ({least},), ({usual},), ({most},)" in made
-    told["name"] = "broken"
+    entry["name"] = "broken"
     (tmp_path / "sources.json").write_text(json.dumps(index))
     (tmp_path / "broken.onnx").write_bytes(b"none")
     with pytest.raises(MissingCapabilityError, match="does not take broken:\nerror 0: no such op"):

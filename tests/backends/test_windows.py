@@ -65,12 +65,12 @@ def test_output_is_that_of_plain_decoding(drawn: bool, models: dict[str, CausalM
 def _hits(models: dict[str, CausalModel], request: Request, right: tuple[int, ...]) -> list[bool]:
     """By place of the target's text, whether the draft model would write the same token."""
     draft = {"target": models["draft"]}
-    told = []
+    hits = []
     for place in range(len(right)):
         text = (*request.prompt_tokens, *right[:place])
         one = Request(prompt_tokens=text, max_new_tokens=1)
-        told.append(run(plain(), draft, [one])[0][0] == right[place])
-    return told
+        hits.append(run(plain(), draft, [one])[0][0] == right[place])
+    return hits
 
 
 @pytest.mark.parametrize("length", [2, 4])
@@ -106,7 +106,7 @@ def test_rounds_are_those_of_the_two_states(length: int, models: dict[str, Causa
 def test_lanes_at_once_give_what_lanes_in_turns_give(models: dict[str, CausalModel]) -> None:
     plan = parse_plan(windows(4, drawn=True))
     ran: dict[bool, set[tuple[str, str]]] = {}
-    found = {}
+    outputs = {}
     for at_once in (False, True):
         executable = EagerBackend().compile(plan, models)
         executable.side_by_side = at_once
@@ -117,10 +117,10 @@ def test_lanes_at_once_give_what_lanes_in_turns_give(models: dict[str, CausalMod
             )
             for name, model in models.items()
         ]
-        found[at_once] = [item.tokens for item in generate(executable, SAMPLED).completions]
+        outputs[at_once] = [item.tokens for item in generate(executable, SAMPLED).completions]
         for hook in hooks:
             hook.remove()
-    assert found[True] == found[False]
+    assert outputs[True] == outputs[False]
     assert {thread for _, thread in ran[False]} == {threading.current_thread().name}
     assert {name for name, thread in ran[True] if thread.startswith("lane")} == {"draft"}
 
@@ -134,7 +134,7 @@ def test_lanes_are_lanes_after_all_passes(models: dict[str, CausalModel]) -> Non
     assert in_batches(lowered, models, some, 4) == in_batches(plan, models, some, 4)
 
 
-def test_an_error_in_a_lane_is_told(models: dict[str, CausalModel]) -> None:
+def test_an_error_in_a_lane_is_reported(models: dict[str, CausalModel]) -> None:
     executable = EagerBackend().compile(parse_plan(windows(2)), models)
     executable.side_by_side = True
     session = executable.start(REQUESTS[:1])
@@ -145,7 +145,7 @@ def test_an_error_in_a_lane_is_told(models: dict[str, CausalModel]) -> None:
 
 
 BESIDE = windows(2)
-APART = {
+LANES = {
     "two models": (BESIDE, 1),
     "no lanes": (BESIDE.replace(" lane=a", ""), 0),
     "one lane": (BESIDE.replace("lane=b", "lane=a"), 0),
@@ -158,13 +158,13 @@ APART = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "groups"), APART.values(), ids=APART)
+@pytest.mark.parametrize(("text", "groups"), LANES.values(), ids=LANES)
 def test_lanes_run_at_once_where_they_share_nothing(
     text: str, groups: int, models: dict[str, CausalModel]
 ) -> None:
-    found = lanes_of(parse_plan(text), models)
-    assert len(found) == groups
-    assert all([op.lane for op in group] == ["a", "b"] for group in found.values())
+    groups_of = lanes_of(parse_plan(text), models)
+    assert len(groups_of) == groups
+    assert all([op.lane for op in group] == ["a", "b"] for group in groups_of.values())
     assert not lanes_of(parse_plan(text), {"target": models["target"], "draft": models["target"]})
 
 
@@ -214,8 +214,8 @@ BROKEN: dict[str, tuple[str, dict[str, str], str]] = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_cannot_be_carried_on_breaks_a_rule(name: str) -> None:
     text, edits, reason = BROKEN[name]
-    found = verify_plan(parse_plan(edited(text, edits)))
-    assert any(reason in str(one) for one in found), found
+    findings = verify_plan(parse_plan(edited(text, edits)))
+    assert any(reason in str(one) for one in findings), findings
 
 
 def test_a_tree_of_another_shape_is_judged_whole(models: dict[str, CausalModel]) -> None:
@@ -264,9 +264,11 @@ def test_what_is_left_of_a_chain_below_a_path(data: st.DataObject) -> None:
     for row, path in enumerate(emitted):
         chain, drawn = tokens[row][live[row]].tolist(), laws[row][live[row]]
         rest = chain[len(path) :][:nodes] if chain[: len(path)] == path else []
-        for found in (left, stored):
-            assert found.live[row, 1:].tolist() == [n < len(rest) for n in range(found.size)]
-            assert found.tokens[row, 1 : 1 + len(rest)].tolist() == rest
-            assert found.all_probs is not None
-            for place, law in enumerate(found.probs_row[row, 1 : 1 + len(rest)].tolist()):
-                assert torch.equal(found.all_probs[row, law], drawn[len(path) + place])
+        for chain_left in (left, stored):
+            assert chain_left.live[row, 1:].tolist() == [
+                n < len(rest) for n in range(chain_left.size)
+            ]
+            assert chain_left.tokens[row, 1 : 1 + len(rest)].tolist() == rest
+            assert chain_left.all_probs is not None
+            for place, law in enumerate(chain_left.probs_row[row, 1 : 1 + len(rest)].tolist()):
+                assert torch.equal(chain_left.all_probs[row, law], drawn[len(path) + place])

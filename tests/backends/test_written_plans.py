@@ -132,14 +132,14 @@ def test_graphs_do_as_the_interpreter(
 ) -> None:
     """The same tokens in as many rounds; greedily those of plain decoding."""
     plan, asked = checked(RAN[name]), requests(temperature)
-    told = [
+    decoded = [
         [(one.tokens, one.rounds) for one in generate(executable, asked).completions]
         for executable in (EagerBackend().compile(plan, models), StaticExecutable(plan, models))
     ]
-    assert told[0] == told[1]
+    assert decoded[0] == decoded[1]
     if not temperature:
         alone = generate(EagerBackend().compile(plain(True), models), asked).completions
-        assert [tokens for tokens, _ in told[0]] == [one.tokens for one in alone]
+        assert [tokens for tokens, _ in decoded[0]] == [one.tokens for one in alone]
 
 
 def stored(how: str, rule: str) -> str:
@@ -154,9 +154,9 @@ def stored(how: str, rule: str) -> str:
 @pytest.mark.parametrize("how", ["best", "draw_distinct", "draw"])
 def test_a_state_of_drawn_nodes_takes_no_others(how: str) -> None:
     """Else they would be judged as what they are not, and the target's law were lost."""
-    found = [str(one) for one in verify_plan(parse_plan(stored(how, "k_seq")))]
-    assert bool(found) == (how != "draw")
-    assert all("@x takes nodes of how=draw only" in text for text in found)
+    findings = [str(one) for one in verify_plan(parse_plan(stored(how, "k_seq")))]
+    assert bool(findings) == (how != "draw")
+    assert all("@x takes nodes of how=draw only" in text for text in findings)
 
 
 def test_drawn_nodes_are_given_ones_in_a_state_that_keeps_no_laws(
@@ -168,8 +168,8 @@ def test_drawn_nodes_are_given_ones_in_a_state_that_keeps_no_laws(
     session = executable.start(requests(1.0))
     session.prefill()
     session.step("r")
-    held = next(value for name, value in session.batch.values.items() if str(name) == "x")
-    assert isinstance(held, Tree) and not held.probs and bool((held.probs_row == -1).all())
+    state = next(value for name, value in session.batch.values.items() if str(name) == "x")
+    assert isinstance(state, Tree) and not state.probs and bool((state.probs_row == -1).all())
 
 
 BELOW = "  %c = lookup @s %x at=%f children=1 length=2 nodes=4\n"
@@ -254,6 +254,6 @@ def test_two_states_may_change_places(folder: Path, tmp_path: Path) -> None:
     seen = []
     for _ in range(3):
         running.step("r")
-        held = {str(name): float(parts[0]) for name, parts in running.values.items()}
-        seen.append((held["x"], held["y"]))
+        values = {str(name): float(parts[0]) for name, parts in running.values.items()}
+        seen.append((values["x"], values["y"]))
     assert seen == [(0.0, 1.0), (1.0, 0.0), (0.0, 1.0)]

@@ -71,5 +71,5 @@ def p_value(
     large = possible & (expected * counts.sum() >= 5)
     seen = np.append(counts[large], counts[possible & ~large].sum())
     wanted = np.append(expected[large], expected[possible & ~large].sum()) * counts.sum()
-    kept = wanted > 0
-    return float(chisquare(seen[kept], wanted[kept]).pvalue)
+    likely = wanted > 0
+    return float(chisquare(seen[likely], wanted[likely]).pvalue)

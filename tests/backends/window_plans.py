@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def windows(length: int, *, drawn: bool = False) -> str:
     """Drafts of `length` tokens a round, judged one round later but for the first."""
-    kept = length - 1
+    window = length - 1
     first = "\n    %u0 = uniform 1 stream=draft" if drawn else ""
     later = "\n      %u = uniform 1 stream=draft offset=1" if drawn else ""
     judge = "rule=token by=%v\n  %e = emit %a" if drawn else "\n  %e = emit %a"
@@ -14,7 +14,7 @@ model target
 model draft
 state @kv = cache target
 state @dkv = cache draft
-state @window = value tree(nodes={kept}, depth={kept}{", how=draw" if drawn else ""})
+state @window = value tree(nodes={window}, depth={window}{", how=draw" if drawn else ""})
 round decode {{
   %w = load @window
   %l = segment lane=a {{
@@ -25,7 +25,7 @@ round decode {{
     %q0 = forward draft %w cache=@dkv pending=1
     %tip = pick %w of=leaves{first}
     %t0 = grow %w at=%tip logits=%q0{" how=draw by=%u0" if drawn else ""}
-    %d = repeat {kept} (%t = %t0) {{
+    %d = repeat {window} (%t = %t0) {{
       %f = pick %t of=newest
       %q = forward draft %f cache=@dkv{later}
       %n = grow %t at=%f logits=%q{" how=draw by=%u" if drawn else ""}
@@ -34,7 +34,7 @@ round decode {{
     yield %d
   }}{f"{chr(10)}  %v = uniform {2 * length} stream=accept" if drawn else ""}
   %a = accept %c target=%l {judge}
-  %r = reroot %c %e nodes={kept}
+  %r = reroot %c %e nodes={window}
   commit @kv %e
   commit @dkv %e
   store @window %r

@@ -80,7 +80,7 @@ def test_right_tokens_break_nothing(
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_wrong_tokens_are_told_from_ties(
+def test_wrong_tokens_are_distinguished_from_ties(
     cells: ModuleType, matrix: Any, monkeypatch: pytest.MonkeyPatch, temperature: float
 ) -> None:
     main = importlib.import_module("backend_matrix")

@@ -14,7 +14,7 @@ import pytest
 from specplan.measure.bench.contenders import Outcome
 
 
-class Clock:
+class FakeTime:
     """Seconds that pass only while a contender runs."""
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ def contests(repository: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.fixture
-def clock(contests: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    fake = Clock()
+def clock(contests: ModuleType, monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+    fake = FakeTime()
     monkeypatch.setattr(contests, "time", SimpleNamespace(perf_counter=lambda: fake.now))
     return fake
 
@@ -55,7 +55,7 @@ def noisy(seed: int, mean: float, scatter: float) -> Callable[[], float]:
     return lambda: float(mean * np.exp(scatter * rng.standard_normal()))
 
 
-def test_the_slow_drop_out_and_the_chosen_one_never(contests: ModuleType, clock: Clock) -> None:
+def test_the_slow_drop_out_and_the_chosen_one_never(contests: ModuleType, clock: FakeTime) -> None:
     means = {"fast": 1.0, "near": 1.01, "slow": 2.0, "chosen": 3.0}
     field = [
         contests.Contender(name, clock.runs(name, noisy(place, mean, 0.02)))
@@ -75,7 +75,7 @@ def test_the_slow_drop_out_and_the_chosen_one_never(contests: ModuleType, clock:
     assert field[0].spent[0] == pytest.approx(1.0 / 4, rel=0.1), "seconds per token of four"
 
 
-def test_a_contest_without_time_has_its_first_turns(contests: ModuleType, clock: Clock) -> None:
+def test_a_contest_without_time_has_its_first_turns(contests: ModuleType, clock: FakeTime) -> None:
     field = [contests.Contender(name, clock.runs(name, lambda: 1.0)) for name in ("a", "b")]
     leader, turns = contests.contest(field, field[1], groups(), 0.0, random.Random(0))
     assert turns == contests.FIRST_TURNS >= 5 and leader is field[0]
@@ -97,7 +97,7 @@ def test_doubt_is_as_large_as_few_turns_make_it(contests: ModuleType, turns: int
     assert 0.003 < called / 2000 < 0.02 and slower > 1980
 
 
-def test_a_duel_tells_what_the_leader_saves(contests: ModuleType, clock: Clock) -> None:
+def test_a_duel_tells_what_the_leader_saves(contests: ModuleType, clock: FakeTime) -> None:
     def contender(name: str, seconds: Callable[[], float]) -> object:
         return contests.Contender(name, clock.runs(name, seconds), spent=[9.0])
 

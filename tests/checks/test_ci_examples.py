@@ -44,10 +44,10 @@ def test_inputs_reach_scripts_by_the_environment_only(step: dict[str, Any], tmp_
 
 
 def test_commands_and_options_exist() -> None:
-    found = [step["run"] for step in STEPS if '" check ' in step["run"]]
-    commands = [re.findall(r"specplan\" check ([a-z]+)", run) for run in found]
+    runs = [step["run"] for step in STEPS if '" check ' in step["run"]]
+    commands = [re.findall(r"specplan\" check ([a-z]+)", run) for run in runs]
     assert commands == [["plans"], ["speed"]]
-    for (command,), run in zip(commands, found, strict=True):
+    for (command,), run in zip(commands, runs, strict=True):
         named = set(re.findall(r"(--[a-z-]+)", run))
         assert named and named <= options_of(command)
 

@@ -88,12 +88,12 @@ def test_json_keeps_the_shapes_that_readers_document() -> None:
 
 def read_commands(text: str) -> list[tuple[str, str, str]]:
     """Level, title and message as the GitHub runner reads workflow commands."""
-    found = []
+    commands = []
     for line in text.splitlines():
         match = re.fullmatch(r"::(\w+) title=([^,:]*)::(.*)", line)
         assert match is not None, line
-        found.append((match[1], unquote(match[2]), unquote(match[3])))
-    return found
+        commands.append((match[1], unquote(match[2]), unquote(match[3])))
+    return commands
 
 
 def test_annotations_are_one_line_each() -> None:

@@ -98,7 +98,7 @@ def test_a_record_goes_without_the_corpus(problem: Path, tmp_path: Path) -> None
     assert [item.status for item in check_plans(tmp_path / "records").items] == ["ok"]
 
 
-def test_what_changed_is_told_and_can_be_recorded(recorded: Path, tmp_path: Path) -> None:
+def test_what_changed_is_reported_and_can_be_recorded(recorded: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(recorded, tmp_path / "records")
     path = folder / "pair/acceptance/draft.json"
     profile = json.loads(path.read_text())
@@ -134,8 +134,8 @@ def test_a_price_counts_from_the_threshold_on() -> None:
         return {"plan": "plan x\n", "prices": {"chosen": {"words": "x", "loads": loads}}}
 
     assert difference(answer(1.0), answer(1.0009)) == ""
-    told = difference(answer(1.0), answer(0.99))
-    assert told == "!chosen, batch 1, prompt 9, seconds per token: 1 -> 0.99 (-1.00%)"
+    line = difference(answer(1.0), answer(0.99))
+    assert line == "!chosen, batch 1, prompt 9, seconds per token: 1 -> 0.99 (-1.00%)"
     assert difference(answer(1.0), answer(0.99), moved=0.02) == ""
     less = answer(1.0)
     less["prices"]["chosen"]["loads"] = {}

@@ -43,10 +43,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder / "draft.json"
     )
     data |= {"methods": ["draft_model"], "acceptance": {"draft": "draft.json"}}
-    found = api.optimize(problem_from_dict(data, folder))
-    (chain,) = (one for one in found.candidates if one.words == "chain of 4 by draft")
-    for name, chosen in (("plain", found.search.plain), ("drafting", chain)):
-        write_result(Result(replace(found.search, chosen=chosen)), folder / name)
+    optimized = api.optimize(problem_from_dict(data, folder))
+    (chain,) = (one for one in optimized.candidates if one.words == "chain of 4 by draft")
+    for name, chosen in (("plain", optimized.search.plain), ("drafting", chain)):
+        write_result(Result(replace(optimized.search, chosen=chosen)), folder / name)
     return folder
 
 
@@ -77,7 +77,7 @@ def test_a_bundle_that_is_far_slower_regresses_and_the_other_way_round_does_not(
     assert (code, item["status"]) == (0, "ok") and item["data"]["judgement"]["high"] <= 1.05
 
 
-def test_what_is_undecided_is_said_and_strict_makes_it_a_regression(folder: Path) -> None:
+def test_what_is_undecided_is_stated_and_strict_makes_it_a_regression(folder: Path) -> None:
     hasty = ("--seconds", "1", "--threshold", "median:0.01%")
     code, item = race(folder, "plain", *hasty, base="plain")
     assert item["status"] in ("undecided", "regressed", "ok")

@@ -89,13 +89,13 @@ def test_lower_writes_what_engines_are_built_from(bundle: Path, tmp_path: Path) 
     out = tmp_path / "engines"
     done = specplan_here("lower", str(bundle), "--to", "tensorrt", "--out", str(out), "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    (item,) = told["rounds"]
+    answer = json.loads(done.stdout)
+    (item,) = answer["rounds"]
     assert item["batch"] == 1 and item["text"] >= 12 + 16
     written = {path.name for path in out.iterdir()} - {f"{item['name']}.engine"}
     beside = {"weights.safetensors", "build.sh", "build_engines.py", "sources.json"}
     assert written == beside | {f"{item['name']}.onnx"}
-    assert told["built"] is (out / f"{item['name']}.engine").is_file()
+    assert answer["built"] is (out / f"{item['name']}.engine").is_file()
     wrong = specplan_here("lower", str(bundle), "--to", "coreml", "--out", str(tmp_path / "b"))
     assert wrong.returncode == 2 and "unknown engine builder 'coreml'" in wrong.stderr
     (tmp_path / "taken").mkdir()
@@ -141,11 +141,11 @@ def test_a_bundle_with_its_weights_needs_nothing_else(
     replaced = specplan_here(*inside)
     assert replaced.returncode == 2 and "would replace the checkpoint of target" in replaced.stderr
     text = ("run", "--prompt", "abcabc", "--max-new-tokens", "4", "--json")
-    told = [
+    outputs = [
         json.loads(specplan_here(text[0], str(home), *text[1:]).stdout)["completions"][0]["tokens"]
         for home in (moved.folder, bundle)
     ]
-    assert told[0] == told[1]
+    assert outputs[0] == outputs[1]
     weights = moved.model_folder("target") / "model.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
@@ -255,9 +255,9 @@ def test_bench_of_every_kind(bundle: Path) -> None:
 def test_tune(folder: Path, bundle: Path, tmp_path: Path) -> None:
     """A table for people and a document for programs; the second call finds the budget spent."""
     arguments = ("tune", str(folder / "problem.yaml"), "--minutes", "0.03")
-    told = specplan_here(*arguments, "--out", str(tmp_path / "tuned"))
-    assert told.returncode == 0, told.stderr
-    assert "leads" in told.stdout and "Chosen: " in told.stdout and "Bundle: " in told.stdout
+    tuned = specplan_here(*arguments, "--out", str(tmp_path / "tuned"))
+    assert tuned.returncode == 0, tuned.stderr
+    assert "leads" in tuned.stdout and "Chosen: " in tuned.stdout and "Bundle: " in tuned.stdout
     answer = json.loads(specplan_here(*arguments, "--json").stdout)
     assert package.parse_plan(answer["plan"]) == package.load_bundle(tmp_path / "tuned").plan
     assert answer["tuning"]["lines"] and not answer["tuning"]["interrupted"]
@@ -301,7 +301,7 @@ def test_profile_acceptance(folder: Path) -> None:
                 ("profile", "acceptance", "PROBLEM"), ("run", "BUNDLE", "--prompt", "abc"),
                 ("bench", "BUNDLE")], ids=lambda command: command[0] + command[1].lower(),
 )  # fmt: skip
-def test_a_missing_extra_is_told_with_its_command(
+def test_a_missing_extra_is_reported_with_its_command(
     folder: Path, bundle: Path, no_torch: str, command: tuple[str, ...]
 ) -> None:
     named = {"PROBLEM": str(folder / "problem.yaml"), "BUNDLE": str(bundle)}
@@ -339,9 +339,9 @@ def test_goodput_at_a_load(folder: Path, bundle: Path, tmp_path: Path) -> None:
     workload = problem()["workload"] | {"batch_sizes": [1, 4], "request_rate": 3.0}
     path = folder / "goodput.yaml"
     path.write_text(yaml.safe_dump(problem(objective="goodput", workload=workload)))
-    told = specplan_here("optimize", str(path), "--json")
-    assert told.returncode == 0, told.stderr
-    explanation = json.loads(told.stdout)["explanation"]
+    optimized = specplan_here("optimize", str(path), "--json")
+    assert optimized.returncode == 0, optimized.stderr
+    explanation = json.loads(optimized.stdout)["explanation"]
     served = explanation["chosen"]["at_load"]
     assert served["request_rate"] == 3.0 and served["basis"].startswith("modelled")
     assert {point["batch"] for point in explanation["pareto"]} <= {1, 4}
@@ -358,8 +358,8 @@ def test_a_report_of_a_bundle(bundle: Path, tmp_path: Path, ending: str) -> None
     done = specplan_here("report", str(bundle), "--out", str(out))
     assert done.returncode == 0, done.stderr
     assert "Use " in out.read_text()
-    told = specplan_here("report", str(bundle), "--out", str(out), "--json")
-    assert json.loads(told.stdout) == {"report": str(out)}
+    answer = specplan_here("report", str(bundle), "--out", str(out), "--json")
+    assert json.loads(answer.stdout) == {"report": str(out)}
     plan = str(bundle / "plan.json")  # no result of a bench run
     wrong = specplan_here("report", str(bundle), "--out", str(out), "--bench", plan)
     assert wrong.returncode == 2

@@ -78,8 +78,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def write_problem(folder: Path, **changes: Any) -> None:
     """The bundle's problem, without what is None, and the manifest with its sum."""
-    held = {key: value for key, value in (PROBLEM | changes).items() if value is not None}
-    (folder / "problem.json").write_text(json.dumps(held))
+    problem = {key: value for key, value in (PROBLEM | changes).items() if value is not None}
+    (folder / "problem.json").write_text(json.dumps(problem))
     sum_anew(folder, folder / "problem.json")
 
 
@@ -99,7 +99,7 @@ def test_a_damaged_problem_is_named_with_its_file_key_and_remedy(
 
 def test_what_a_problem_leaves_out_is_as_by_default(folder: Path) -> None:
     write_problem(folder)
-    held = open_bundle(folder)
-    assert held.problem["workload"]["temperature"] == 0.0
-    assert held.problem["limits"]["ttft"] is None
-    assert open_bundle(held) == held
+    bundle = open_bundle(folder)
+    assert bundle.problem["workload"]["temperature"] == 0.0
+    assert bundle.problem["limits"]["ttft"] is None
+    assert open_bundle(bundle) == bundle

@@ -49,15 +49,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_checkpoint(home / name)
     result = search(example_facts(home / "facts", workload=workload(batch_sizes=[1])))
     assert result.chosen.plan is not None
-    told: dict[str, Any] = result.as_dict() | {"explanation": explained(result)}
-    told["candidates"] = [told["candidates"][told[name]] for name in ("chosen", "plain")]
-    told |= {"chosen": 0, "plain": 1}
-    told["explanation"]["runners_up"] = []
+    document: dict[str, Any] = result.as_dict() | {"explanation": explained(result)}
+    document["candidates"] = [
+        document["candidates"][document[name]] for name in ("chosen", "plain")
+    ]
+    document |= {"chosen": 0, "plain": 1}
+    document["explanation"]["runners_up"] = []
     return write_bundle(
         home / "bundle",
         plan=result.chosen.plan,
         problem=PROBLEM,
-        report=told,
+        report=document,
         models={name: (home / name, "auto") for name in ("target", "draft")},
         backend="eager",
         versions={},

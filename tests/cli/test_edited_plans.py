@@ -43,18 +43,18 @@ def answer(*arguments: str) -> dict[str, Any]:
 def edited(record: Path) -> Path:
     """The plan of the recorded problem, with one more drafted token."""
     text = answer("optimize", *FLAGS, "--set", "methods=[draft_model]")["plan"]
-    found = re.search(r"repeat (\d+) ", text)
-    assert found
-    (record / "edited.txt").write_text(text.replace(found[0], f"repeat {int(found[1]) + 1} "))
+    loop = re.search(r"repeat (\d+) ", text)
+    assert loop
+    (record / "edited.txt").write_text(text.replace(loop[0], f"repeat {int(loop[1]) + 1} "))
     return Path("edited.txt")
 
 
 def test_an_edited_plan_is_priced_by_flags_or_by_a_file(edited: Path) -> None:
-    said = answer("explain", str(edited), *FLAGS)
-    assert said == answer("explain", str(edited), "--problem", "same.yaml")
-    assert said["chosen"]["method"] == "edited_plan" and said["verdict"] == "speculate"
+    explained = answer("explain", str(edited), *FLAGS)
+    assert explained == answer("explain", str(edited), "--problem", "same.yaml")
+    assert explained["chosen"]["method"] == "edited_plan" and explained["verdict"] == "speculate"
     ours = answer("explain", "same.yaml")["chosen"]
-    families = {(one["method"], one["family"]) for one in said["runners_up"]}
+    families = {(one["method"], one["family"]) for one in explained["runners_up"]}
     assert (ours["method"], ours["family"]) in families  # what is found by itself stands beside it
     screen = specplan_here("explain", str(edited), "--problem", "same.yaml").stdout
     assert 'Your edited plan "draft_model", which specplan did not choose.' in screen
@@ -102,7 +102,7 @@ def test_a_plan_text_is_bundled_and_measured(folder: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "options", "said", "code"),
+    ("text", "options", "reason", "code"),
     [
         (DRAFTED.replace("draft", "other"), FLAGS, "has no model called other", USAGE),
         (DRAFTED.replace("commit @dkv %e", ""), FLAGS, "commit", USAGE),
@@ -113,12 +113,12 @@ def test_a_plan_text_is_bundled_and_measured(folder: Path, tmp_path: Path) -> No
         (DRAFTED, [], "there is no problem", USAGE),
     ],
 )  # fmt: skip
-def test_what_has_no_price_is_said(
-    record: Path, text: str, options: list[str], said: str, code: int
+def test_what_has_no_price_is_stated(
+    record: Path, text: str, options: list[str], reason: str, code: int
 ) -> None:
     Path("plan.txt").write_text(text)
     done = specplan_here("explain", "plan.txt", *options)
-    assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+    assert (done.returncode, reason in done.stderr) == (code, True), done.stderr
 
 
 @pytest.mark.parametrize(

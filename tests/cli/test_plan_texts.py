@@ -66,12 +66,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_plan_that_verifies_is_told_who_runs_it(tmp_path: Path, no_torch: str) -> None:
+def test_the_backends_of_a_plan_that_verifies_are_listed(tmp_path: Path, no_torch: str) -> None:
     (tmp_path / "plain.txt").write_text(PLAIN)
     code, answer = linted(tmp_path / "plain.txt", PYTHONPATH=no_torch)
     assert (code, answer["verified"], answer["problems"]) == (0, True, [])
     assert set(answer["backends"]) == {"static", *backend_names()}
-    assert all(said == {"runs": True, "reason": ""} for said in answer["backends"].values())
+    assert all(verdict == {"runs": True, "reason": ""} for verdict in answer["backends"].values())
 
 
 def test_a_backend_refuses_by_op() -> None:
@@ -91,7 +91,7 @@ def test_a_broken_plan_and_a_text_that_is_none(tmp_path: Path) -> None:
     assert code == USAGE and not answer["verified"]
     (problem,) = answer["problems"]
     assert problem["rule"] == "commit" and "round decode" in problem["message"]
-    assert not any(said["runs"] for said in answer["backends"].values())
+    assert not any(verdict["runs"] for verdict in answer["backends"].values())
     code, answer = linted(no_plan)
     assert code == USAGE and not answer["verified"]
     (problem,) = answer["problems"]
@@ -139,7 +139,7 @@ def test_a_seed_is_heard(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "reason"),
     [
         (("drafted.txt", "--model=target=target"), "no checkpoint is named for draft"),
         (("plain.txt", "--model=target=target", "--model=draft=draft"), "called draft"),
@@ -152,13 +152,13 @@ def test_a_seed_is_heard(folder: Path) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_cannot_run_is_said(
-    folder: Path, options: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+def test_what_cannot_run_is_stated(
+    folder: Path, options: tuple[str, ...], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "none.txt").write_text("plan none\nnothing\n")
     monkeypatch.chdir(folder)
     done = specplan_here("run", *options, "--prompt", "abc")
-    assert done.returncode == USAGE and said in done.stderr
+    assert done.returncode == USAGE and reason in done.stderr
 
 
 def test_a_plan_runs_on_the_checkpoint_that_it_names(folder: Path) -> None:

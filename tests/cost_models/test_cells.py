@@ -86,10 +86,10 @@ def test_functions_of_a_column_run_once_per_value() -> None:
         seen.append(batch)
         return Interval(float(batch), batch / 2, batch * 2.0)
 
-    found = each(np.array([4, 1, 4, 4]), interval)
+    intervals = each(np.array([4, 1, 4, 4]), interval)
     assert seen == [1, 4]
-    assert found.mean.tolist() == [4.0, 1.0, 4.0, 4.0]  # type: ignore[attr-defined]
-    assert split(found, 4)[1] == Interval(1.0, 0.5, 2.0)
+    assert intervals.mean.tolist() == [4.0, 1.0, 4.0, 4.0]  # type: ignore[attr-defined]
+    assert split(intervals, 4)[1] == Interval(1.0, 0.5, 2.0)
     assert each(3, interval) == Interval(3.0, 1.5, 6.0)
 
 

@@ -81,8 +81,8 @@ def answers(home: Path, backend: str = "") -> Any:
 
 
 def test_it_is_read_verified_and_priced(home: Path) -> None:
-    said = answers(home)
-    for name, answer in said.items():
+    by_plan = answers(home)
+    for name, answer in by_plan.items():
         assert answer["broken"] == [] and answer["read_again"]
         assert ("prune" in answer["asked"]) == (name == "trimmed")
 
@@ -90,9 +90,9 @@ def test_it_is_read_verified_and_priced(home: Path) -> None:
 @pytest.mark.parametrize("backend", ["oracle", "eager", "static"])
 def test_it_runs(home: Path, backend: str) -> None:
     """The same text in more rounds: of each draft, all of it right, fewer tokens are judged."""
-    said = answers(home, backend)
+    by_plan = answers(home, backend)
     for depth, name in ((DEPTH, "trimmed"), (LENGTH, "whole")):
-        for tokens, rounds in said[name]["completions"]:
+        for tokens, rounds in by_plan[name]["completions"]:
             assert rounds == ceil(len(tokens) / (depth + 1)), name
-    trimmed, whole = ([tokens for tokens, _ in said[name]["completions"]] for name in TEXTS)
+    trimmed, whole = ([tokens for tokens, _ in by_plan[name]["completions"]] for name in TEXTS)
     assert trimmed == whole

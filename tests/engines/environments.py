@@ -105,12 +105,12 @@ def _required(name: str, package: str) -> list[str]:
     code = (
         f"from importlib.metadata import requires; print(*requires({package!r}) or (), sep='\\n')"
     )
-    found = subprocess.run(
+    lines = subprocess.run(
         [python_of(name), "-c", code], check=True, capture_output=True, text=True
     ).stdout.splitlines()
     return [
         line
-        for line in found
+        for line in lines
         if "extra ==" not in line and not re.match("|".join(GPU_ONLY), line.lower())
     ]
 

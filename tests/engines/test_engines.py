@@ -76,39 +76,39 @@ def test_the_engine_takes_every_case(engine: str, tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     for name, emission in emitted(engine, tmp_path / "models"):
         write(engine, name, emission, tmp_path / "cases")
-    script, *told = SCRIPTS[engine]
+    script, *inputs = SCRIPTS[engine]
     if engine in RUN:
         for name, emission in reference(engine):
             write(engine, name, emission, tmp_path / "runs")
-        told = [str(tmp_path / "runs"), str(exported(engine)), PROMPT]
+        inputs = [str(tmp_path / "runs"), str(exported(engine)), PROMPT]
     if engine == "llama_cpp":
-        told += [str(FOLDER / "llama_cpp/build/bin/llama-server")]
+        inputs += [str(FOLDER / "llama_cpp/build/bin/llama-server")]
     done = subprocess.run(
-        [python_of(engine), CHECKS / f"check_{script}.py", tmp_path / "cases", *told],
+        [python_of(engine), CHECKS / f"check_{script}.py", tmp_path / "cases", *inputs],
         capture_output=True,
         text=True,
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.strip().splitlines()[-1])
-    assert found["cases"] and {k: why for k, why in found["cases"].items() if why} == {}
+    checked = json.loads(done.stdout.strip().splitlines()[-1])
+    assert checked["cases"] and {k: why for k, why in checked["cases"].items() if why} == {}
     if engine in RUN:
-        plain = found["texts"]["plain"]
-        assert plain and set(map(str, found["texts"].values())) == {str(plain)}, "greedy text"
-        drafted = found.get("drafted", {})
+        plain = checked["texts"]["plain"]
+        assert plain and set(map(str, checked["texts"].values())) == {str(plain)}, "greedy text"
+        drafted = checked.get("drafted", {})
         assert not drafted or (drafted["model"] and drafted["text"]), "it really drafts"
-    _store(engine, found)
+    _store(engine, checked)
 
 
-def _store(engine: str, found: dict[str, Any]) -> None:
+def _store(engine: str, checked: dict[str, Any]) -> None:
     """Compare the engine's options with the stored ones, or store them."""
     path = SCHEMAS / f"{engine}.json"
     stored = {
         "engine": engine,
-        "version": found["version"],
+        "version": checked["version"],
         "made_on": date.today().isoformat(),
-        "cases": sorted(found["cases"]),
-        "options": dict(sorted(found["options"].items())),
+        "cases": sorted(checked["cases"]),
+        "options": dict(sorted(checked["options"].items())),
     }
     if os.environ.get("SPECPLAN_UPDATE_SCHEMAS"):
         path.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")

@@ -22,8 +22,8 @@ STORED = sorted(path.stem for path in SCHEMAS.glob("*.json"))
 
 
 def stored(engine: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((SCHEMAS / f"{engine}.json").read_text(encoding="utf-8"))
-    return found
+    schema: dict[str, Any] = json.loads((SCHEMAS / f"{engine}.json").read_text(encoding="utf-8"))
+    return schema
 
 
 def of_newest(engine: str) -> Iterator[Emission]:
@@ -84,7 +84,7 @@ def test_every_option_is_one_of_the_engine(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", STORED)
 def test_the_table_says_what_was_checked(engine: str) -> None:
-    found = stored(engine)
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d", found["made_on"]) and found["version"]
+    schema = stored(engine)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", schema["made_on"]) and schema["version"]
     if engine not in ("ray_serve", "dynamo"):  # those name the vLLM that they bring
-        assert found["version"].startswith(open_table(engine).version)
+        assert schema["version"].startswith(open_table(engine).version)

@@ -31,10 +31,10 @@ def scopes(line: str) -> Iterator[tuple[str, str, int]]:
     """(scope, text, column) as an editor sees a line: of the rules the first to begin."""
     at = 0
     while at < len(line):
-        found = [(m.start(), i, m) for i, (_, p) in enumerate(RULES) if (m := _next(p, line, at))]
-        if not found:
+        matches = [(m.start(), i, m) for i, (_, p) in enumerate(RULES) if (m := _next(p, line, at))]
+        if not matches:
             return
-        _, index, match = min(found, key=lambda one: one[:2])
+        _, index, match = min(matches, key=lambda one: one[:2])
         yield RULES[index][0], match[0], match.start() + 1
         at = match.end()
 

@@ -44,9 +44,9 @@ def _kill_midway(models: Path, folder: Path, stage: str) -> int:
         time.sleep(0.005)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
-    found = store.load_checkpoint(checkpoint)
-    assert found is not None
-    return int(found[1]["step"])
+    loaded = store.load_checkpoint(checkpoint)
+    assert loaded is not None
+    return int(loaded[1]["step"])
 
 
 def test_a_killed_run_ends_with_the_same_bits(models: Path, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_different_library_is_named_file_by_file(tmp_path: Path) -> None:
     assert corpus.differences(listed, here) == ["missing here: b.py", "other content: a.py"]
 
 
-def test_train_stops_on_another_text_unless_told(tmp_path: Path) -> None:
+def test_train_stops_on_another_text_unless_asked(tmp_path: Path) -> None:
     plan = stages.tiny(stages.Plan(out=tmp_path, work=tmp_path / "w"))
     rows = [corpus.SourceFile("a.py", "stdlib", "train", 3, "a")]
     corpus.write_manifest(plan.manifest, rows)

@@ -36,10 +36,10 @@ def borrow(lines: list[str], chance: random.Random) -> None:
 def change_word(lines: list[str], chance: random.Random) -> None:
     """Another word of the same kind: a number, a name, a state, or any other."""
     at = chance.randrange(len(lines))
-    found = list(TOKEN.finditer(lines[at]))
-    if not found:
+    words = list(TOKEN.finditer(lines[at]))
+    if not words:
         return
-    old = chance.choice(found)
+    old = chance.choice(words)
     alike = [word for word in WORDS if word[0] == old[0][0]]
     pool = NUMBERS if old[0][-1].isdigit() and old[0][0] not in "%@" else (*alike, *WORDS[:3])
     if chance.random() < 0.1:
@@ -51,9 +51,9 @@ def change_name(lines: list[str], chance: random.Random) -> None:
     """Another value of the same plan."""
     values = re.findall(r"%\w+", "".join(lines))
     at = chance.randrange(len(lines))
-    found = list(re.finditer(r"%\w+", lines[at]))
-    if found and values:
-        old = chance.choice(found)
+    names = list(re.finditer(r"%\w+", lines[at]))
+    if names and values:
+        old = chance.choice(names)
         lines[at] = lines[at][: old.start()] + chance.choice(values) + lines[at][old.end() :]
 
 

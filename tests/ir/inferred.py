@@ -41,16 +41,16 @@ def kind_of(body: str, name: str) -> Type:
 
 def tree_of(body: str, name: str) -> TreeType:
     """Type of one tree."""
-    found = kind_of(body, name)
-    assert isinstance(found, TreeType)
-    return found
+    kind = kind_of(body, name)
+    assert isinstance(kind, TreeType)
+    return kind
 
 
 def nodes_of(body: str, name: str) -> NodesType:
     """Type of some nodes."""
-    found = kind_of(body, name)
-    assert isinstance(found, NodesType)
-    return found
+    kind = kind_of(body, name)
+    assert isinstance(kind, NodesType)
+    return kind
 
 
 def refusal(body: str) -> str:

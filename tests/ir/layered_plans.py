@@ -54,8 +54,8 @@ INSIDE = """  {when}forward target %t cache=@kv pending=1 layers=[0:3] keep=@x{w
 {end}  %l = forward target %t cache=@kv pending=1 layers=[2:4] features=@x
 """
 _FLAG = '%g = compute "emitted % 2 == 1"\n  when %g {\n    '
-_KEPT = WHOLE.format(keep=" keep=@x")
-_ON_PART = _round("b", _KEPT + LOWER.format(stop=4, keep=""), "part", "x")
+_STORED = WHOLE.format(keep=" keep=@x")
+_ON_PART = _round("b", _STORED + LOWER.format(stop=4, keep=""), "part", "x")
 _EXIT = LOWER.format(stop=2, keep=" keep=@x") + UPPER.format(rows="%l = ", start=2, gives="")
 _EXITS = _round("b", _EXIT, "part", "x").replace("  commit @kv %e\n", "")
 _PIPELINE = _round("b", PIPELINE, "x", tree="%c")
@@ -64,7 +64,7 @@ BROKEN = {
     "a hole below layers that run": (
         "residency",
         "round a does not run layer 1 on @part, and no pass fills a gap between layers",
-        _plan(_round("a", _KEPT + _ends(1), "part", "x"), _ON_PART),
+        _plan(_round("a", _STORED + _ends(1), "part", "x"), _ON_PART),
     ),
     "a round that keeps no states to go on from": (
         "residency",
@@ -92,19 +92,19 @@ BROKEN = {
         "no earlier forward keeps the root's state in @x; give one keep=",
         _plan(
             _round("a", WHOLE.format(keep=" keep=@x"), "x"),
-            _round("b", "  %s = forward target %t layers=[2:2] features=@x\n" + _KEPT, "x"),
+            _round("b", "  %s = forward target %t layers=[2:2] features=@x\n" + _STORED, "x"),
         ),
     ),
 }  # fmt: skip
 """Rule, what it says, and the plan."""
 SOUND = {
-    "layers in two passes": _plan(_round("a", _KEPT + _ends(2), "part", "x"), _ON_PART),
+    "layers in two passes": _plan(_round("a", _STORED + _ends(2), "part", "x"), _ON_PART),
     "a round that keeps states to go on from": _plan(
-        _round("a", _KEPT + LOWER.format(stop=2, keep=""), "part", "x"), _EXITS
+        _round("a", _STORED + LOWER.format(stop=2, keep=""), "part", "x"), _EXITS
     ),
     "a track of a layer inside a span": _plan(
         _round("a", INSIDE.format(when="", way="", end=""), "x")
     ),
-    "a track that every round keeps": _plan(_round("a", _KEPT, "x"), _PIPELINE),
+    "a track that every round keeps": _plan(_round("a", _STORED, "x"), _PIPELINE),
 }
 """Their likes, which run."""

@@ -53,5 +53,5 @@ def test_the_verifier_refuses_other_words() -> None:
     good = parse_plan(PLAN.replace("BLOCKS", "attn.1, mlp.2"))
     assert verify_plan(good) == () and parse_plan(print_plan(good)) == good
     bad = parse_plan(PLAN.replace("BLOCKS", "attn.1, layer.2"))
-    (found,) = verify_plan(bad)
-    assert found.rule == "type" and '"layer.2" names no block' in found.what
+    (finding,) = verify_plan(bad)
+    assert finding.rule == "type" and '"layer.2" names no block' in finding.what

@@ -17,9 +17,7 @@ from specplan.ir.types.bounds import LARGEST_TREE, MOST_STEPS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "plan_language.md").read_text()
 OPS_SECTION = PAGE.partition("\n## Ops\n")[2].partition("\n## ")[0]
-ROWS = {
-    found[1]: found[0] for found in re.finditer(r"^\| `([^`]+)` \|.*$", OPS_SECTION, re.MULTILINE)
-}
+ROWS = {row[1]: row[0] for row in re.finditer(r"^\| `([^`]+)` \|.*$", OPS_SECTION, re.MULTILINE)}
 
 
 def test_the_example_is_well_formed() -> None:

@@ -174,14 +174,14 @@ def test_a_checkpoint_is_known_by_its_config_and_weights(tmp_path: Path) -> None
         (tmp_path / name).write_bytes(name.encode())
     names = ("config.json", "a.safetensors", "b.safetensors")
     lines = "".join(f"{name} {sha256_file(tmp_path / name)}\n" for name in names)
-    found = model_digest(tmp_path)
-    assert found == sha256_bytes(lines.encode())
+    digest = model_digest(tmp_path)
+    assert digest == sha256_bytes(lines.encode())
     (tmp_path / "tokenizer.json").write_text("{}")
-    assert model_digest(str(tmp_path)) == found, "the tokenizer does not count"
+    assert model_digest(str(tmp_path)) == digest, "the tokenizer does not count"
     os.utime(tmp_path / "a.safetensors", ns=(1, 1))
-    assert model_digest(tmp_path) == found, "nor does the time of a change"
+    assert model_digest(tmp_path) == digest, "nor does the time of a change"
     (tmp_path / "a.safetensors").write_bytes(b"other")
-    assert model_digest(tmp_path) != found
+    assert model_digest(tmp_path) != digest
 
 
 def test_documents_are_of_one_kind_and_version(tmp_path: Path) -> None:

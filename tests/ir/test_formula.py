@@ -119,8 +119,8 @@ def _where(parts: tuple[Term, Term, Term]) -> Term:
     (flag, f), (yes, g), (no, h) = parts
 
     def value(names: dict[str, float]) -> float:
-        held, first, second = f(names), g(names), h(names)
-        return first if held else second
+        condition, first, second = f(names), g(names), h(names)
+        return first if condition else second
 
     return f"where({flag}, {yes}, {no})", value
 
@@ -163,5 +163,5 @@ def test_formulas_compute_what_python_does(term: Term, given_numbers: tuple[floa
         with pytest.raises(UsageError):
             evaluate(text, names)
         return
-    found = evaluate(text, names)
-    assert found == expected or (math.isnan(found) and math.isnan(expected))
+    computed = evaluate(text, names)
+    assert computed == expected or (math.isnan(computed) and math.isnan(expected))

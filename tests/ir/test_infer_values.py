@@ -44,8 +44,8 @@ def test_new_nodes_are_known_by_number_where_their_parents_are_not() -> None:
     grown = tree_of(body, "t3")
     assert (grown.parents, grown.newest, grown.newest_count) == (None, tuple(range(5, 11)), 6)
     assert nodes_of(body + "%g = pick %t3 of=newest best=4", "g").among == grown.newest
-    kept = body.replace("logits=%q2 children=3\n", "logits=%q2 children=3 keep=4\n")
-    assert tree_of(kept, "t3").newest is None
+    limited = body.replace("logits=%q2 children=3\n", "logits=%q2 children=3 keep=4\n")
+    assert tree_of(limited, "t3").newest is None
 
 
 def test_the_best_of_all_are_pruned_to_as_many() -> None:
@@ -59,9 +59,9 @@ def test_rows_are_exact_where_the_whole_stack_ran_on_the_whole_cache() -> None:
     def exact(forward: str) -> bool:
         lower = "forward target %t0 cache=@kv pending=1 layers=[0:8] keep=@low gives=[]\n"
         upper = "%up = forward target %t0 cache=@kv pending=1 layers=[8:32] features=@low\n"
-        found = kind_of(f"%t0 = root\n{lower}{upper}%l = forward target %t0 {forward}", "l")
-        assert isinstance(found, LogitsType)
-        return found.exact
+        logits = kind_of(f"%t0 = root\n{lower}{upper}%l = forward target %t0 {forward}", "l")
+        assert isinstance(logits, LogitsType)
+        return logits.exact
 
     assert exact("cache=@kv pending=1")
     assert exact("cache=@kv pending=1 layers=[0:32]")

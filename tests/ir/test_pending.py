@@ -9,7 +9,7 @@ import pytest
 from specplan.ir import parse_plan, print_plan, verify_plan
 from tests.ir.plans_on_disk import plan_of, text_of
 
-TOLD = (
+STATED = (
     "autoregressive", "block_drafter", "contrastive", "draft_chain", "early_exit_verified",
     "expand_rerank", "fallback_rollback", "growing_tree", "heads", "jacobi_blocks",
     "judged_drafting", "layers_by_position", "prompt_lookup",
@@ -28,7 +28,7 @@ def without(text: str) -> str:
     return re.sub(r" pending=\d+", "", text)
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", STATED)
 def test_what_shapes_tell_need_not_be_written(name: str) -> None:
     assert parse_plan(without(text_of(name))) == plan_of(name)
 
@@ -40,7 +40,7 @@ def test_what_data_decides_is_asked_for(name: str) -> None:
     assert any(UNTOLD[name] in one.where and "give pending=" in one.what for one in findings)
 
 
-def test_what_is_written_stays_and_what_is_told_is_printed() -> None:
+def test_what_is_written_stays_and_what_is_stated_is_printed() -> None:
     text = text_of("draft_chain")
     more = text.replace("pending=2", "pending=3")
     assert print_plan(parse_plan(more)) == more

@@ -76,11 +76,11 @@ def test_sizes_hold_together(name: str) -> None:
                     assert len(given.indices) == given.width
 
 
-def test_every_op_is_said_somewhere() -> None:
+def test_every_op_is_used_somewhere() -> None:
     ledger = [parse_plan(path.read_text()) for path in (FOLDER / "ledger").glob("*.plan")]
     plans = [*ledger, *map(plan_of, NAMES)]
-    said = {op.keyword for plan in plans for op in walk_plan(plan)}
-    assert said == set(OPS)
+    used = {op.keyword for plan in plans for op in walk_plan(plan)}
+    assert used == set(OPS)
 
 
 @every_plan
@@ -105,11 +105,11 @@ def test_a_round_is_a_graph_without_cycles_with_one_node_per_op(name: str) -> No
 
 def test_the_picture_of_a_loop_shows_one_trip() -> None:
     graph = round_graph(plan_of("draft_chain").round("decode"))
-    found = {(source, target, data["label"]) for source, target, data in graph.edges(data=True)}
-    assert ("op0", "op2", "%t") in found, "the first tree flows into the body"
-    assert ("op5", "op1", "yield %n") in found, "what is yielded flows into the loop"
-    assert ("op1", "op6", "%c") in found, "and from there on"
-    assert ("op3", "op11", "@dkv") in found, "the commit comes after the forward"
+    edges = {(source, target, data["label"]) for source, target, data in graph.edges(data=True)}
+    assert ("op0", "op2", "%t") in edges, "the first tree flows into the body"
+    assert ("op5", "op1", "yield %n") in edges, "what is yielded flows into the loop"
+    assert ("op1", "op6", "%c") in edges, "and from there on"
+    assert ("op3", "op11", "@dkv") in edges, "the commit comes after the forward"
 
 
 @every_plan

@@ -41,8 +41,8 @@ def test_every_lossy_rule_was_measured_and_the_page_says_what(repository: Path) 
 
 
 def test_files_that_hold_no_losses_are_refused(tmp_path: Path) -> None:
-    for held in ({"date": "2026-11-23"}, {"date": "2026-11-23", "places": 1, "rules": []}):
-        (tmp_path / "a.json").write_text(json.dumps(held))
+    for document in ({"date": "2026-11-23"}, {"date": "2026-11-23", "places": 1, "rules": []}):
+        (tmp_path / "a.json").write_text(json.dumps(document))
         with pytest.raises(UsageError, match="no losses of rules"):
             read_losses(tmp_path / "a.json")
 

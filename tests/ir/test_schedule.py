@@ -69,7 +69,7 @@ def test_batch_context_emitted_and_phase_are_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("formula", "holds", "kept", "left"),
+    ("formula", "holds", "stays", "left"),
     [
         ("batch <= 20", 20, 22, 23),
         ("batch < 20", 19, 21, 22),
@@ -91,14 +91,14 @@ def test_batch_context_emitted_and_phase_are_known() -> None:
     ],
 )
 def test_a_bound_moves_outwards_while_its_round_runs(
-    formula: str, holds: int, kept: int, left: int
+    formula: str, holds: int, stays: int, left: int
 ) -> None:
     plan = scheduled((formula, "a"))
     assert pick(plan, batch=holds) == "a", "entered at the bound itself"
-    assert pick(plan, "a", batch=kept) == "a", "kept beyond it"
+    assert pick(plan, "a", batch=stays) == "a", "kept beyond it"
     assert pick(plan, "a", batch=left) == "z", "left where the fraction is passed"
-    if kept != holds:
-        assert pick(plan, "z", batch=kept) == "z", "and not entered there"
+    if stays != holds:
+        assert pick(plan, "z", batch=stays) == "z", "and not entered there"
 
 
 def test_bounds_of_what_was_emitted_stay() -> None:

@@ -126,13 +126,13 @@ def test_atoms(text: str, atom: Atom) -> None:
 @pytest.mark.parametrize(
     ("number", "text"), [(1.0, "1.0"), (1e-5, "1e-05"), (1e22, "1e+22"), (-0.5, "-0.5"), (3, "3")]
 )
-def test_floats_are_told_from_integers(number: float, text: str) -> None:
+def test_floats_are_distinguished_from_integers(number: float, text: str) -> None:
     assert print_atom(number) == text
 
 
 def test_tokens_know_their_line_and_column() -> None:
-    found = tokenize("\n\nplan a # note\n\n  %t = root\r\n")
-    places = [(token.kind, token.text, token.line, token.column) for token in found]
+    tokens = tokenize("\n\nplan a # note\n\n  %t = root\r\n")
+    places = [(token.kind, token.text, token.line, token.column) for token in tokens]
     assert places == [
         ("word", "plan", 3, 1), ("word", "a", 3, 6), ("newline", "\n", 3, 14),
         ("value", "%t", 5, 3), ("mark", "=", 5, 6), ("word", "root", 5, 8),

@@ -31,7 +31,7 @@ def written(
 
 
 OTHER = "  %w = uniform 1 stream=d2\n  %h = grow %t at=%t logits=%q how=draw by=%w\n"
-KEPT = "state @x = value tree(nodes=1, depth=1, how=draw)\n" + DRAFT
+STORED = "state @x = value tree(nodes=1, depth=1, how=draw)\n" + DRAFT
 BY_PLACE = """  %t = root
   %q = forward draft %t cache=@dkv pending=5
   %u = uniform 6 stream=s key=position{}
@@ -130,7 +130,7 @@ BROKEN = {
     "one of two draws is chosen and kept": (
         "lossless",
         written(
-            KEPT,
+            STORED,
             "  %c = load @x\n" + DRAWN
             + OTHER + NUMBER.format("u") + "  %s = when %fl otherwise=[%h] {\n    yield %d\n  }\n",
             "  store @x %s\n",
@@ -138,12 +138,12 @@ BROKEN = {
     ),
     "drawn nodes are judged and kept": (
         "lossless",
-        written(KEPT, "  %o = load @x\n" + DRAWN + "  %c = graft %o %d\n", "  store @x %d\n"),
+        written(STORED, "  %o = load @x\n" + DRAWN + "  %c = graft %o %d\n", "  store @x %d\n"),
     ),
     "a copy of kept nodes is judged": (
         "lossless",
         written(
-            KEPT,
+            STORED,
             DRAWN + "  %p = place %t2 at=%t2 tokens=[0]\n  %c = relabel %p other=%d\n",
             "  store @x %d\n",
             rule="deterministic",
@@ -152,7 +152,7 @@ BROKEN = {
     "what is left of nodes that were copied": (
         "lossless",
         written(
-            KEPT,
+            STORED,
             DRAWN + "  %p = place %t2 at=%t2 tokens=[0]\n  %c = relabel %p other=%d\n",
             "  %r = reroot %d %e nodes=1\n  store @x %r\n",
             rule="deterministic",
@@ -192,10 +192,10 @@ SOUND = {
         ),
     ),
     "drawn nodes are kept for the next round": written(
-        KEPT, "  %c = load @x\n" + DRAWN, "  store @x %d\n"
+        STORED, "  %c = load @x\n" + DRAWN, "  store @x %d\n"
     ),
     "what is left of drawn nodes is kept": written(
-        KEPT, "  %c = load @x\n" + DRAWN, "  %r = reroot %d %e nodes=1\n  store @x %r\n"
+        STORED, "  %c = load @x\n" + DRAWN, "  %r = reroot %d %e nodes=1\n  store @x %r\n"
     ),
     "numbers by position begin at the root": written(
         DRAFT, BY_PLACE.format(""), uniform="", rule="gumbel"
@@ -206,7 +206,7 @@ SOUND = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_they_are_refused_by_a_rule(name: str) -> None:
     rule, text = BROKEN[name]
-    assert rule in {found.rule for found in verify_plan(parse_plan(text))}
+    assert rule in {finding.rule for finding in verify_plan(parse_plan(text))}
 
 
 @pytest.mark.parametrize("name", SOUND)
@@ -217,7 +217,9 @@ def test_their_sound_likes_are_not(name: str) -> None:
 @pytest.mark.parametrize("name", layered_plans.BROKEN)
 def test_rounds_leave_no_layer_out_that_another_reads(name: str) -> None:
     rule, what, text = layered_plans.BROKEN[name]
-    assert (rule, what) in {(found.rule, found.what) for found in verify_plan(parse_plan(text))}
+    assert (rule, what) in {
+        (finding.rule, finding.what) for finding in verify_plan(parse_plan(text))
+    }
 
 
 @pytest.mark.parametrize(

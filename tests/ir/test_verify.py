@@ -59,9 +59,9 @@ def test_a_rule_broken_in_every_trip_is_reported_once() -> None:
 
 def test_tables_are_open() -> None:
     text = text_of("autoregressive").replace("target=%l", "target=%l rule=hopeful(by=0.5)")
-    hopeful = Declaration(table="rule", name="hopeful", parameters=(("by", float),))
+    lenient = Declaration(table="rule", name="hopeful", parameters=(("by", float),))
     assert [item.rule for item in verify_plan(parse_plan(text))] == ["entry"]
-    assert verify_plan(parse_plan(text), BUILTIN.extended(hopeful)) == ()
+    assert verify_plan(parse_plan(text), BUILTIN.extended(lenient)) == ()
     assert [item.rule for item in verify_plan(parse_plan(text), BUILTIN)] == ["entry"]
 
 

@@ -36,16 +36,16 @@ def _start(problem: Path, out: Path) -> subprocess.Popen[bytes]:
 
 def _check_files(folder: Path, out: Path) -> dict[str, int]:
     """Every file under its final name is whole; returns traces and rows by file."""
-    found = {}
+    lengths = {}
     for path in sorted(folder.rglob("*.json")):
         if path.name.startswith("."):
             continue  # a temporary name: the process died while it wrote
         document = json.loads(path.read_text())
-        held = document.get("ranks") or document.get("lengths") or document.get("forward") or ()
-        found[path.name] = len(held)
+        rows = document.get("ranks") or document.get("lengths") or document.get("forward") or ()
+        lengths[path.name] = len(rows)
     if out.exists():
         load_bundle(out)
-    return found
+    return lengths
 
 
 def test_killed_at_random_moments(tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ def test_memory_is_that_of_the_machine() -> None:
 
 
 def test_versions_name_what_measures() -> None:
-    found = versions()
-    assert found["python"] == platform.python_version() and "specplan" in found
+    by_name = versions()
+    assert by_name["python"] == platform.python_version() and "specplan" in by_name
 
 
 @pytest.mark.gpu

@@ -67,7 +67,7 @@ def facts_of(bench: Workbench, device: str = "cpu-generic") -> ProblemFacts:
 @torch.inference_mode()
 def _slow_lengths(model: Any, text: list[int], start: int, skips: Skips, most: int) -> list[int]:
     """Token by token, with a fresh cache for every place."""
-    found = []
+    lengths = []
     for root in range(start - 1, len(text) - 1):
         cache = model.new_cache(1, len(text))
         _extend(model, cache, text, 0, root, Skips())
@@ -77,8 +77,8 @@ def _slow_lengths(model: Any, text: list[int], start: int, skips: Skips, most: i
             if int(row.argmax()) != text[place + 1]:
                 break
             length += 1
-        found.append(length)
-    return found
+        lengths.append(length)
+    return lengths
 
 
 def _extend(
@@ -96,7 +96,7 @@ def _extend(
 def test_lengths_are_those_of_drafts_one_by_one(bench: Workbench) -> None:
     """The draft sees the target's own cache of the text before the root, and its own from there."""
     model = bench.models["target"]
-    kept = 0
+    accepted = 0
     for prompt, skips in ((3, SKIPS), (9, Skips.of([0])), (5, Skips.of([2], [2]))):
         text = [(7 * i * i + prompt) % 61 for i in range(12)]
         request = Request(prompt_tokens=tuple(text))
@@ -108,8 +108,8 @@ def test_lengths_are_those_of_drafts_one_by_one(bench: Workbench) -> None:
         teacher = TeacherText(model, request, output, 6)
         expected = _slow_lengths(model, [*text, *output], 12, skips, 6)
         assert teacher.lengths(skips) == expected
-        kept += sum(expected)
-    assert kept > 0
+        accepted += sum(expected)
+    assert accepted > 0
 
 
 def test_sampled_lengths_have_the_known_acceptance(bench: Workbench) -> None:
@@ -162,10 +162,10 @@ def test_the_search_finds_sets_and_goes_on_where_it_was(
 ) -> None:
     monkeypatch.setattr(module, "HOPELESS", 1e9)
     facts = facts_of(bench)
-    told: list[str] = []
-    found = search_blocks(bench, facts, progress=lambda what, *_: told.append(what))
-    assert 1 <= len(found) <= module.MOST_SETS and "sets of blocks to leave out" in told
-    for name, profile in found.items():
+    progress: list[str] = []
+    profiles = search_blocks(bench, facts, progress=lambda what, *_: progress.append(what))
+    assert 1 <= len(profiles) <= module.MOST_SETS and "sets of blocks to leave out" in progress
+    for name, profile in profiles.items():
         assert isinstance(name, SkipBlocks) and name.model == "target"
         skips = name.skips
         assert {*skips.attentions, *skips.mlps} == {1}
@@ -187,13 +187,13 @@ def test_the_search_finds_sets_and_goes_on_where_it_was(
         return real(self, *arguments)
 
     monkeypatch.setattr(TeacherText, "lengths", never)
-    assert search_blocks(bench, facts).keys() == found.keys()
+    assert search_blocks(bench, facts).keys() == profiles.keys()
     del stored["sets"][next(iter(stored["sets"]))]
     path.write_text(json.dumps({"schema_version": 1, "lengths": stored}))
     monkeypatch.setattr(TeacherText, "lengths", counted)
     again = search_blocks(bench, facts)
     assert calls == module.PROMPTS, "the one set that was missing"
-    assert again == found
+    assert again == profiles
     path.write_text(json.dumps({"schema_version": 1, "lengths": {"alone": {}}}))
     with pytest.raises(UsageError, match="not a search of blocks"):
         search_blocks(bench, facts)

@@ -59,7 +59,7 @@ def test_keywords_say_what_the_keys_of_a_file_say(problem: sp.Problem) -> None:
     assert problem.replace(tpot="2s").replace(batch=1).limits.tpot == 2.0
 
 
-def test_what_is_wrong_is_said_when_a_problem_is_made() -> None:
+def test_what_is_wrong_is_stated_when_a_problem_is_made() -> None:
     with pytest.raises(sp.UsageError, match="2 errors") as caught:
         sp.Problem("nowhere", device="h100", batch=1, prompt=8, output=8, backend="vllm")
     assert '"h100-pcie" or "h100-sxm"?' in str(caught.value)

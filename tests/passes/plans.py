@@ -29,14 +29,16 @@ def written(round_body: str, *, head: str = "", assume: str = "") -> Plan:
 
 def steps(plan: Plan, item: Round) -> list[tuple[object, ...]]:
     """What runs, in order: keywords, sizes of trees and nodes, and the numbers that are drawn."""
-    found: list[tuple[object, ...]] = []
+    steps_of: list[tuple[object, ...]] = []
     for step in infer_round(plan, item).steps:
         op = step.op
         drawn = (op.stream, op.offset + step.trip * op.count) if isinstance(op, Uniform) else ()
         sizes = [
-            (held.nodes, held.parents) if isinstance(held, TreeType) else (held.width, held.indices)
-            for held in step.gives
-            if isinstance(held, TreeType | NodesType)
+            (given.nodes, given.parents)
+            if isinstance(given, TreeType)
+            else (given.width, given.indices)
+            for given in step.gives
+            if isinstance(given, TreeType | NodesType)
         ]
-        found.append((op.keyword, tuple(sizes), drawn))
-    return found
+        steps_of.append((op.keyword, tuple(sizes), drawn))
+    return steps_of

@@ -71,19 +71,19 @@ def tables(draw: st.DrawFn) -> list[BatchLoad]:
 def test_no_choice_of_shapes_is_cheaper(
     loads: list[BatchLoad], compile_seconds: float, most: int
 ) -> None:
-    found = bucket(loads, compile_seconds, 1000.0, most)
+    chosen = bucket(loads, compile_seconds, 1000.0, most)
     sizes = sorted({load.batch for load in loads})
     costs = [
         1000.0 * lost(loads, (*some, sizes[-1])) + compile_seconds * (count + 1)
         for count in range(min(most, len(sizes)))
         for some in combinations(sizes[:-1], count)
     ]
-    cost = 1000.0 * found.padding + found.compile_seconds
+    cost = 1000.0 * chosen.padding + chosen.compile_seconds
     assert cost == pytest.approx(min(costs))
     assert cost == pytest.approx(
-        1000.0 * lost(loads, tuple(batch for batch, _ in found.shapes)) + found.compile_seconds
+        1000.0 * lost(loads, tuple(batch for batch, _ in chosen.shapes)) + chosen.compile_seconds
     )
-    held_rooms(loads, found)
+    check_rooms(loads, chosen)
 
 
 def lost(loads: list[BatchLoad], shapes: tuple[int, ...]) -> float:
@@ -98,8 +98,8 @@ def lost(loads: list[BatchLoad], shapes: tuple[int, ...]) -> float:
     return parts / sum(load.share for load in loads)
 
 
-def held_rooms(loads: list[BatchLoad], found: Buckets) -> None:
+def check_rooms(loads: list[BatchLoad], chosen: Buckets) -> None:
     """Every shape is some load's own, as large as a device is known to hold."""
     known = {(load.batch, load.text) for load in loads}
-    for batch, text in found.shapes:
+    for batch, text in chosen.shapes:
         assert any(batch == own and text <= room for own, room in known)

@@ -27,8 +27,8 @@ DRAFTED = """
 
 def body(text: str) -> str:
     """A round as it is printed after the pass."""
-    found = print_plan(run_passes(written(text), (canonicalise,)))
-    return found[found.index("round decode") :]
+    text_after = print_plan(run_passes(written(text), (canonicalise,)))
+    return text_after[text_after.index("round decode") :]
 
 
 def test_what_is_never_read_is_not_computed() -> None:

@@ -60,26 +60,26 @@ def test_the_end_of_a_chain_is_run_and_the_rest_goes_on() -> None:
 
 
 def test_of_a_tree_all_nodes_that_were_not_expanded_are_run() -> None:
-    found = shared(TREE)
-    assert "state @after_1 = track target layer=1\n" in found
+    text = shared(TREE)
+    assert "state @after_1 = track target layer=1\n" in text
     assert (
         "  %missing = pick %c of=all nodes=[1, 3, 4, 5]\n"
         "  forward target %missing cache=@kv layers=[0:1] keep=@after_1 gives=[]\n"
         "  %l = forward target %c cache=@kv pending=1 layers=[1:3] features=@after_1\n"
-    ) in found
-    assert found.endswith("  commit @kv %e\n  commit @after_1 %e\n}\n")
+    ) in text
+    assert text.endswith("  commit @kv %e\n  commit @after_1 %e\n}\n")
 
 
 def test_a_track_that_is_there_is_used() -> None:
     body = CHAIN.replace("layers=[0:8]", "layers=[0:8] keep=@x") + "  commit @x %e\n"
-    found = shared(body, "state @x = track target layer=8\n")
-    assert found == (FOLDER / "early_exit_verified.plan").read_text()
-    assert shared(CHAIN, "state @x = track target layer=8\n") == found
+    text = shared(body, "state @x = track target layer=8\n")
+    assert text == (FOLDER / "early_exit_verified.plan").read_text()
+    assert shared(CHAIN, "state @x = track target layer=8\n") == text
 
 
 def test_a_name_that_is_taken_is_not_used() -> None:
-    found = shared(CHAIN, "state @after_8 = source ngram(order=3)\n")
-    assert "state @after_8_1 = track target layer=8\n" in found
+    text = shared(CHAIN, "state @after_8 = source ngram(order=3)\n")
+    assert "state @after_8_1 = track target layer=8\n" in text
 
 
 def test_nothing_is_missing_where_drafts_ran_all_nodes() -> None:
@@ -87,8 +87,8 @@ def test_nothing_is_missing_where_drafts_ran_all_nodes() -> None:
         "  %l =", "  %z = pick %c of=newest\n"
         "  forward target %z cache=@kv layers=[0:8] gives=[]\n  %l ="
     )  # fmt: skip
-    found = run_passes(plan_of(body), (share_prefix,))
-    assert print_plan(found) == shared(CHAIN).replace("%last", "%z")
+    plan = run_passes(plan_of(body), (share_prefix,))
+    assert print_plan(plan) == shared(CHAIN).replace("%last", "%z")
 
 
 @pytest.mark.parametrize(

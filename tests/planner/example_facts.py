@@ -94,26 +94,28 @@ SHARED = {"vocab_size": 32000, "max_position_embeddings": 4096, "tie_word_embedd
 
 def measured_profiles(facts: ProblemFacts) -> dict[Drafter, AcceptanceProfile]:
     """Profiles of what methods draft with beside models and the text: parts of it, and beams."""
-    found: dict[Drafter, AcceptanceProfile] = {}
+    by_drafter: dict[Drafter, AcceptanceProfile] = {}
     for drafter in possible_drafters(facts):
         key = acceptance_key(facts.problem, facts.shapes, drafter)
         match drafter:
             case FirstLayers():
-                found[drafter] = AcceptanceProfile.from_hazards(EXIT_HAZARDS, key=key, trials=1000)
+                by_drafter[drafter] = AcceptanceProfile.from_hazards(
+                    EXIT_HAZARDS, key=key, trials=1000
+                )
             case Beam(_, width):
-                found[drafter] = AcceptanceProfile(key, made_up_pools(beam=width))
+                by_drafter[drafter] = AcceptanceProfile(key, made_up_pools(beam=width))
             case OwnRounds():
-                found[drafter] = AcceptanceProfile(key, RoundsRun(made_up_lengths()))
+                by_drafter[drafter] = AcceptanceProfile(key, RoundsRun(made_up_lengths()))
             case Interleaved():
-                found[drafter] = AcceptanceProfile(key, made_up_turns())
+                by_drafter[drafter] = AcceptanceProfile(key, made_up_turns())
     if facts.target.num_layers > 2:
         for part in (
             SkipBlocks("target", Skips.of([1], [])),
             SkipBlocks("target", Skips.of([1], [1])),
         ):
             key = acceptance_key(facts.problem, facts.shapes, part)
-            found[part] = AcceptanceProfile.from_hazards(EXIT_HAZARDS, key=key, trials=1000)
-    return found
+            by_drafter[part] = AcceptanceProfile.from_hazards(EXIT_HAZARDS, key=key, trials=1000)
+    return by_drafter
 
 
 SOURCES = tuple(DRAFT_SOURCES)
@@ -129,15 +131,15 @@ REHEARSED = tuple(
 
 def source_profiles(temperature: float = 0.0) -> dict[Drafter, AcceptanceProfile]:
     """Profiles of the sources that plans declare, from hazards or pools."""
-    found: dict[Drafter, AcceptanceProfile] = {}
+    by_source: dict[Drafter, AcceptanceProfile] = {}
     for word, source in DRAFT_SOURCES.items():
         key = AcceptanceKey(Source(word), temperature=temperature, how="given", match=source.match)
         if source.evidence == "pools":
-            found[Source(word)] = AcceptanceProfile(key, made_up_pools(source.longest))
+            by_source[Source(word)] = AcceptanceProfile(key, made_up_pools(source.longest))
         else:
             rates = [(*row, row[0] / 4) for row in LOOKUP_HAZARDS]
-            found[Source(word)] = AcceptanceProfile.from_hazards(rates, key=key, trials=1000)
-    return found
+            by_source[Source(word)] = AcceptanceProfile.from_hazards(rates, key=key, trials=1000)
+    return by_source
 
 
 def made_up_lengths(prompts: int = 6, positions: int = 48) -> tuple[tuple[int, ...], ...]:
@@ -153,8 +155,8 @@ def with_blocks(facts: ProblemFacts) -> ProblemFacts:
     options = (BlockChainOptions(draft, tree.parents, tree.ranks) for draft in facts.drafts)
     ran = [] if facts.greedy else [own_rounds(facts, DRAFT_MODEL, one) for one in options]
     keys = (acceptance_key(facts.problem, facts.shapes, rounds) for rounds in ran)
-    found = {key.drafter: AcceptanceProfile(key, RoundsRun(made_up_lengths())) for key in keys}
-    return replace(facts, profiles={**facts.profiles, **found})
+    of_blocks = {key.drafter: AcceptanceProfile(key, RoundsRun(made_up_lengths())) for key in keys}
+    return replace(facts, profiles={**facts.profiles, **of_blocks})
 
 
 def made_up_pools(

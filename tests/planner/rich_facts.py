@@ -82,11 +82,11 @@ def drafter_profiles(temperature: float = 0.0) -> dict[Drafter, AcceptanceProfil
     }
     for name in (SmallCache("target", 512), SmallCache("draft", 256)):
         keys[name] = AcceptanceKey(name, how="draw" if temperature else "best", **given)
-    found = {
+    by_drafter = {
         name: AcceptanceProfile.from_hazards(HAZARDS, key=key, trials=1000)
         for name, key in keys.items()
     }
-    return found | source_profiles(temperature)
+    return by_drafter | source_profiles(temperature)
 
 
 def rich_facts(

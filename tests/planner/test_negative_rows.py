@@ -39,7 +39,7 @@ LLAMA_32_1B = {
 LONG = {"max_position_embeddings": 131072}
 
 
-def found(
+def searched(
     folder: Path,
     device: str,
     hazards: list[list[float]],
@@ -73,7 +73,7 @@ def test_magicdec_short_contexts(tmp_path: Path, batch: int, measured: float) ->
 
     At batch 48 and 64 the measured speedups of 1.00 and 1.01 are within any estimate's error.
     """
-    result = found(
+    result = searched(
         tmp_path, "8xa100-sxm-80gb@magicdec", MAGICDEC_OMEGA_2_19, batch, 1024,
         SEVEN_BILLION | LONG, TINY_LLAMA | LONG,
     )  # fmt: skip
@@ -127,7 +127,7 @@ def self_drafting(
 
 def test_magicdec_longer_contexts_do_pay(tmp_path: Path) -> None:
     """The same pair at 8000 tokens: 1.51 times as fast at batch 64 (512 in the draft's cache)."""
-    result = found(
+    result = searched(
         tmp_path, "8xa100-sxm-80gb@magicdec", MAGICDEC_OMEGA_2_19, 64, 8000,
         SEVEN_BILLION | LONG, TINY_LLAMA | LONG, output_tokens=1024,
     )  # fmt: skip
@@ -144,7 +144,7 @@ def test_a_draft_of_a_seventh_of_the_target_in_eager_mode(tmp_path: Path) -> Non
 
     Binary tree 0.89, EAGLE's tree 0.92, OPT-Tree 1.01 and 0.96.
     """
-    result = found(
+    result = searched(
         tmp_path, "rtx-4090@transformers-eager", OPT_TREE_ONE_B, 1, 500, SEVEN_BILLION, TINY_LLAMA
     )
     assert result.chosen is result.plain
@@ -156,7 +156,7 @@ def test_large_batches_with_short_contexts(tmp_path: Path, stack: str) -> None:
 
     SmartSpec (arXiv 2406.14066): a chain of 3 at batch 128 is a slowdown.
     """
-    result = found(tmp_path, f"h100-sxm@{stack}", [[0.7]], 256, 256, LLAMA_31_8B, LLAMA_32_1B)
+    result = searched(tmp_path, f"h100-sxm@{stack}", [[0.7]], 256, 256, LLAMA_31_8B, LLAMA_32_1B)
     assert result.chosen is result.plain
-    alone = found(tmp_path, f"h100-sxm@{stack}", [[0.7]], 1, 256, LLAMA_31_8B, LLAMA_32_1B)
+    alone = searched(tmp_path, f"h100-sxm@{stack}", [[0.7]], 1, 256, LLAMA_31_8B, LLAMA_32_1B)
     assert alone.chosen is not alone.plain

@@ -60,12 +60,12 @@ Ways = Callable[[Case, tuple[int, ...]], Iterator[Way]]
 
 def scenarios(case: Case, ways: Ways) -> list[Scenario]:
     """All outcomes of one round, judged by a rule."""
-    found = []
+    outcomes = []
     for weight, tokens in _drafts(case, ()):
         for more, path, bonus, used in ways(case, tokens):
             uniforms = [used.get(node, Fraction(1, 3)) for node in range(len(case.parents) + 1)]
-            found.append(Scenario(weight * more, tokens, tuple(uniforms), path, bonus))
-    return found
+            outcomes.append(Scenario(weight * more, tokens, tuple(uniforms), path, bonus))
+    return outcomes
 
 
 def path_tokens(case: Case, tokens: tuple[int, ...], node: int) -> tuple[int, ...]:
@@ -108,9 +108,9 @@ def _drafts(case: Case, tokens: tuple[int, ...]) -> Iterator[tuple[Fraction, tup
                 yield mass * weight, whole
 
 
-def run(rule: Any, case: Case, found: list[Scenario], target: str = "probabilities") -> Any:
+def run(rule: Any, case: Case, outcomes: list[Scenario], target: str = "probabilities") -> Any:
     """Run a rule's `accept` on all scenarios as one batch; it takes distributions, or "logits"."""
-    tokens = torch.tensor([item.tokens for item in found])
+    tokens = torch.tensor([item.tokens for item in outcomes])
     nodes = range(-1, len(case.parents))
 
     def rows(probs: NextProbabilities) -> torch.Tensor:
@@ -120,7 +120,7 @@ def run(rule: Any, case: Case, found: list[Scenario], target: str = "probabiliti
                     [float(mass) for mass in probs(path_tokens(case, item.tokens, node))]
                     for node in nodes
                 ]
-                for item in found
+                for item in outcomes
             ],
             dtype=torch.float64,
         )
@@ -129,7 +129,7 @@ def run(rule: Any, case: Case, found: list[Scenario], target: str = "probabiliti
     tree = DraftedTree(
         tokens,
         case.parents,
-        live=torch.tensor([[node not in case.dead for node in nodes if node >= 0]] * len(found)),
+        live=torch.tensor([[node not in case.dead for node in nodes if node >= 0]] * len(outcomes)),
         probs=rows(case.draft) if drawn else None,
         probs_index=tuple(
             -1 if node in case.points else parent + 1 for node, parent in enumerate(case.parents)
@@ -139,18 +139,18 @@ def run(rule: Any, case: Case, found: list[Scenario], target: str = "probabiliti
         distinct=case.distinct,
     )
     uniforms = torch.tensor(
-        [[float(number) for number in item.uniforms] for item in found], dtype=torch.float64
+        [[float(number) for number in item.uniforms] for item in outcomes], dtype=torch.float64
     )
     judged = rows(case.target)
     return rule(tree, judged.log() if target == "logits" else judged, uniforms)
 
 
 def emitted_probabilities(
-    case: Case, found: list[Scenario], length: int
+    case: Case, outcomes: list[Scenario], length: int
 ) -> dict[tuple[int, ...], Fraction]:
     """Law of the first `length` tokens: what a round emits, continued by the target itself."""
     total: dict[tuple[int, ...], Fraction] = {}
-    for item in found:
+    for item in outcomes:
         text = (*(item.tokens[node] for node in item.path), item.bonus)
         for weight, whole in _continue(case.target, text, length):
             total[whole] = total.get(whole, Fraction(0)) + item.weight * weight
@@ -172,14 +172,14 @@ def target_probabilities(target: NextProbabilities, length: int) -> dict[tuple[i
     return {whole: weight for weight, whole in _continue(target, (), length)}
 
 
-def accepted_chance(found: list[Scenario], depth: int = 1) -> Fraction:
+def accepted_chance(outcomes: list[Scenario], depth: int = 1) -> Fraction:
     """Probability that at least `depth` nodes are accepted."""
-    return sum((item.weight for item in found if len(item.path) >= depth), Fraction(0))
+    return sum((item.weight for item in outcomes if len(item.path) >= depth), Fraction(0))
 
 
-def mean_accepted(found: list[Scenario]) -> Fraction:
+def mean_accepted(outcomes: list[Scenario]) -> Fraction:
     """Accepted nodes per round."""
-    return sum((item.weight * len(item.path) for item in found), Fraction(0))
+    return sum((item.weight * len(item.path) for item in outcomes), Fraction(0))
 
 
 def total_variation(
@@ -187,5 +187,5 @@ def total_variation(
 ) -> Fraction:
     """Half the sum of what two distributions of texts differ by."""
     texts = one.keys() | other.keys()
-    apart = (abs(one.get(x, Fraction(0)) - other.get(x, Fraction(0))) for x in texts)
-    return sum(apart, Fraction(0)) / 2
+    differences = (abs(one.get(x, Fraction(0)) - other.get(x, Fraction(0))) for x in texts)
+    return sum(differences, Fraction(0)) / 2

@@ -72,26 +72,29 @@ def one_hot(given: NextProbabilities) -> NextProbabilities:
     """The same at temperature 0."""
 
     def probs(context: tuple[int, ...]) -> Probabilities:
-        found = given(context)
-        return tuple(Fraction(x == found.index(max(found))) for x in range(len(found)))
+        probabilities = given(context)
+        return tuple(
+            Fraction(x == probabilities.index(max(probabilities)))
+            for x in range(len(probabilities))
+        )
 
     return probs
 
 
 def decided(rule: str, case: Case, ways: Ways, **parameters: Any) -> list[Scenario]:
     """All scenarios, of which the rule decides each as enumerated."""
-    found = scenarios(case, ways)
-    assert sum(item.weight for item in found) == 1
-    agrees(rule, case, found, **parameters)
-    return found
+    outcomes = scenarios(case, ways)
+    assert sum(item.weight for item in outcomes) == 1
+    agrees(rule, case, outcomes, **parameters)
+    return outcomes
 
 
-def agrees(rule: str, case: Case, found: list[Scenario], **parameters: Any) -> None:
+def agrees(rule: str, case: Case, outcomes: list[Scenario], **parameters: Any) -> None:
     """Hold all forms of a rule to the paths and bonuses of scenarios."""
     module = RULES[rule]
     for form in ("accept_reference", "accept", "accept_vectorised"):
-        judged = run(partial(getattr(module, form), **parameters), case, found, module.TARGET)
-        for row, item in enumerate(found):
+        judged = run(partial(getattr(module, form), **parameters), case, outcomes, module.TARGET)
+        for row, item in enumerate(outcomes):
             path = [node for node in judged.path[row].tolist() if node >= 0]
             assert (tuple(path), int(judged.bonus[row])) == (item.path, item.bonus), (form, item)
             assert int(judged.accepted[row]) == len(path)

@@ -69,16 +69,16 @@ def _clipped(polygon: list[Point], first: int, second: int, probs: Probabilities
     def late(point: Point) -> Fraction:
         return point[first] * probs[second] - point[second] * probs[first]
 
-    kept: list[Point] = []
+    corners: list[Point] = []
     for here, there in zip(polygon, [*polygon[1:], *polygon[:1]], strict=True):
         before, after = late(here), late(there)
         if before <= 0:
-            kept.append(here)
+            corners.append(here)
         if before * after < 0:
             share = before / (before - after)
             x, y, z = (a + share * (b - a) for a, b in zip(here, there, strict=True))
-            kept.append((x, y, z))
-    return kept
+            corners.append((x, y, z))
+    return corners
 
 
 def area(polygon: list[Point]) -> Fraction:

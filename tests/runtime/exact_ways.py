@@ -98,8 +98,8 @@ def _judge_by_level(case: Case, tokens: Tokens, here: int, probs: Probabilities)
         return
     drawn = proposal(case, tokens, children[0])
     level = acceptance_level(probs, drawn, len(children))
-    kept = [min(q, p / level) for p, q in zip(probs, drawn, strict=True)]
-    beta = sum(kept, Fraction(0))
+    overlap = [min(q, p / level) for p, q in zip(probs, drawn, strict=True)]
+    beta = sum(overlap, Fraction(0))
     taken = 1 - (1 - beta) ** len(children)
     weight, used = Fraction(1), {}
     for node in children:
@@ -110,7 +110,7 @@ def _judge_by_level(case: Case, tokens: Tokens, here: int, probs: Probabilities)
             return
         used[node] = chance + (1 - chance) * EDGE
         weight *= 1 - chance
-    left = [p - k * taken / beta if beta else p for p, k in zip(probs, kept, strict=True)]
+    left = [p - k * taken / beta if beta else p for p, k in zip(probs, overlap, strict=True)]
     yield weight, None, normalise(left), used
 
 
@@ -226,8 +226,8 @@ def block_ways(case: Case, tokens: Tokens) -> Iterator[Way]:
         coins.append(reached[place] if place == size else left / whole if whole else Fraction(1))
     for thrown in product((False, True), repeat=size):
         weight = prod((c if won else 1 - c for c, won in zip(coins, thrown, strict=True)), start=1)
-        kept = max((node + 1 for node, won in enumerate(thrown) if won), default=0)
-        residual = target[kept] if kept == size else surplus[kept]
+        accepted = max((node + 1 for node, won in enumerate(thrown) if won), default=0)
+        residual = target[accepted] if accepted == size else surplus[accepted]
         if not weight:
             continue
         probs = normalise(residual)
@@ -235,5 +235,5 @@ def block_ways(case: Case, tokens: Tokens) -> Iterator[Way]:
             node: coin * (1 - EDGE) if won else coin + (1 - coin) * EDGE
             for node, (coin, won) in enumerate(zip(coins, thrown, strict=True))
         }
-        for way in _bonus(case, probs, tuple(range(kept)), used):
+        for way in _bonus(case, probs, tuple(range(accepted)), used):
             yield weight * way[0], *way[1:]

@@ -27,21 +27,21 @@ def stated_paths(
     ranked = sorted(masses, key=lambda path: (-masses[path], len(path), path))
     if wanted.nodes is not None:
         return ranked[: wanted.size]
-    found: list[Path] = []
+    paths: list[Path] = []
     for path in [path for path in ranked if len(path) == 1][: wanted.children]:
         going: Path | None = path
         while going is not None:
-            found.append(going)
+            paths.append(going)
             below = (other for other in ranked if other[:-1] == going)
             going = next(below, None)
-    return found
+    return paths
 
 
-def found_paths(found: SourceDrafts) -> list[list[Path]]:
+def draft_paths(drafts: SourceDrafts) -> list[list[Path]]:
     """The paths of the nodes that were found for each text, slot by slot."""
     trees: list[list[Path]] = []
     for tokens, parents, live in zip(
-        found.tokens.tolist(), found.parents.tolist(), found.live.tolist(), strict=True
+        drafts.tokens.tolist(), drafts.parents.tolist(), drafts.live.tolist(), strict=True
     ):
         paths: dict[int, Path] = {-1: ()}
         for slot in (slot for slot, lives in enumerate(live) if lives):

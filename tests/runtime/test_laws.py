@@ -14,8 +14,8 @@ PAIR = torch.stack([P, Q]).log()
 
 
 def law(name: str, rows: torch.Tensor, shares: torch.Tensor | None = None, **given: object) -> list:  # type: ignore[type-arg]
-    found: list[float] = LAWS[name].combine(rows, shares, **given).softmax(-1).tolist()
-    return found
+    combined: list[float] = LAWS[name].combine(rows, shares, **given).softmax(-1).tolist()
+    return combined
 
 
 def test_each_has_a_declaration_of_its_name() -> None:
@@ -57,5 +57,5 @@ def test_a_linear_law_is_of_logits() -> None:
 def test_requests_have_their_own_shares() -> None:
     rows = PAIR[:, None].expand(2, 3, 4)
     shares = torch.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]], dtype=torch.float64)
-    found = LAWS["average"].combine(rows, shares).exp()
-    assert torch.allclose(found, torch.stack([P, Q, (P + Q) / 2]))
+    combined = LAWS["average"].combine(rows, shares).exp()
+    assert torch.allclose(combined, torch.stack([P, Q, (P + Q) / 2]))

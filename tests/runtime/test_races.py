@@ -89,10 +89,10 @@ def _judged(
 @pytest.mark.parametrize("parents", SHAPES)
 def test_shared_randomness_is_lossless(parents: tuple[int, ...]) -> None:
     case = Case(parents, random_probabilities(1), random_probabilities(2))
-    found = list(shared_scenarios(case))
-    assert sum(item.weight for item in found) == 1
-    agrees("gumbel", case, found)
-    assert emitted_probabilities(case, found, 3) == target_probabilities(case.target, 3)
+    shared = list(shared_scenarios(case))
+    assert sum(item.weight for item in shared) == 1
+    agrees("gumbel", case, shared)
+    assert emitted_probabilities(case, shared, 3) == target_probabilities(case.target, 3)
 
 
 def test_the_first_of_a_race_are_draws_without_replacement() -> None:
@@ -125,10 +125,10 @@ masses = st.lists(st.integers(1, 6), min_size=3, max_size=3)
 @given(masses, masses)
 def test_one_child_is_accepted_by_the_papers_chance(one: list[int], other: list[int]) -> None:
     p, q = (tuple(Fraction(x, sum(probs)) for x in probs) for probs in (one, other))
-    found = list(shared_scenarios(Case((-1,), lambda context: p, lambda context: q)))
-    apart = sum((abs(a - b) for a, b in zip(p, q, strict=True)), Fraction(0)) / 2
-    assert accepted_chance(found) == coupled(p, q)
-    assert (1 - apart) / (1 + apart) <= coupled(p, q) <= 1 - apart
+    shared = list(shared_scenarios(Case((-1,), lambda context: p, lambda context: q)))
+    distance = sum((abs(a - b) for a, b in zip(p, q, strict=True)), Fraction(0)) / 2
+    assert accepted_chance(shared) == coupled(p, q)
+    assert (1 - distance) / (1 + distance) <= coupled(p, q) <= 1 - distance
 
 
 def test_golden_chance_of_the_coupling() -> None:

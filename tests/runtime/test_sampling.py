@@ -43,19 +43,19 @@ def test_law_equals_transformers(seed: int, temperature: float, top_k: int, top_
     if top_p < 1:
         expected = TopPLogitsWarper(top_p)(None, expected)
     rows = SamplingSettings.of([row(temperature, top_k, top_p)])
-    found = probabilities(logits[None], rows)[0]
-    assert torch.allclose(found, expected.softmax(-1), atol=1e-6)
+    law = probabilities(logits[None], rows)[0]
+    assert torch.allclose(law, expected.softmax(-1), atol=1e-6)
 
 
 def test_settings_differ_by_row() -> None:
     logits = torch.tensor([[[1.0, 3.0, 3.0, 2.0]]]).expand(4, 1, 4)
     rows = [row(0.0), row(1.0), row(1.0, top_k=1), row(1.0, top_k=3)]
-    found = probabilities(logits, SamplingSettings.of(rows))[:, 0]
-    assert found[0].tolist() == [0, 1, 0, 0]  # the lowest of two equal ids
-    assert torch.allclose(found[1], logits[0, 0].softmax(-1))
-    assert found[2].tolist() == [0, 1, 0, 0]
-    assert found[3][0] == 0 and (found[3][1:] > 0).all()
-    assert torch.allclose(found.sum(-1), torch.ones(4))
+    laws = probabilities(logits, SamplingSettings.of(rows))[:, 0]
+    assert laws[0].tolist() == [0, 1, 0, 0]  # the lowest of two equal ids
+    assert torch.allclose(laws[1], logits[0, 0].softmax(-1))
+    assert laws[2].tolist() == [0, 1, 0, 0]
+    assert laws[3][0] == 0 and (laws[3][1:] > 0).all()
+    assert torch.allclose(laws.sum(-1), torch.ones(4))
 
 
 def test_whole_numbers_are_temperatures_too() -> None:
@@ -65,8 +65,8 @@ def test_whole_numbers_are_temperatures_too() -> None:
 def test_all_greedy_is_one_hot() -> None:
     rows = SamplingSettings.of([row(0.0), row(0.0)])
     assert rows.greedy
-    found = probabilities(torch.tensor([[[0.0, 5.0, 5.0]], [[9.0, 1.0, 2.0]]]), rows)
-    assert found[:, 0].tolist() == [[0, 1, 0], [1, 0, 0]]
+    laws = probabilities(torch.tensor([[[0.0, 5.0, 5.0]], [[9.0, 1.0, 2.0]]]), rows)
+    assert laws[:, 0].tolist() == [[0, 1, 0], [1, 0, 0]]
 
 
 def test_draw_is_the_inverse_of_the_cumulative_law() -> None:
@@ -112,9 +112,9 @@ def test_draw_distinct_has_the_law_of_drawing_without_replacement() -> None:
 def test_draw_distinct_beyond_the_support_is_uniform_over_the_rest() -> None:
     rows = torch.tensor([[[0.0, 1.0, 0.0, 0.0]]])
     for number, second in ((0.1, 0), (0.5, 2), (0.9, 3)):
-        found = draw_distinct(rows, torch.tensor([[[0.3, number, 0.99]]]))[0, 0].tolist()
-        assert found[:2] == [1, second]
-        assert len(set(found)) == 3
+        drawn = draw_distinct(rows, torch.tensor([[[0.3, number, 0.99]]]))[0, 0].tolist()
+        assert drawn[:2] == [1, second]
+        assert len(set(drawn)) == 3
 
 
 def test_best_prefers_lower_ids_among_equals() -> None:

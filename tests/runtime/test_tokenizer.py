@@ -103,14 +103,14 @@ def test_stop_strings_do_not_depend_on_pieces(
 ) -> None:
     places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
     pieces = [text[a:b] for a, b in itertools.pairwise(places)]
-    found = _watch(strings, pieces)
-    assert found == _watch(strings, list(text))
+    watched = _watch(strings, pieces)
+    assert watched == _watch(strings, list(text))
     ends = [text.find(string) + len(string) for string in strings if string in text]
-    assert found[1] == bool(ends)
+    assert watched[1] == bool(ends)
     if not ends:
-        assert found[0] == text
+        assert watched[0] == text
     else:
-        assert any(text[: min(ends)] == found[0] + string for string in strings)
+        assert any(text[: min(ends)] == watched[0] + string for string in strings)
 
 
 def test_chat_template(tokenizer: Tokenizer) -> None:

@@ -61,12 +61,12 @@ def save_text(folder: Path) -> None:
 
 def load_models(folder: Path) -> dict[str, Any]:
     """The models of generated plans by the names that these give them."""
-    found: dict[str, Any] = {
+    models: dict[str, Any] = {
         name: load_model(folder / name, dtype="float64") for name in ("target", "draft", "small")
     }
-    target = found["target"]
+    target = models["target"]
     modules = {"head": Module(target, layers=1), "heads": Module(target), "judge": Module(target)}
-    return found | modules
+    return models | modules
 
 
 def looks_ahead(plan: Plan) -> bool:

@@ -40,17 +40,17 @@ def models_of(plan: Plan, folder: Path) -> dict[str, Any]:
     """A model for every role: checkpoints, and modules where a role reads states."""
     most = layers_of(plan, "target") or max(4, *(layers_of(plan, m.name) for m in plan.models))
     target = checkpoint(folder, most, most)
-    found: dict[str, Any] = {}
+    drafters: dict[str, Any] = {}
     for role in plan.models_run:
         shape = HEADS.get(f"{plan.name}/{role}") or HEADS.get(role)
         if shape is None:
-            found[role] = checkpoint(folder, max(2, most // 2, layers_of(plan, role)), most)
+            drafters[role] = checkpoint(folder, max(2, most // 2, layers_of(plan, role)), most)
         else:
-            found[role] = Module(
+            drafters[role] = Module(
                 target, layers=shape.layers, stages=9, by_slots=shape.by_slots,
                 optional=shape.optional,
             )  # fmt: skip
-    return {**found, "target": Probed(target, SLOTS_ENTER.get(plan.name, 0))}
+    return {**drafters, "target": Probed(target, SLOTS_ENTER.get(plan.name, 0))}
 
 
 def test_most_of_them_run() -> None:

@@ -73,5 +73,5 @@ def test_lowerings_can_be_exported() -> None:
     exported = torch.export.export(Round(), inputs).module()
     others = tuple(part.roll(1, 0) for part in inputs)
     for given in (inputs, others):
-        for found, expected in zip(exported(*given), Round()(*given), strict=True):
-            assert torch.equal(found, expected)
+        for output, expected in zip(exported(*given), Round()(*given), strict=True):
+            assert torch.equal(output, expected)

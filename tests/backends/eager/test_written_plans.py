@@ -36,11 +36,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     sizes = {"draft": 24, "small": 20, "wide": 28, "tiny": 12, "amateur": 8}
     for name, layers in sizes.items():
         save_shorter(folder, name, layers)
-    found: dict[str, Any] = {
+    loaded: dict[str, Any] = {
         name: load_model(folder / name, dtype="float64") for name in ("target", *sizes)
     }
-    target = found["target"]
-    return found | {
+    target = loaded["target"]
+    return loaded | {
         "head": Module(target, layers=1),
         "heads": Module(target),
         "judge": Module(target),
@@ -59,12 +59,12 @@ def small_plan(path: Path) -> Plan:
 
 def models_of(plan: Plan, models: dict[str, Any]) -> dict[str, Any]:
     """The models of a plan; recurrent heads have no layers."""
-    found = {name: models[name] for name in {"target", *plan.models_run}}
+    needed = {name: models[name] for name in {"target", *plan.models_run}}
     if looks_ahead(plan):
-        found["target"] = Probed(found["target"])
+        needed["target"] = Probed(needed["target"])
     if plan.name == "recurrent_heads":
-        found["head"] = Module(models["target"])
-    return found
+        needed["head"] = Module(models["target"])
+    return needed
 
 
 def decoded(plan: Plan, models: dict[str, Any], temperature: float, batch: int) -> Any:

@@ -48,8 +48,8 @@ def lengths(given: dict[str, object]) -> dict[str, object]:
 @cache
 def families(method: str, temperature: float, batch: int) -> tuple[Family[Any], ...]:
     """The families of settings that a method offers."""
-    found = discover_methods()[method].choices(facts(temperature, batch))
-    return tuple(family for family in found if isinstance(family, Family))
+    choices = discover_methods()[method].choices(facts(temperature, batch))
+    return tuple(family for family in choices if isinstance(family, Family))
 
 
 def setting(method: str, words: str, temperature: float = 0.0, batch: int = 16) -> Plan:

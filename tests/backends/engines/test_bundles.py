@@ -47,14 +47,18 @@ def test_the_bundles_own_plan(pair_folder: Path, tmp_path: Path) -> None:
     folder = bundle_of(pair_folder, tmp_path, [[0.95]])
     bundle = load_bundle(folder)
     assert bundle.plan.name == "draft_model"
-    found = emit(folder, "transformers", out=tmp_path / "out")
-    assert found.emitted.plan == bundle.plan and found.ratio is None and not found.refusals
-    told = json.loads((tmp_path / "out/projection.json").read_text(encoding="utf-8"))
-    assert told["expressible"] is True
+    projection = emit(folder, "transformers", out=tmp_path / "out")
+    assert (
+        projection.emitted.plan == bundle.plan
+        and projection.ratio is None
+        and not projection.refusals
+    )
+    document = json.loads((tmp_path / "out/projection.json").read_text(encoding="utf-8"))
+    assert document["expressible"] is True
     chosen = bundle.report["candidates"][bundle.report["chosen"]]
     speeds = [e["tokens_per_second"] for e in chosen["estimates"]]
-    assert [load["tokens_per_second"] for load in told["emitted"]["loads"]] == speeds
-    assert told["emitted"]["speedup"] == bundle.report["explanation"]["speedup"]
+    assert [load["tokens_per_second"] for load in document["emitted"]["loads"]] == speeds
+    assert document["emitted"]["speedup"] == bundle.report["explanation"]["speedup"]
     settings = json.loads((tmp_path / "out/generate.json").read_text(encoding="utf-8"))
     assert settings["assistant"] == str((pair_folder / "draft").resolve())
 
@@ -62,10 +66,10 @@ def test_the_bundles_own_plan(pair_folder: Path, tmp_path: Path) -> None:
 def test_a_bundle_that_the_engine_cannot_express(pair_folder: Path, tmp_path: Path) -> None:
     folder = bundle_of(pair_folder, tmp_path, [[0.5, 0.3, 0.19]], device="cpu-generic")
     bundle = load_bundle(folder)
-    found = emit(bundle, "vllm", out=tmp_path / "out")
-    assert "tree" in found.chosen.words and "tree" not in found.emitted.words
-    assert found.chosen.plan == bundle.plan
-    assert found.ratio is not None and found.ratio.mean < 1.0
+    projection = emit(bundle, "vllm", out=tmp_path / "out")
+    assert "tree" in projection.chosen.words and "tree" not in projection.emitted.words
+    assert projection.chosen.plan == bundle.plan
+    assert projection.ratio is not None and projection.ratio.mean < 1.0
 
 
 def test_emitted_by_the_command(pair_folder: Path, tmp_path: Path) -> None:

@@ -93,21 +93,21 @@ def test_unknown_engines_and_versions_are_refused(tmp_path: Path) -> None:
 def test_the_projection_loss_is_the_ratio_of_the_two_prices(tmp_path: Path) -> None:
     value = problem(tmp_path, WIDE, dense=True)
     out = tmp_path / "vllm"
-    found = emit(value, "vllm", out=out)
+    projection = emit(value, "vllm", out=out)
     facts = facts_of(value)
     free = search(facts)
     own = search(replace(facts, capabilities=open_table("vllm")))
     assert open_table("vllm").refusals(free.chosen.plan)  # type: ignore[arg-type]
-    assert found.chosen.plan == free.chosen.plan and found.emitted.plan == own.chosen.plan
-    assert found.ratio is not None
+    assert projection.chosen.plan == free.chosen.plan and projection.emitted.plan == own.chosen.plan
+    assert projection.ratio is not None
     expected = score(free.chosen, "latency") / score(own.chosen, "latency")
-    assert found.ratio.mean == pytest.approx(expected)
-    assert found.ratio.low <= found.ratio.mean <= found.ratio.high
-    assert found.ratio.mean < 1.0
-    told = json.loads((out / "projection.json").read_text(encoding="utf-8"))
-    assert told["expressible"] is False and told["refusals"] == list(found.refusals)
-    assert told["speed_of_emitted_over_chosen"]["mean"] == found.ratio.mean
-    assert told["chosen"]["speedup"]["mean"] > told["emitted"]["speedup"]["mean"] > 0
+    assert projection.ratio.mean == pytest.approx(expected)
+    assert projection.ratio.low <= projection.ratio.mean <= projection.ratio.high
+    assert projection.ratio.mean < 1.0
+    document = json.loads((out / "projection.json").read_text(encoding="utf-8"))
+    assert document["expressible"] is False and document["refusals"] == list(projection.refusals)
+    assert document["speed_of_emitted_over_chosen"]["mean"] == projection.ratio.mean
+    assert document["chosen"]["speedup"]["mean"] > document["emitted"]["speedup"]["mean"] > 0
     readme = (out / "README.md").read_text(encoding="utf-8")
     assert "cannot be expressed" in readme and "loses" in readme
     assert "vllm bench serve" in readme and "--config forced.yaml" in readme
@@ -121,11 +121,11 @@ def test_a_plan_that_is_expressed_loses_nothing(tmp_path: Path) -> None:
     value["workload"] |= {"batch_sizes": [1]}
     out = tmp_path / "out"
     for engine in ("vllm", "tensorrt_llm", "sglang"):
-        found = emit(value | {"backend": engine}, engine, out=out)
+        projection = emit(value | {"backend": engine}, engine, out=out)
         own = optimize(value | {"backend": engine})
-        assert found.emitted.plan == own.plan
-        told = json.loads((out / "projection.json").read_text(encoding="utf-8"))
-        assert told["engine"]["name"] == engine
+        assert projection.emitted.plan == own.plan
+        document = json.loads((out / "projection.json").read_text(encoding="utf-8"))
+        assert document["engine"]["name"] == engine
         names = {path.name for path in out.iterdir()}
         assert names >= {"README.md", "projection.json", "serve.sh", f"{engine}.yaml"}
         others = {"vllm", "tensorrt_llm", "sglang"} - {engine}
@@ -162,7 +162,7 @@ def test_any_version_is_marked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("device", ["h200", "8xh100-sxm"])
-def test_devices_that_share_layers_are_told(tmp_path: Path, device: str) -> None:
+def test_devices_that_share_layers_are_reported(tmp_path: Path, device: str) -> None:
     value = problem(tmp_path) | {"device": device, "methods": ["eagle3"]}
     emit(value, "vllm", out=tmp_path / "out")
     settings = yaml.safe_load((tmp_path / "out/vllm.yaml").read_text(encoding="utf-8"))
@@ -172,13 +172,13 @@ def test_devices_that_share_layers_are_told(tmp_path: Path, device: str) -> None
 def test_an_engine_of_one_device_is_predicted_for_one_device(tmp_path: Path) -> None:
     """llama-server, as it is written, holds the model on one device."""
     value = problem(tmp_path) | {"device": "8xh100-sxm", "methods": ["eagle3"]}
-    found = emit(value, "llama_cpp", out=tmp_path / "out")
+    projection = emit(value, "llama_cpp", out=tmp_path / "out")
     alone = emit(value | {"device": "h100-sxm"}, "llama_cpp", out=tmp_path / "alone")
-    assert found.emitted.loads == alone.emitted.loads
-    assert found.ratio is not None and found.ratio.mean < 1.0
+    assert projection.emitted.loads == alone.emitted.loads
+    assert projection.ratio is not None and projection.ratio.mean < 1.0
     assert not any("one device" in reason for reason in alone.refusals)
-    assert "one device, and the plan shares it among 8" in found.refusals[0]
-    assert "--split-mode none" in found.emission.command
+    assert "one device, and the plan shares it among 8" in projection.refusals[0]
+    assert "--split-mode none" in projection.emission.command
     with pytest.raises(UsageError, match="OpenVINO GenAI does not run on h100-sxm"):
         emit(value, "openvino_genai", out=tmp_path / "out")
 
@@ -195,12 +195,12 @@ def test_a_head_in_a_layout_that_the_engine_does_not_load(tmp_path: Path) -> Non
     }
     (path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     assert emit(value, "vllm", out=tmp_path / "vllm").emitted.method == "eagle3"
-    found = emit(value, "sglang", out=tmp_path / "sglang")
-    assert "layout of speculators (convert it" in str(found.refusals)
-    assert found.emitted.method == "autoregressive"
+    projection = emit(value, "sglang", out=tmp_path / "sglang")
+    assert "layout of speculators (convert it" in str(projection.refusals)
+    assert projection.emitted.method == "autoregressive"
 
 
-def test_sampling_is_written_where_the_engine_has_it_and_told_everywhere(tmp_path: Path) -> None:
+def test_sampling_is_written_where_the_engine_has_it_and_stated_everywhere(tmp_path: Path) -> None:
     value = problem(tmp_path) | {"methods": ["draft_model"], "acceptance": {"draft": 0.8}}
     value["workload"] |= {"temperature": 0.7, "top_k": 20, "top_p": 0.9, "batch_sizes": [1]}
     places = {
@@ -211,8 +211,8 @@ def test_sampling_is_written_where_the_engine_has_it_and_told_everywhere(tmp_pat
     }
     for engine, (name, key) in places.items():
         emit(value, engine, out=tmp_path / engine)
-        told = (tmp_path / engine / "README.md").read_text(encoding="utf-8")
-        assert "temperature 0.7, top_k 20, top_p 0.9" in told
+        readme = (tmp_path / engine / "README.md").read_text(encoding="utf-8")
+        assert "temperature 0.7, top_k 20, top_p 0.9" in readme
         settings = yaml.safe_load((tmp_path / engine / name).read_text(encoding="utf-8"))
         assert not key or "20" in str(settings[key])
 

@@ -34,7 +34,7 @@ def cases() -> dict[str, Plan]:
 
 def emissions() -> dict[str, tuple[Table, Emission]]:
     """Every case that an engine expresses; of batch 1 only those that need it."""
-    found = {}
+    by_case = {}
     for table in all_tables():
         for name, plan in cases().items():
             larger = cases().get(name.removesuffix("_batch_1"))
@@ -45,14 +45,14 @@ def emissions() -> dict[str, tuple[Table, Emission]]:
             temperature = 0.8 if plan.assumptions.temperature else 0.0
             devices = 8 if name == "head" and table.shares else 1
             given = job(table, plan, devices, temperature)
-            found[f"{table.engine}@{table.version}/{name}"] = (table, project(table, given))
+            by_case[f"{table.engine}@{table.version}/{name}"] = (table, project(table, given))
         for name, (usual, form) in FORMS.items():
             plan = plans()[usual]
             own = with_form(table, plan, form)
             if not own.refusals(plan):
                 emission = project(own, job(own, plan))
-                found[f"{table.engine}@{table.version}/{name}"] = (own, emission)
-    return found
+                by_case[f"{table.engine}@{table.version}/{name}"] = (own, emission)
+    return by_case
 
 
 EMISSIONS = emissions()

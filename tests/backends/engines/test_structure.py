@@ -33,28 +33,29 @@ EXPECTED = {
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_who_drafts_what(name: str) -> None:
     plan = replace(plans()[name], name="another")
-    found = read_structure(plan).longest
-    assert (found.drafter, found.shape, found.tokens, found.depth) == EXPECTED[name]
-    assert found.unusual == ()
+    drafting = read_structure(plan).longest
+    assert (drafting.drafter, drafting.shape, drafting.tokens, drafting.depth) == EXPECTED[name]
+    assert drafting.unusual == ()
 
 
-def test_details_that_engines_are_told() -> None:
-    told = {name: read_structure(plan).longest for name, plan in plans().items()}
-    assert told["model"].models == ("draft",) and not told["model"].drawn
-    assert told["model_drawn"].drawn
-    assert told["model_tree"].shape == "static tree" and told["model_tree"].widest > 1
-    assert told["head"].target_layers == (2, 6, 9)
-    assert told["modules"].models == ("module_0",)
-    assert told["block"].block == 7
-    assert told["text"].match == (1, 3)
-    assert told["first_layers"].exit_layer == 1
-    assert told["head_dynamic_tree"].widest == 10
-    assert told["model_blocks"].rule == "block" and not told["model_drawn"].rule
-    assert told["model_bar"].bar == 0.4 and told["model_success"].first == 5
-    assert (told["model_parallel"].block, told["model_parallel"].usual_form) == (4, "pard")
-    kept = setting("adaptive_length", "up to 10 by first_layers(target, 1), until a token is below "
-                   "0.4")  # fmt: skip
-    assert "stops early" in " ".join(read_structure(kept).longest.unusual), "of the next token"
+def test_details_that_engines_get() -> None:
+    longest = {name: read_structure(plan).longest for name, plan in plans().items()}
+    assert longest["model"].models == ("draft",) and not longest["model"].drawn
+    assert longest["model_drawn"].drawn
+    assert longest["model_tree"].shape == "static tree" and longest["model_tree"].widest > 1
+    assert longest["head"].target_layers == (2, 6, 9)
+    assert longest["modules"].models == ("module_0",)
+    assert longest["block"].block == 7
+    assert longest["text"].match == (1, 3)
+    assert longest["first_layers"].exit_layer == 1
+    assert longest["head_dynamic_tree"].widest == 10
+    assert longest["model_blocks"].rule == "block" and not longest["model_drawn"].rule
+    assert longest["model_bar"].bar == 0.4 and longest["model_success"].first == 5
+    assert (longest["model_parallel"].block, longest["model_parallel"].usual_form) == (4, "pard")
+    stopped = setting(
+        "adaptive_length", "up to 10 by first_layers(target, 1), until a token is below 0.4"
+    )
+    assert "stops early" in " ".join(read_structure(stopped).longest.unusual), "of the next token"
 
 
 UNUSUAL = {
@@ -72,19 +73,19 @@ UNUSUAL = {
 def test_every_plan_of_the_language_has_a_structure(name: str) -> None:
     structure = read_structure(plan_of(name))
     assert structure.rounds and structure.ranges[-1][1] is None
-    told = " ".join(words for item in structure.rounds.values() for words in item.unusual)
+    remarks = " ".join(words for item in structure.rounds.values() for words in item.unusual)
     if name in UNUSUAL:
-        assert UNUSUAL[name] in told
+        assert UNUSUAL[name] in remarks
 
 
 def test_plans_of_the_language_that_stand_for_common_ones() -> None:
-    told = {name: read_structure(plan_of(name)).longest for name in NAMES}
-    assert told["draft_chain"].drafter == "model"
-    assert told["static_tree"].shape == "static tree"
-    assert told["skipped_layers"].drafter == "some_layers"
-    assert told["early_exit_verified"].drafter == "first_layers"
-    assert told["prompt_lookup"].drafter == "text"
-    assert told["block_drafter"].drafter == "block"
+    longest = {name: read_structure(plan_of(name)).longest for name in NAMES}
+    assert longest["draft_chain"].drafter == "model"
+    assert longest["static_tree"].shape == "static tree"
+    assert longest["skipped_layers"].drafter == "some_layers"
+    assert longest["early_exit_verified"].drafter == "first_layers"
+    assert longest["prompt_lookup"].drafter == "text"
+    assert longest["block_drafter"].drafter == "block"
 
 
 def test_ranges_of_batch_sizes() -> None:

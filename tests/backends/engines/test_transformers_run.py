@@ -50,7 +50,7 @@ def plain(pair_folder: Path) -> list[list[int]]:
     model: Any = transformers.AutoModelForCausalLM.from_pretrained(
         str(pair_folder / "target"), dtype="float64"
     )
-    found = []
+    texts = []
     for tokens in PROMPTS:
         prompt = torch.tensor([tokens])
         text = model.generate(
@@ -59,8 +59,8 @@ def plain(pair_folder: Path) -> list[list[int]]:
             max_new_tokens=NEW_TOKENS,
             do_sample=False,
         )
-        found.append(text[0, len(tokens) :].tolist())
-    return found
+        texts.append(text[0, len(tokens) :].tolist())
+    return texts
 
 
 @pytest.fixture

@@ -55,10 +55,10 @@ def test_half_precision() -> None:
         dtype=torch.float16,
     )  # fmt: skip
     exact = [item.float() if i < 3 else item for i, item in enumerate(case[:6])]  # type: ignore[union-attr]
-    found = cuda_forms.tree_attention(*case, 2)
-    assert found.dtype == torch.float16
+    attended = cuda_forms.tree_attention(*case, 2)
+    assert attended.dtype == torch.float16
     torch.testing.assert_close(
-        found.float(), torch_forms.tree_attention(*exact, case[6]), atol=2e-3, rtol=2e-3
+        attended.float(), torch_forms.tree_attention(*exact, case[6]), atol=2e-3, rtol=2e-3
     )
 
 
@@ -73,8 +73,8 @@ def test_half_precision() -> None:
 def test_queries_and_keys_turn_and_are_stored(seed: int, **shape: int) -> None:
     *given, keys, values = rotation_case(seed, head_dim=64, slots=9, **shape)
     stored = [(keys.clone(), values.clone()) for _ in range(2)]
-    found = cuda_forms.rotate_and_store(*given, *stored[0])
-    torch.testing.assert_close(found, torch_forms.rotate_and_store(*given, *stored[1]))
+    rotated = cuda_forms.rotate_and_store(*given, *stored[0])
+    torch.testing.assert_close(rotated, torch_forms.rotate_and_store(*given, *stored[1]))
     for mine, wanted in zip(*stored, strict=True):
         torch.testing.assert_close(mine, wanted)
 
@@ -99,10 +99,10 @@ def test_norms_and_gated_activations_of_any_width(seed: int, rows: int, width: i
 def test_rules_say_the_same(rule: str, seed: int) -> None:
     tree, target, uniforms = tree_case(seed, chain=rule == "token")
     wanted = torch_forms.accept(rule, tree, target, uniforms)
-    found = cuda_forms.accept(rule, tree, target, uniforms)
-    assert torch.equal(found.path, wanted.path)
-    assert torch.equal(found.accepted, wanted.accepted)
-    assert torch.equal(found.bonus, wanted.bonus)
+    judged = cuda_forms.accept(rule, tree, target, uniforms)
+    assert torch.equal(judged.path, wanted.path)
+    assert torch.equal(judged.accepted, wanted.accepted)
+    assert torch.equal(judged.bonus, wanted.bonus)
 
 
 @few
@@ -122,8 +122,8 @@ def test_moves_are_those_of_the_cache(seed: int, dtype: torch.dtype) -> None:
     live = torch.rand(2, 5, generator=random) < 0.7
     cache.move(source, destination, live)
     cuda_forms.move_slots(moved, source, destination, live, None)
-    for found, wanted in zip(moved, (*cache.keys, *cache.values), strict=True):
-        assert torch.equal(found[:, :, :12], wanted[:, :, :12])
+    for stored, wanted in zip(moved, (*cache.keys, *cache.values), strict=True):
+        assert torch.equal(stored[:, :, :12], wanted[:, :, :12])
 
 
 def test_moves_in_pages() -> None:

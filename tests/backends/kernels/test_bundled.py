@@ -84,12 +84,12 @@ def test_every_launch_of_a_round_finds_its_kernel(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernels = read_index(bundle.folder / KERNELS).kernels
-    found: list[BuiltKernel | None] = []
+    launched: list[BuiltKernel | None] = []
 
     def choose(name: str, grid: object, *arguments: Any, **constants: int) -> None:
-        found.append(launcher.fitting(kernels, name, arguments, constants))
-        if found[-1] is not None:
-            types = [kind for _, kind in found[-1].signature]
+        launched.append(launcher.fitting(kernels, name, arguments, constants))
+        if launched[-1] is not None:
+            types = [kind for _, kind in launched[-1].signature]
             assert len(packed(types, arguments)) == len(arguments) + 2
 
     monkeypatch.setattr(cuda_forms, "launch", choose)
@@ -117,10 +117,10 @@ def test_every_launch_of_a_round_finds_its_kernel(
     hidden = torch.zeros(2, 64, dtype=torch.float16)
     cuda_forms.rms_norm(hidden, hidden[0], 1e-6)
     cuda_forms.gated_silu(hidden)
-    assert {kernel.name for kernel in found if kernel is not None} == NEEDED
-    assert None not in found
+    assert {kernel.name for kernel in launched if kernel is not None} == NEEDED
+    assert None not in launched
     # another number type, a larger tree, another rule: nothing there serves them
-    found.clear()
+    launched.clear()
     cuda_forms.tree_attention(*attention_case(1, tokens=3, dtype=torch.bfloat16, **shape), 4)
     larger = DraftedTree(torch.zeros(2, 3, dtype=torch.int64), (-1, 0, 1), probs=laws)
     cuda_forms.accept(
@@ -128,7 +128,7 @@ def test_every_launch_of_a_round_finds_its_kernel(
     )
     cuda_forms.accept("greedy", tree, laws, None)
     cuda_forms.move_slots([cache[..., :32].contiguous()], slot, slot - 1, slot > 0, None)
-    assert found == [None] * 5
+    assert launched == [None] * 5
 
 
 def test_a_trace_wants_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,9 +196,9 @@ def test_kernels_of_several_bundles_stay_loaded(
 def test_addresses_are_kept_as_long_as_their_caches() -> None:
     caches = [torch.zeros(1, 2, 9, 4, dtype=torch.int32) for _ in range(2)]
     before = len(cuda_forms._tables)
-    found = cuda_forms._addresses(caches)
-    assert found.tolist() == [cache.data_ptr() for cache in caches]
-    assert cuda_forms._addresses([cache.view(torch.int32) for cache in caches]) is found
+    addresses = cuda_forms._addresses(caches)
+    assert addresses.tolist() == [cache.data_ptr() for cache in caches]
+    assert cuda_forms._addresses([cache.view(torch.int32) for cache in caches]) is addresses
     assert cuda_forms._addresses(caches[:1]).tolist() == [caches[0].data_ptr()]
     assert len(cuda_forms._tables) == before + 1
     caches.clear()
@@ -262,12 +262,12 @@ def test_kernels_of_another_version_are_refused(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_a_gpu_that_is_not_there_is_said(bundle: Bundle) -> None:
+def test_a_gpu_that_is_not_there_is_stated(bundle: Bundle) -> None:
     with pytest.raises(MissingCapabilityError, match="there is no CUDA device"):
         check_machine(bundle, "cuda")
 
 
-def test_what_has_no_kernel_is_said(bundle: Bundle, tmp_path: Path) -> None:
+def test_what_has_no_kernel_is_stated(bundle: Bundle, tmp_path: Path) -> None:
     for plan, dtype, message in (
         (plan_of("self_draft_view"), "float16", "cannot run `state @part`"),
         (plain(), "float64", r"launch none of our kernels \(heads of target: 64 in float64\)"),
@@ -308,8 +308,8 @@ def test_kernels_are_those_of_heads_types_and_trees(bundle: Bundle) -> None:
         "tree_attention_combine_bf16_d128",
     ]
     # 1 + 14 nodes times 4 heads fill a tile of 64; heads of 80 have no kernel, nor any move of them
-    found = names(drawn_tree(3), large, small)
-    assert found == [
+    needed = names(drawn_tree(3), large, small)
+    assert needed == [
         "accept_recursive_distinct_n16",
         "gated_silu_bf16",
         "move_slots_256bytes_m4_contiguous",

@@ -45,11 +45,11 @@ def variants_of(arch: str) -> list[Variant]:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    found = {}
+    by_arch = {}
     for arch, chosen in built_here().items():
-        found[arch] = tmp_path_factory.mktemp("kernels") / arch
-        build_kernels(found[arch], chosen, [arch])
-    return found
+        by_arch[arch] = tmp_path_factory.mktemp("kernels") / arch
+        build_kernels(by_arch[arch], chosen, [arch])
+    return by_arch
 
 
 @pytest.fixture
@@ -118,8 +118,10 @@ def test_code_of_one_generation_is_built_once(tmp_path: Path) -> None:
     made = [(kernel.arch, kernel.name) for kernel in index.kernels]
     assert made == [("sm_80", judging.name), ("sm_80", combining.name), ("sm_89", combining.name)]
     for arch, home in (("sm_80", "sm_80"), ("sm_86", "sm_80"), ("sm_89", "sm_89")):
-        found = {name: it.kernel.arch for name, it in read_kernels(tmp_path / "out", arch).items()}
-        assert found == {judging.name: "sm_80", combining.name: home}
+        arch_of = {
+            name: it.kernel.arch for name, it in read_kernels(tmp_path / "out", arch).items()
+        }
+        assert arch_of == {judging.name: "sm_80", combining.name: home}
 
 
 @pytest.mark.parametrize(
@@ -201,18 +203,18 @@ def test_registers_spills_and_shared_memory(folders: dict[str, Path], repository
     By another version of triton kernels may take other registers; none may spill more.
     """
     path, version = table_path(repository), triton_version()
-    found = table_of(
+    usage = table_of(
         built for arch, there in folders.items() for built in read_kernels(there, arch).values()
     )
     if UPDATE:
-        write_json_atomic(path, {"triton": version, "kernels": found})
+        write_json_atomic(path, {"triton": version, "kernels": usage})
     table = json.loads(path.read_text())
-    others = [arch for arch in ARCHITECTURES if arch not in found]
+    others = [arch for arch in ARCHITECTURES if arch not in usage]
     nearest = nearly_spilling({arch: table["kernels"][arch] for arch in others})
     if others:
-        found |= table_of(compiled(nearest, others))
-        assert {arch for arch, kernels in found.items() if kernels} == set(ARCHITECTURES)
-    for arch, kernels in found.items():
+        usage |= table_of(compiled(nearest, others))
+        assert {arch for arch, kernels in usage.items() if kernels} == set(ARCHITECTURES)
+    for arch, kernels in usage.items():
         for name, figures in kernels.items():
             known = table["kernels"][arch][name]
             assert figures["spilled_bytes"] <= known["spilled_bytes"], f"{name} spills on {arch}"

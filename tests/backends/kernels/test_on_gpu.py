@@ -76,9 +76,9 @@ def judged(rule: str, seeds: int) -> None:
             name: item.cuda() if isinstance(item, Tensor) else item
             for name, item in vars(tree).items()
         }
-        found = ops.accept(rule, DraftedTree(**moved), target.cuda(), uniforms.cuda())
+        on_gpu = ops.accept(rule, DraftedTree(**moved), target.cuda(), uniforms.cuda())
         for field, value in vars(wanted).items():
-            assert torch.equal(getattr(found, field).cpu(), value)
+            assert torch.equal(getattr(on_gpu, field).cpu(), value)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -87,8 +87,8 @@ def test_rotations(dtype: torch.dtype) -> None:
         5, batch=3, tokens=6, heads=32, kv_heads=8, head_dim=128, slots=99, dtype=dtype
     )
     there = [item.cuda() for item in case]
-    found, wanted = ops.rotate_and_store(*there), ops.rotate_and_store(*case)
-    torch.testing.assert_close(found.cpu(), wanted)
+    rotated, wanted = ops.rotate_and_store(*there), ops.rotate_and_store(*case)
+    torch.testing.assert_close(rotated.cpu(), wanted)
     for mine, theirs in zip(there[4:], case[4:], strict=True):
         torch.testing.assert_close(mine.cpu(), theirs)
 
@@ -102,12 +102,12 @@ def test_norms_and_gated_activations(dtype: torch.dtype) -> None:
             torch.randn(shape, generator=random).to(dtype)
             for shape in ((5, width), (width,), (5, 2 * width))
         )
-        found = ops.rms_norm(hidden.cuda(), weight.cuda(), 1e-5), ops.gated_silu(joined.cuda())
+        on_gpu = ops.rms_norm(hidden.cuda(), weight.cuda(), 1e-5), ops.gated_silu(joined.cuda())
         exact = (
             torch_forms.rms_norm(hidden.double(), weight.double(), 1e-5),
             torch_forms.gated_silu(joined.double()),
         )
-        for mine, wanted in zip(found, exact, strict=True):
+        for mine, wanted in zip(on_gpu, exact, strict=True):
             torch.testing.assert_close(mine.cpu().double(), wanted, atol=bound, rtol=bound)
 
 

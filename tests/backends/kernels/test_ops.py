@@ -106,10 +106,10 @@ def test_export_carries_the_ops() -> None:
     called = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
     assert {"specplan.tree_attention.default", "specplan.accept.default"} <= called
     assert "specplan.move_slots.default" in called
-    for found, wanted in zip(
+    for output, wanted in zip(
         program.module()(*copied(arguments)), Step()(*copied(arguments)), strict=True
     ):
-        torch.testing.assert_close(found, wanted)
+        torch.testing.assert_close(output, wanted)
 
 
 class Attend(torch.nn.Module):

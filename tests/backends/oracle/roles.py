@@ -78,6 +78,6 @@ def models_of(plan: Plan) -> dict[str, Any]:
 def layers_of(plan: Plan, role: str) -> int:
     """As many layers of a model as the plan names."""
     spans = [s for op in walk_plan(plan) if op.runs == role for s in getattr(op, "layers", ())]
-    kept = [s.layer for s in plan.states if isinstance(s, TrackState) and s.model == role]
-    numbers = [layer for layer in kept if isinstance(layer, int)]
+    tracked = [s.layer for s in plan.states if isinstance(s, TrackState) and s.model == role]
+    numbers = [layer for layer in tracked if isinstance(layer, int)]
     return max([0, *(span.stop for span in spans), *numbers])

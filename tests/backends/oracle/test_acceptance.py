@@ -55,11 +55,11 @@ def test_what_follows_nodes_without_logits_keeps_the_targets_law() -> None:
     world.begin_round(session.types["r"])
     (op,) = (op for op in walk_plan(PLAN) if isinstance(op, Accept))
     even = torch.zeros(3, dtype=torch.float64)
-    logits, found = Logits({(2,): [even], (2, 0): [even]}), Counter[tuple[int, ...]]()
+    logits, counts = Logits({(2,): [even], (2, 0): [even]}), Counter[tuple[int, ...]]()
     for cells in product(range(GRID), repeat=4):
         numbers = [(cell + 0.5) / GRID for cell in cells]
-        found[judged(world, op, TREE, ROOT, logits, numbers).tokens] += 1
-    chances = {text: Fraction(count, GRID**4) for text, count in found.items()}
+        counts[judged(world, op, TREE, ROOT, logits, numbers).tokens] += 1
+    chances = {text: Fraction(count, GRID**4) for text, count in counts.items()}
     third, ninth = Fraction(1, 3), Fraction(1, 9)
     assert chances == {(1,): third, (2,): third, (0, 0): ninth, (0, 1): ninth, (0, 2): ninth}
 

@@ -74,8 +74,8 @@ class Block:
         values = (_norm(context.states) @ self.value).unflatten(-1, (HEADS, -1))
         mask = context.mask.expand(HEADS, -1, -1)
         if self.recurrent:
-            apart = torch.tensor([[len(p) - len(c) for c in context.paths] for p in paths])
-            weights = torch.where(mask, 0.8 ** apart.clamp(min=0).double(), 0.0)
+            distance = torch.tensor([[len(p) - len(c) for c in context.paths] for p in paths])
+            weights = torch.where(mask, 0.8 ** distance.clamp(min=0).double(), 0.0)
             mixed = torch.einsum("htu,uhd->thd", weights, values).flatten(1)
             return mixed * torch.tanh(self.queries(states, paths).flatten(1))
         queries, keys = self.queries(states, paths), self.keys(context.states, context.paths)

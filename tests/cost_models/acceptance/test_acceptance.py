@@ -57,9 +57,9 @@ def test_replay_is_the_plain_loop(rows: list[list[int]]) -> None:
         assert sum(replay.end_shares()) == pytest.approx(1.0) or not whole
         if len(whole) + sum(whole) == sum(map(len, rows)):
             # no round was cut off: the ratio estimator, exactly
-            found = profile(rows).tokens_per_round(*tree)
-            assert found.mean == pytest.approx(1 + np.mean(whole))
-            assert found.low <= found.mean <= found.high
+            tokens = profile(rows).tokens_per_round(*tree)
+            assert tokens.mean == pytest.approx(1 + np.mean(whole))
+            assert tokens.low <= tokens.mean <= tokens.high
 
 
 def test_where_rounds_end() -> None:
@@ -74,8 +74,8 @@ def test_where_rounds_end() -> None:
 
 def test_cut_off_rounds_count_for_what_was_seen() -> None:
     # one whole round of 2 accepted, then one cut off after 1 accepted
-    found = profile([[0, 0, -1, 0]]).accepted_at_least(*chain(3))
-    assert found[:3] == (1.0, 1.0, 0.0)
+    shares = profile([[0, 0, -1, 0]]).accepted_at_least(*chain(3))
+    assert shares[:3] == (1.0, 1.0, 0.0)
     # a round that ended its trace at a leaf is whole but for its bonus
     assert profile([[0, -1, 0, 0]]).accepted_at_least(*chain(2))[:2] == (1.0, 0.5)
 
@@ -87,10 +87,10 @@ def test_independent_ranks_converge_to_the_tree_value(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.choice([0, 1, 2, -1], size=(150, 200), p=[*law, 1 - sum(law)]).tolist()
     for tree in (chain(5), expansion(1, 1, 3, 1, 1), expansion(3, 2, 1, 1)):
-        found = profile(rows).tokens_per_round(*tree)
+        tokens = profile(rows).tokens_per_round(*tree)
         expected = tree_value(*tree, lambda depth, rank: law[rank])
-        assert found.mean == pytest.approx(expected, rel=0.04)
-        assert found.high - found.low < 0.08 * expected
+        assert tokens.mean == pytest.approx(expected, rel=0.04)
+        assert tokens.high - tokens.low < 0.08 * expected
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -104,8 +104,8 @@ def test_intervals_cover(seed: int) -> None:
     for _ in range(24):
         chosen = rng.choice(alphas, size=30)
         rows = [np.where(rng.random(128) < a, 0, -1).tolist() for a in chosen]
-        found = profile(rows).tokens_per_round(*chain(4))
-        misses += not found.low <= truth <= found.high
+        tokens = profile(rows).tokens_per_round(*chain(4))
+        misses += not tokens.low <= truth <= tokens.high
     assert misses <= 9
 
 
@@ -126,9 +126,9 @@ def test_hazards_by_depth_and_rank() -> None:
 def test_jeffreys_interval() -> None:
     """Beta(8.5, 2.5): 90 % equal-tailed, scipy.stats.beta.ppf."""
     stats = pytest.importorskip("scipy.stats")
-    found = AcceptanceProfile.from_alpha(0.8, trials=10).hazard_interval(1, 0)
-    assert found.low == pytest.approx(stats.beta.ppf(0.05, 8.5, 2.5))
-    assert found.high == pytest.approx(stats.beta.ppf(0.95, 8.5, 2.5))
+    interval = AcceptanceProfile.from_alpha(0.8, trials=10).hazard_interval(1, 0)
+    assert interval.low == pytest.approx(stats.beta.ppf(0.05, 8.5, 2.5))
+    assert interval.high == pytest.approx(stats.beta.ppf(0.95, 8.5, 2.5))
 
 
 def test_published_numbers_need_no_traces() -> None:
@@ -139,13 +139,13 @@ def test_published_numbers_need_no_traces() -> None:
     tree = expansion(1, 1, 3, 1, 1, 1, 1, 1)
     assert positional.tokens_per_round(*tree).mean == pytest.approx(2.732209, abs=5e-7)
     counted = AcceptanceProfile.from_hazards([[0.6, 0.2], [0.5]], trials=200)
-    found = counted.tokens_per_round(*expansion(2, 2))
-    assert found.low < found.mean < found.high
-    assert found.mean == pytest.approx(1 + 0.8 + 0.8 * 0.5)
+    tokens = counted.tokens_per_round(*expansion(2, 2))
+    assert tokens.low < tokens.mean < tokens.high
+    assert tokens.mean == pytest.approx(1 + 0.8 + 0.8 * 0.5)
     assert counted.tokens_per_round((), ()).mean == 1.0
     fewer = AcceptanceProfile.from_hazards([[0.6, 0.2], [0.5]], trials=20)
     wide = fewer.tokens_per_round(*expansion(2, 2))
-    assert wide.high - wide.low > found.high - found.low
+    assert wide.high - wide.low > tokens.high - tokens.low
 
 
 def test_trials_by_depth_and_depths_beyond_the_measured() -> None:
@@ -226,14 +226,14 @@ def test_rounds_of_a_request_and_of_a_batch() -> None:
 def test_saved_and_loaded(tmp_path: Path) -> None:
     path = tmp_path / "draft.json"
     key = AcceptanceKey(Model("draft"), "t" * 64, "d" * 64, "code", 0.8, 50, 0.9, "draw_distinct")
-    for kept in (
+    for saved in (
         AcceptanceProfile(key, Ranks(((0, -1), (2,))), provenance={"date": "2026-11-21"}),
         AcceptanceProfile(AcceptanceKey(TEXT, match=(1, 3)), Lengths(((0, 2),))),
         AcceptanceProfile.from_hazards([[0.6, 0.2], [0.5]], trials=100),
         AcceptanceProfile.from_hazards([[0.6], [0.5]], trials=(100, 60.5), measured_depth=2),
     ):
-        kept.save(path)
-        assert AcceptanceProfile.load(path) == kept
+        saved.save(path)
+        assert AcceptanceProfile.load(path) == saved
     other = AcceptanceKey(Model("draft"), "t" * 64, "d" * 64, "prose", 0.0, 50, 0.9, "best")
     assert [text.split(":")[0] for text in key.differences(other)] == ["task", "temperature", "how"]
 

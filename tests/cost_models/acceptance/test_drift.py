@@ -52,10 +52,10 @@ def test_prompts_that_agree_are_compared_prompt_by_prompt() -> None:
     rates = draws.uniform(0.2, 0.95, 30)
     base = traces(draws, rates, "p")
     same, other = traces(draws, rates - 0.06, "p"), traces(draws, rates - 0.06, "q")
-    paired, apart = drift(base, same), drift(base, other)
-    assert paired.paired and not apart.paired
-    assert paired.ratio.high - paired.ratio.low < 0.6 * (apart.ratio.high - apart.ratio.low)
-    assert paired.fell(0.02) and not apart.fell(0.02)
+    paired, unpaired = drift(base, same), drift(base, other)
+    assert paired.paired and not unpaired.paired
+    assert paired.ratio.high - paired.ratio.low < 0.6 * (unpaired.ratio.high - unpaired.ratio.low)
+    assert paired.fell(0.02) and not unpaired.fell(0.02)
 
 
 def test_false_alarms_are_rare_though_prompts_differ() -> None:
@@ -72,7 +72,7 @@ def test_a_mean_length_is_compared_with_traces() -> None:
     """As an engine tells one number, and as prompts were measured: drawn unlike in number."""
     draws = np.random.default_rng(3)
     measured = traces(draws, draws.beta(6, 2, size=40), "a")
-    told = fit_mean_length(2.4, 4, AcceptanceKey(Model("draft")))
-    for base, head in ((measured, told), (told, measured)):
+    fitted = fit_mean_length(2.4, 4, AcceptanceKey(Model("draft")))
+    for base, head in ((measured, fitted), (fitted, measured)):
         drift_of_rows = drift(base, head)
         assert 0.0 < drift_of_rows.ratio.low <= drift_of_rows.ratio.mean <= drift_of_rows.ratio.high

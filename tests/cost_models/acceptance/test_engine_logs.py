@@ -98,11 +98,11 @@ def test_an_sglang_log_that_leaves_the_draft_tokens_open(read: Read) -> None:
 def server() -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = self.path == "/metrics"
-            self.send_response(200 if found else 302)
+            metrics = self.path == "/metrics"
+            self.send_response(200 if metrics else 302)
             self.send_header("Location", "http://127.0.0.1:1/elsewhere")
             self.end_headers()
-            self.wfile.write(PROMETHEUS.encode() if found else b"")
+            self.wfile.write(PROMETHEUS.encode() if metrics else b"")
 
         def log_message(self, format: str, *args: Any) -> None:
             pass

@@ -94,11 +94,11 @@ def simulated(
     rng: np.random.Generator, alphas: np.ndarray, rounds: int, length: int
 ) -> list[dict[int, tuple[int, ...]]]:
     """Requests with an alpha each, as histograms."""
-    found = []
+    histograms = []
     for alpha in alphas:
         accepted = (rng.random((rounds, length)) < alpha).cumprod(axis=1).sum(axis=1)
-        found.append({length: tuple(np.bincount(accepted, minlength=length + 1).tolist())})
-    return found
+        histograms.append({length: tuple(np.bincount(accepted, minlength=length + 1).tolist())})
+    return histograms
 
 
 def test_how_much_requests_differ() -> None:
@@ -119,7 +119,7 @@ def test_intervals_over_requests_cover() -> None:
     rng = np.random.default_rng(5)
     population = rng.beta(5, 2, size=2000)
     truth = float(np.mean([expected_tokens(alpha, 4) for alpha in population]))
-    held = {"clustered": 0, "naive": 0}
+    covered = {"clustered": 0, "naive": 0}
     for _ in range(150):
         requests = simulated(rng, rng.choice(population, size=25), rounds=40, length=4)
         pooled = np.sum([request[4] for request in requests], axis=0)
@@ -128,9 +128,9 @@ def test_intervals_over_requests_cover() -> None:
             ("naive", fit_requests([{4: tuple(pooled.tolist())}], KEY)),
         ):
             low, _, high = tokens(profile, 4)
-            held[name] += low <= truth <= high
-    assert held["clustered"] >= 0.85 * 150, held
-    assert held["naive"] < 0.7 * 150, held
+            covered[name] += low <= truth <= high
+    assert covered["clustered"] >= 0.85 * 150, covered
+    assert covered["naive"] < 0.7 * 150, covered
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -146,11 +146,11 @@ def test_golden_curves(name: str) -> None:
     falls = name == "dsv4 DSpark"
     assert (missed.max() < 0.06) != falls
     assert profile.provenance["largest_miss"] == pytest.approx(missed.max())
-    held = [
+    inside = [
         low - 0.1 <= length <= high + 0.1
         for length, (low, _, high) in ((y, tokens(profile, x)) for x, y in curve.items())
     ]
-    assert all(held)
+    assert all(inside)
     hazards = [row[0] for row in profile.evidence.rows]
     assert hazards[0] > hazards[-1]  # one alpha would be wrong
 
@@ -170,14 +170,14 @@ def test_one_mean_length_foretells_others() -> None:
     The bounds of the prior were set with these curves in view: this keeps them, it does not
     prove them.
     """
-    held, widths = [], []
+    covered, widths = [], []
     for lengths in GOLDEN.values():
         profile = fit_mean_length(lengths[2], 3, KEY, rounds=1000)
         for draft_tokens, length in enumerate(lengths, start=1):
             low, mean, high = tokens(profile, draft_tokens)
-            held.append(low <= length <= high)
+            covered.append(low <= length <= high)
             widths.append((high - low) / mean)
-    assert np.mean(held) >= 0.9, held
+    assert np.mean(covered) >= 0.9, covered
     assert np.median(widths) < 0.12
 
 

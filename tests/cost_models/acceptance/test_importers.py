@@ -59,14 +59,14 @@ def read(tmp_path: Path) -> Read:
     return call
 
 
-def kept(profile: AcceptanceProfile, depth: int) -> tuple[float, ...]:
+def survival(profile: AcceptanceProfile, depth: int) -> tuple[float, ...]:
     return profile.accepted_at_least(*chain(depth))
 
 
 def mean(profile: AcceptanceProfile, depth: int) -> float:
-    found = profile.tokens_per_round(*chain(depth))
-    assert found.low < found.mean < found.high
-    return found.mean
+    tokens = profile.tokens_per_round(*chain(depth))
+    assert tokens.low < tokens.mean < tokens.high
+    return tokens.mean
 
 
 def test_vllm_counters(read: Read) -> None:
@@ -74,24 +74,24 @@ def test_vllm_counters(read: Read) -> None:
     profile = read(PROMETHEUS)
     assert profile.provenance["format"] == "vllm-prometheus"
     assert profile.provenance["date"] == date.today().isoformat()  # of the file, just written
-    assert kept(profile, 3) == pytest.approx((0.71, 0.53, 0.42))
+    assert survival(profile, 3) == pytest.approx((0.71, 0.53, 0.42))
     assert mean(profile, 3) == pytest.approx(1 + 1660 / 1000)
     assert profile.hazard_counts(2, 0) == pytest.approx((530, 710))
     assert profile.evidence.measured_depth == 3
     assert "1,000 rounds" in profile.source
     one = read(PROMETHEUS, select="engine=1")
-    assert kept(one, 3) == pytest.approx((280 / 400, 210 / 400, 170 / 400))
-    assert kept(read(LLAMA_CPP), 3) == pytest.approx((0.8, 0.5, 0.2))
+    assert survival(one, 3) == pytest.approx((280 / 400, 210 / 400, 170 / 400))
+    assert survival(read(LLAMA_CPP), 3) == pytest.approx((0.8, 0.5, 0.2))
     without = "\n".join(line for line in PROMETHEUS.splitlines() if "per_pos" not in line)
     assert mean(read(without), 3) == pytest.approx(2.66, abs=0.005)
     bare = PROMETHEUS.replace("_total{", "{")
-    assert kept(read(bare), 3) == kept(profile, 3)
+    assert survival(read(bare), 3) == survival(profile, 3)
 
 
 def test_vllm_bench(read: Read) -> None:
     profile = read(BENCH)
     assert profile.provenance["format"] == "vllm-bench"
-    assert kept(profile, 3) == pytest.approx((0.62, 0.39, 0.21))
+    assert survival(profile, 3) == pytest.approx((0.62, 0.39, 0.21))
     assert mean(profile, 3) == pytest.approx(BENCH["spec_decode_acceptance_length"])
     assert profile.hazard_counts(1, 0)[1] == 5000
     rates = "spec_decode_per_position_acceptance_rates"
@@ -103,14 +103,14 @@ def test_vllm_bench(read: Read) -> None:
 def test_vllm_requests(read: Read) -> None:
     profile = read(RESPONSE)
     assert profile.provenance["format"] == "vllm-requests"
-    assert kept(profile, 3) == pytest.approx((4 / 43, 3 / 43, 3 / 43))
+    assert survival(profile, 3) == pytest.approx((4 / 43, 3 / 43, 3 / 43))
     assert mean(profile, 3) == pytest.approx(1.2325581395348837)
     steps = read(DETAILED)
     assert steps.evidence.rows == ((4 / 5,), (2 / 3,), (1 / 2,))  # shorter drafts are no trials
     assert steps.evidence.trials == (5, 3, 2)
     both = read("\n".join(map(json.dumps, (RESPONSE, DETAILED))))
     assert both.provenance["requests"] == 2
-    assert kept(both, 1) == pytest.approx((8 / 48,))
+    assert survival(both, 1) == pytest.approx((8 / 48,))
     assert sum(both.evidence.trials or ()) < 50  # two requests, and unlike ones
     by_length = {k: v for k, v in STEPS.items() if not k.startswith("per_step")} | {
         "acceptance_histogram_by_draft_length": {"1": [0, 1], "2": [1, 0, 0], "3": [0, 1, 1, 1]}
@@ -146,9 +146,9 @@ def test_tensorrt_llm(read: Read) -> None:
     assert mean(read(lines), 3) == mean(profile, 3)
     assert mean(read([json.dumps(row) for row in ITERATIONS]), 3) == mean(profile, 3)
     single = [iteration(3, accepted, 1) for accepted in (3, 0, 1, 2, 3, 1)]
-    assert kept(read(single), 3) == pytest.approx((5 / 6, 3 / 6, 2 / 6))  # each is a round
+    assert survival(read(single), 3) == pytest.approx((5 / 6, 3 / 6, 2 / 6))  # each is a round
     record = {"acceptance_histogram": [2, 1, 1], "num_spec_steps": 4}
-    assert kept(read({"metrics": record}), 2) == pytest.approx((0.5, 0.25))
+    assert survival(read({"metrics": record}), 2) == pytest.approx((0.5, 0.25))
     totals = [REQUEST_RECORD | {"total_draft_tokens": 180}] * 3
     assert mean(read(totals, draft_tokens=3), 3) == pytest.approx(1 + 270 / 180, abs=0.01)
 
@@ -157,7 +157,7 @@ def test_spec_bench(read: Read) -> None:
     """The bonus counts: lengths 1, 3, 2, 4 kept 0, 2, 1, 3."""
     profile = read(answer(1, 3, 2, 4) + answer(2, 1, question=82))
     assert profile.provenance["format"] == "spec-bench"
-    assert kept(profile, 3) == pytest.approx((4 / 6, 2 / 6, 1 / 6))
+    assert survival(profile, 3) == pytest.approx((4 / 6, 2 / 6, 1 / 6))
     assert mean(profile, 3) == pytest.approx((1 + 3 + 2 + 4 + 2 + 1) / 6)
     assert profile.evidence.measured_depth == 3
     source = read(answer(1, 3, 2, 4), drafter="text")
@@ -167,7 +167,7 @@ def test_spec_bench(read: Read) -> None:
 def test_speculators(read: Read) -> None:
     profile = read(ACCEPTANCE_CSV, "acceptance.csv")
     assert profile.provenance["format"] == "speculators"
-    assert kept(profile, 1) == pytest.approx(((800 + 1300 + 250) / 3500,))
+    assert survival(profile, 1) == pytest.approx(((800 + 1300 + 250) / 3500,))
     assert profile.hazard(3, 0) == pytest.approx((360 + 400) / (550 + 700))  # `short` had no third
     for row in csv.DictReader(io.StringIO(ACCEPTANCE_CSV)):
         one = read(ACCEPTANCE_CSV, "acceptance.csv", select=row["subset"])
@@ -180,11 +180,11 @@ def test_speculators(read: Read) -> None:
 def test_specdec_bench(read: Read) -> None:
     profile = read(SPECDEC_BENCH)
     assert profile.provenance["format"] == "specdec-bench"
-    assert kept(profile, 3) == pytest.approx((0.6, 0.3, 0.3))
+    assert survival(profile, 3) == pytest.approx((0.6, 0.3, 0.3))
     assert mean(profile, 3) == pytest.approx((40 + 2 * 30 + 4 * 30) / 100)
     rates = {k: v for k, v in SPECDEC_BENCH.items() if k != "Acceptance_Length_Histogram"}
-    assert kept(read(rates), 3) == pytest.approx((0.6, 0.3, 0.3))
-    assert kept(read(SPECDEC_BENCH, draft_tokens=5), 5)[3:] == (0.0, 0.0)
+    assert survival(read(rates), 3) == pytest.approx((0.6, 0.3, 0.3))
+    assert survival(read(SPECDEC_BENCH, draft_tokens=5), 5)[3:] == (0.0, 0.0)
 
 
 def test_inferencex(read: Read) -> None:
@@ -262,7 +262,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         import_acceptance(tmp_path / "none", "draft")
 
 
-def test_every_format_is_told_apart(tmp_path: Path) -> None:
+def test_every_format_is_recognised(tmp_path: Path) -> None:
     """Each of these files is recognised by one importer alone, and all importers are found."""
     from specplan.cost_models.foreign_file import Source
 
@@ -284,9 +284,9 @@ def test_every_format_is_told_apart(tmp_path: Path) -> None:
     for name, content in files.items():
         path = tmp_path / name
         path.write_text(content if isinstance(content, str) else json.dumps(content))
-        found = [
+        recognising = [
             other for other, importer in importers.items() if importer.recognises(Source(path))
         ]
-        assert found == [name]
+        assert recognising == [name]
     docs = Path(__file__).parents[3] / "docs" / "acceptance.md"
     assert all(f"`{name}`" in docs.read_text() for name in importers)

@@ -18,16 +18,16 @@ from specplan.cost_models.acceptance.torch_zip import read_torch_zip
 from specplan.ir.errors import UsageError
 
 
-def equal(found: Any, saved: Any) -> bool:
+def equal(loaded: Any, saved: Any) -> bool:
     if hasattr(saved, "numpy"):
         array = saved.numpy()
-        return bool(found.dtype == array.dtype and np.array_equal(found, array))
+        return bool(loaded.dtype == array.dtype and np.array_equal(loaded, array))
     if isinstance(saved, dict):
-        return list(found) == list(saved) and all(equal(found[k], saved[k]) for k in saved)
+        return list(loaded) == list(saved) and all(equal(loaded[k], saved[k]) for k in saved)
     if isinstance(saved, list | tuple):
-        same = type(found) is type(saved) and len(found) == len(saved)
-        return same and all(equal(a, b) for a, b in zip(found, saved, strict=True))
-    return bool(found == saved)
+        same = type(loaded) is type(saved) and len(loaded) == len(saved)
+        return same and all(equal(a, b) for a, b in zip(loaded, saved, strict=True))
+    return bool(loaded == saved)
 
 
 @pytest.mark.parametrize("protocol", [2, 4])

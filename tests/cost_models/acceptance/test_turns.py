@@ -46,10 +46,10 @@ def drafted(
             if len(proposed) < leg.tokens:
                 return chain
         else:
-            kept = 0
-            while kept < len(proposed) and proposed[kept] == model[here + kept]:
-                kept += 1
-            chain += proposed[:kept] + model[here + kept : here + kept + 1]
+            accepted = 0
+            while accepted < len(proposed) and proposed[accepted] == model[here + accepted]:
+                accepted += 1
+            chain += proposed[:accepted] + model[here + accepted : here + accepted + 1]
         if chain != text[start : start + len(chain)]:
             return chain  # what is drafted below a wrong token is never accepted
     return chain
@@ -91,10 +91,10 @@ def test_a_profile_of_turns_is_read_back(tmp_path: Path) -> None:
     key = AcceptanceKey(Interleaved("draft", "text"), match=(1, 3))
     profile = AcceptanceProfile(key, InterleavedTrace(8, (((1, 2), (0, 1)), ((1, 0),))))
     profile.save(tmp_path / "profile.json")
-    found = AcceptanceProfile.load(tmp_path / "profile.json")
-    assert found == profile and found.evidence.kind == "interleaved" and found.positions == 3
-    assert found.evidence.of_segments((DraftSegment("model", 1),)).rows == ((1, 0), (1,))
-    assert found.evidence.problem_of([DraftSegment("source", 9)]) is not None
+    loaded = AcceptanceProfile.load(tmp_path / "profile.json")
+    assert loaded == profile and loaded.evidence.kind == "interleaved" and loaded.positions == 3
+    assert loaded.evidence.of_segments((DraftSegment("model", 1),)).rows == ((1, 0), (1,))
+    assert loaded.evidence.problem_of([DraftSegment("source", 9)]) is not None
 
 
 @pytest.mark.parametrize("rows", [(), (((2, 0),),), (((1, 9),),), (((0, -1),),)])

@@ -93,8 +93,8 @@ def test_fitted_gemm_times_are_near_the_measured_ones() -> None:
         device = load_device(name)
         assert isinstance(device, AnalyticDevice)
         ops = forward_ops(model, 1, tokens, 0, 0, (0, 1), tensor_parallel=device.count)
-        found = sum(device.kernels.seconds(op) for op in ops if op.matrix)
-        errors = np.abs(found / (1e-6 * np.array(microseconds)) - 1)
+        predicted = sum(device.kernels.seconds(op) for op in ops if op.matrix)
+        errors = np.abs(predicted / (1e-6 * np.array(microseconds)) - 1)
         assert errors.mean() < 0.08 and errors.max() < 0.15, (name, errors)
 
 
@@ -173,9 +173,9 @@ def test_measured_is_exact_at_anchors_and_linear_between() -> None:
     for b in (1, 4):
         for t in (1, 4, 16):
             for c in (0, 100):
-                found = device.forward_seconds(MODEL, b, t, c)
-                assert found.median == b * (1.0 + 0.1 * t + 0.01 * c)
-                assert not found.extrapolated
+                seconds = device.forward_seconds(MODEL, b, t, c)
+                assert seconds.median == b * (1.0 + 0.1 * t + 0.01 * c)
+                assert not seconds.extrapolated
     between = device.forward_seconds(MODEL, 2, 10, 50)
     assert between.median == pytest.approx(2 * (1.0 + 1.0 + 0.5))
     assert not between.extrapolated

@@ -46,8 +46,8 @@ def test_rows_are_padded_to_tiles_and_tiles_to_waves() -> None:
 def test_limits_are_the_roofline() -> None:
     tiling = Tiling(processors=100, flops=1e14, bandwidth=1e12, half_area=500.0)
     ideal = 2 * 1e6 * 8192 * 8192 / 1e14
-    found = tiling.seconds(Matrix(1_000_000, 8192, 8192), 0.0)
-    assert ideal < found < ideal * (1 + 500 / (128 * 256)) * 1.01
+    seconds = tiling.seconds(Matrix(1_000_000, 8192, 8192), 0.0)
+    assert ideal < seconds < ideal * (1 + 500 / (128 * 256)) * 1.01
     assert tiling.seconds(Matrix(1, 8192, 8192), 1e9) == pytest.approx(1e-3, rel=1e-3)
 
 
@@ -63,13 +63,13 @@ def test_arrays_are_scalars_and_time_never_falls(
     tiling = Tiling(108, 2.5e14, 1.7e12, 860.0)
     rows = sorted(rows)
     traffic = 2.0 * (inputs * outputs + np.array(rows) * (inputs + outputs))
-    found = tiling.seconds(Matrix(np.array(rows), inputs, outputs), traffic)
+    seconds = tiling.seconds(Matrix(np.array(rows), inputs, outputs), traffic)
     alone = [
         tiling.seconds(Matrix(row, inputs, outputs), float(moved))
         for row, moved in zip(rows, traffic, strict=True)
     ]
-    assert found == pytest.approx(alone)
-    assert (np.diff(found) >= 0).all()
+    assert seconds == pytest.approx(alone)
+    assert (np.diff(seconds) >= 0).all()
 
 
 def test_smooth_maximum() -> None:

@@ -53,10 +53,10 @@ def test_golden_best_length_and_speedup(alpha: float) -> None:
 
 @given(st.floats(0.0, 1.0), st.integers(0, 60))
 def test_expected_tokens_is_the_sum_of_powers(alpha: float, gamma: int) -> None:
-    found = expected_tokens(alpha, gamma)
-    assert found == pytest.approx(sum(alpha**i for i in range(gamma + 1)), rel=1e-9)
+    tokens = expected_tokens(alpha, gamma)
+    assert tokens == pytest.approx(sum(alpha**i for i in range(gamma + 1)), rel=1e-9)
     if gamma and alpha > 0.01:
-        assert acceptance_of_tokens(found, gamma) == pytest.approx(alpha, abs=1e-6)
+        assert acceptance_of_tokens(tokens, gamma) == pytest.approx(alpha, abs=1e-6)
 
 
 @given(st.floats(0.01, 0.99), st.floats(0.01, 0.5))
@@ -89,14 +89,14 @@ def ordered_trees(nodes: int, depth: int) -> tuple[tuple[tuple[int, ...], ...], 
         return ((),)
     if depth == 0:
         return ()
-    found = []
+    trees = []
     for last in range(1, nodes + 1):  # size of the last child's subtree
         for rest in ordered_trees(nodes - last, depth):
             rank = sum(len(path) == 1 for path in rest)
             for below in ordered_trees(last - 1, depth - 1):
                 child = ((rank,), *((rank, *path) for path in below))
-                found.append((*rest, *child))
-    return tuple(found)
+                trees.append((*rest, *child))
+    return tuple(trees)
 
 
 def best_value(nodes: int, depth: int, *probabilities: float) -> float:

@@ -51,8 +51,8 @@ def test_every_set_is_whole(formulas: FormulaSet) -> None:
 @pytest.mark.parametrize("formulas", SETS, ids=lambda formulas: formulas.name)
 def test_every_set_prints(formulas: FormulaSet) -> None:
     text, page = formulas_text(formulas), formulas_markdown(formulas)
-    for told in (formulas.title, formulas.source, *formulas.validity, *formulas.mistakes_in_words):
-        assert told in text and told[1:] in page
+    for words in (formulas.title, formulas.source, *formulas.validity, *formulas.mistakes_in_words):
+        assert words in text and words[1:] in page
     for variable in formulas.variables:
         assert f" {variable.name}" in text and f"`{variable.name}`" in page
     assert "Max(" not in text and "Min(" not in text
@@ -132,11 +132,11 @@ def test_closed_forms_at_their_limits() -> None:
 
 def test_arrays_broadcast() -> None:
     alphas = np.array([[0.0, 0.5, 1.0]]).T
-    found = load_formulas("leviathan").value(
+    speedups = load_formulas("leviathan").value(
         "speedup", acceptance=alphas, length=4, draft_cost=[0.1, 0.2]
     )
     expected = [[chain_speedup(a, 4, c) for c in (0.1, 0.2)] for a in (0.0, 0.5, 1.0)]
-    assert found.shape == (3, 2) and found == pytest.approx(np.array(expected))
+    assert speedups.shape == (3, 2) and speedups == pytest.approx(np.array(expected))
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6))

@@ -63,8 +63,8 @@ def test_lenience() -> None:
         "draft_probabilities": (0.25, 0.25, 0.4, 0.1),
     }
     for lenience, accepted in ((1.0, 0.7), (0.5, 0.9), (0.3, 1.0), (0.1, 1.0)):
-        found = value("lenience", "acceptance", **known, vocabulary=4, lenience=lenience)
-        assert found == pytest.approx(accepted)
+        computed = value("lenience", "acceptance", **known, vocabulary=4, lenience=lenience)
+        assert computed == pytest.approx(accepted)
 
 
 def test_decoding_speculative_decoding() -> None:
@@ -163,17 +163,17 @@ def test_magicdec_by_batch_and_context(
         "bandwidth": 2.039e12, "flops": 312e12, "step_seconds": 0.0, "batch": batch,
         "context": context,
     }  # fmt: skip
-    found = value("magicdec", "verify_ratio", **known)
-    assert found == pytest.approx(ratio, rel=0.025)
+    computed = value("magicdec", "verify_ratio", **known)
+    assert computed == pytest.approx(ratio, rel=0.025)
     tokens = value("leviathan", "tokens", acceptance=0.8, length=3)
-    assert tokens / (3 * 0.05 + found) == pytest.approx(speedup, rel=0.025)
+    assert tokens / (3 * 0.05 + computed) == pytest.approx(speedup, rel=0.025)
 
 
 def test_pearl() -> None:
     for alpha, gamma, tokens in ((0.8, 4, 2.12313), (0.5, 4, 1.30435), (0.9, 8, 3.8756),
                                  (0.7, 1, 1.0)):  # fmt: skip
-        found = value("pearl", "tokens", acceptance=alpha, length=gamma)
-        assert found == pytest.approx(tokens, abs=6e-6)
+        computed = value("pearl", "tokens", acceptance=alpha, length=gamma)
+        assert computed == pytest.approx(tokens, abs=6e-6)
     assert value("pearl", "tokens", acceptance=1.0, length=4) == 4.0
     step = value("pearl", "step_seconds", length=5, draft_seconds=0.01, target_seconds=0.04)
     assert step == 0.05
@@ -186,8 +186,8 @@ def test_pearls_tokens_from_its_two_states(alpha: float, gamma: int) -> None:
     streak = alpha / (alpha + 1 - whole)  # share of steps that verify a window
     emitted = [(j + 1) * alpha**j * (1 - alpha) for j in range(gamma)]
     tokens = (1 - streak) * 1 + streak * (gamma * whole + sum(emitted))
-    found = value("pearl", "tokens", acceptance=alpha, length=gamma)
-    assert found == pytest.approx(tokens, rel=1e-12)
+    computed = value("pearl", "tokens", acceptance=alpha, length=gamma)
+    assert computed == pytest.approx(tokens, rel=1e-12)
 
 
 def test_lookahead() -> None:
@@ -273,13 +273,13 @@ def test_draft_and_verify_updates() -> None:
 def test_mixture_of_experts() -> None:
     mixtral = {"experts": 8, "active": 2}
     for queries, distinct in ((1, 2), (2, 3.5), (4, 5.4688), (8, 7.1991), (16, 7.9198)):
-        found = value("mixture_of_experts", "distinct_experts", queries=queries, **mixtral)
-        assert found == pytest.approx(distinct, abs=5.1e-5)
+        computed = value("mixture_of_experts", "distinct_experts", queries=queries, **mixtral)
+        assert computed == pytest.approx(distinct, abs=5.1e-5)
     for queries, distinct in ((8, 57.421), (64, 222.442)):
-        found = value(
+        computed = value(
             "mixture_of_experts", "distinct_experts", experts=256, active=8, queries=queries
         )
-        assert found == pytest.approx(distinct, abs=5.1e-4)
+        assert computed == pytest.approx(distinct, abs=5.1e-4)
 
 
 def test_loaded_server_obeys_littles_law() -> None:
@@ -305,9 +305,9 @@ def test_medusa_thresholds() -> None:
     for probabilities, entropy, threshold, accepted in rows:
         known = {"target_probabilities": probabilities, "vocabulary": 4}
         assert value("medusa", "entropy", **known) == pytest.approx(entropy, abs=5e-6)
-        found = value("medusa", "threshold", floor=0.09, scale=0.3, **known)
-        assert found == pytest.approx(threshold, abs=5e-7)
-        assert tuple(i for i, p in enumerate(probabilities) if p > found) == accepted
+        computed = value("medusa", "threshold", floor=0.09, scale=0.3, **known)
+        assert computed == pytest.approx(threshold, abs=5e-7)
+        assert tuple(i for i, p in enumerate(probabilities) if p > computed) == accepted
 
 
 def test_early_exits_and_jacobi() -> None:

@@ -64,9 +64,9 @@ def test_leviathans_formula_against_its_measurements() -> None:
     """17.7 % on average and +47 % at worst: the floor that a planner should beat."""
     errors = []
     for gamma, alpha, cost, printed, measured in MEASURED:
-        found = value("leviathan", "speedup", acceptance=alpha, length=gamma, draft_cost=cost)
-        assert found == pytest.approx(printed, abs=0.07)
-        errors.append(found / measured - 1)
+        predicted = value("leviathan", "speedup", acceptance=alpha, length=gamma, draft_cost=cost)
+        assert predicted == pytest.approx(printed, abs=0.07)
+        errors.append(predicted / measured - 1)
     assert fmean(map(abs, errors)) == pytest.approx(0.177, abs=0.001)
     assert max(errors, key=abs) == pytest.approx(0.47, abs=0.005)
 
@@ -151,8 +151,8 @@ def test_magicdec_without_glue_has_the_wrong_sign() -> None:
     known = {"tokens": 2.19, "length": 2, "draft_seconds": 8.21e-3 / 2,
              "verify_seconds": 9.55e-3, "target_seconds": 8.27e-3}  # fmt: skip
     assert value("magicdec", "measured_speedup", glue_seconds=0.0, **known) > 1.0
-    found = value("magicdec", "measured_speedup", glue_seconds=1.35e-3, **known)
-    assert found == pytest.approx(0.95, abs=0.005)
+    predicted = value("magicdec", "measured_speedup", glue_seconds=1.35e-3, **known)
+    assert predicted == pytest.approx(0.95, abs=0.005)
 
 
 def test_block_verification_does_not_reach_the_joint_bound() -> None:
@@ -160,11 +160,11 @@ def test_block_verification_does_not_reach_the_joint_bound() -> None:
     p, q, gamma = (Fraction(1, 3), Fraction(2, 3)), (Fraction(2, 3), Fraction(1, 3)), 2
     block = Fraction(0)
     for path in product(range(2), repeat=gamma):
-        weight, kept = Fraction(1), Fraction(1)
+        weight, chance = Fraction(1), Fraction(1)
         for token in path:
             weight *= q[token]
-            kept = min(kept * p[token] / q[token], Fraction(1))
-            block += kept * math.prod((q[t] for t in path), start=Fraction(1))
+            chance = min(chance * p[token] / q[token], Fraction(1))
+            block += chance * math.prod((q[t] for t in path), start=Fraction(1))
     known = {"target_first": 1 / 3, "draft_first": 2 / 3, "length": gamma}
     assert value("block_verification", "token_accepted", **known) == pytest.approx(10 / 9)
     assert block == Fraction(11, 9)
@@ -178,10 +178,10 @@ def test_calms_repository_scales_the_decay_too() -> None:
         (50, 0.823534, 0.82218),
         (100, 0.811832, 0.811648),
     ):
-        found = value("calm", "threshold", position=place, **known)
-        assert found == pytest.approx(paper, abs=5e-6)
-        found = value("calm", "repository_threshold", position=place, **known)
-        assert found == pytest.approx(repository, abs=5e-6)
+        threshold = value("calm", "threshold", position=place, **known)
+        assert threshold == pytest.approx(paper, abs=5e-6)
+        threshold = value("calm", "repository_threshold", position=place, **known)
+        assert threshold == pytest.approx(repository, abs=5e-6)
 
 
 def test_genz_caps_perfect_acceptance() -> None:

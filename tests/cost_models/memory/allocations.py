@@ -24,11 +24,11 @@ def allocated(work: Callable[[], None]) -> tuple[int, int]:
         for event in seen.profiler.kineto_results.events()
         if event.name() == "[memory]"
     )
-    held = most = 0
+    now = most = 0
     for _, size in events:
-        held += size
-        most = max(most, held)
-    return held, most
+        now += size
+        most = max(most, now)
+    return now, most
 
 
 def weights_of(models: Sequence[CausalModel]) -> int:
@@ -94,9 +94,9 @@ def peak_of_rounds(
     executable = EagerBackend().compile(plan, models)
     executable.side_by_side = False  # the profiler sees this thread alone
     requests = requests_for(plan, models, batch, prompt, output)
-    kept = []
-    caches, _ = allocated(lambda: kept.append(executable.start(requests)))
-    session = kept[0]
+    sessions = []
+    caches, _ = allocated(lambda: sessions.append(executable.start(requests)))
+    session = sessions[0]
 
     def work() -> None:
         session.prefill()

@@ -194,13 +194,13 @@ def test_windows_are_kept_alone_where_the_runtime_does() -> None:
     windowed = ModelShape.from_config(config)
     whole, window = windowed.layer_windows.count(None), 1024
     assert set(windowed.layer_windows) == {None, window} and whole == 8
-    every, kept = (
+    every, windows_alone = (
         cache_bytes(windowed, 8000, 9, Runtime(windowed_caches=keeps)) for keeps in (False, True)
     )
     share = (whole * 8000 + (windowed.num_layers - whole) * (window + 9)) / (
         windowed.num_layers * 8000
     )
-    assert kept == pytest.approx(share * every)
+    assert windows_alone == pytest.approx(share * every)
     assert cache_bytes(windowed, 500, 9, Runtime(windowed_caches=True)) == cache_bytes(
         windowed, 500
     )
@@ -236,17 +236,17 @@ def test_the_largest_batch_fits_and_one_more_does_not(memory: float, text: int) 
 def test_remedies_do_what_they_say(memory: float, batch: int, text: int) -> None:
     need = Need(CHAIN, SHAPES, batch, text, text // 2)
     now = need.memory.total
-    found = remedies(need, memory)
-    assert found and all(0 < one.saves < now for one in found)
-    for one in found:
+    offered = remedies(need, memory)
+    assert offered and all(0 < one.saves < now for one in offered)
+    for one in offered:
         if "devices" not in one.words:
             assert one.enough == (now - one.saves <= memory)
-    costs = [one.cost for one in found if one.enough]
-    assert costs == sorted(costs) and [one.enough for one in found] == sorted(
-        (one.enough for one in found), reverse=True
+    costs = [one.cost for one in offered if one.enough]
+    assert costs == sorted(costs) and [one.enough for one in offered] == sorted(
+        (one.enough for one in offered), reverse=True
     )
     fp8 = {role: replace(form, kv_format=number_format("fp8")) for role, form in SHAPES.items()}
-    caches = next(one for one in found if one.words.startswith("caches in fp8"))
+    caches = next(one for one in offered if one.words.startswith("caches in fp8"))
     assert caches.saves == pytest.approx(now - replace(need, shapes=fp8).memory.total)
 
 

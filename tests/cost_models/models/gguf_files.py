@@ -63,14 +63,14 @@ def llama_metadata(sizes: Mapping[str, Any], architecture: str, **more: Any) -> 
         "attention.head_count": "num_attention_heads",
         "attention.head_count_kv": "num_key_value_heads",
     }
-    found = {f"{architecture}.{name}": sizes[key] for name, key in names.items()}
+    fields = {f"{architecture}.{name}": sizes[key] for name, key in names.items()}
     extra = {f"{architecture}.{key}": value for key, value in more.items()}
     return {
         "general.architecture": architecture,
         "general.file_type": 15,
         "tokenizer.ggml.tokens": [f"token {i}" for i in range(5000)],
         "tokenizer.ggml.scores": [0.5] * 5000,
-        **found,
+        **fields,
         **extra,
     }
 
@@ -114,11 +114,11 @@ def experts(hidden: int, inner: int, count: int, index: int, kind: str) -> Tenso
 def ends(sizes: Mapping[str, Any], embedding: str, head: str | None) -> Tensors:
     """Embedding, last norm and, unless it is tied, the head."""
     hidden, vocabulary = sizes["hidden_size"], sizes["vocab_size"]
-    found: Tensors = {
+    tensors: Tensors = {
         "token_embd.weight": ((hidden, vocabulary), embedding),
         "output_norm.weight": ((hidden,), "F32"),
         "rope_freqs.weight": ((16,), "F32"),
     }
     if head is not None:
-        found["output.weight"] = ((hidden, vocabulary), head)
-    return found
+        tensors["output.weight"] = ((hidden, vocabulary), head)
+    return tensors

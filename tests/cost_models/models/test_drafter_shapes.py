@@ -69,16 +69,16 @@ def test_a_head_for_llama_3_1_8b_has_its_published_size(tmp_path: Path) -> None:
 
     By hand: joining matrix 3 h h, attention from 2 h, MLP, 4 norms, a head of 32000 rows.
     """
-    found = read(tmp_path, EAGLE3)
+    head = read(tmp_path, EAGLE3)
     hidden, inner, key = 4096, 14336, 1024
     by_hand = 3 * hidden * hidden + 2 * hidden * (hidden + 2 * key) + hidden * hidden
     by_hand += 3 * hidden * inner + 4 * hidden + 32000 * hidden
-    assert found.shape.parameters == by_hand
+    assert head.shape.parameters == by_hand
     buffers = 8 * 32000 + 128256  # ids of the draft vocabulary, and which tokens are in it
-    assert math.ceil((found.shape.weight_bytes + buffers) / 2**20) == 811
-    assert found.kind == "recurrent" and found.feature_layers == (2, 16, 29) and found.block == 1
-    assert found.shape.vocab_size == 32000 and found.shape.max_positions == 131072
-    assert found.shape.kv_bytes_per_token == 2 * 1024 * 2
+    assert math.ceil((head.shape.weight_bytes + buffers) / 2**20) == 811
+    assert head.kind == "recurrent" and head.feature_layers == (2, 16, 29) and head.block == 1
+    assert head.shape.vocab_size == 32000 and head.shape.max_positions == 131072
+    assert head.shape.kv_bytes_per_token == 2 * 1024 * 2
 
 
 def test_the_joining_matrix_is_read_once_a_round(tmp_path: Path) -> None:
@@ -101,13 +101,13 @@ def test_speculators_say_the_same(tmp_path: Path) -> None:
         "eagle_aux_hidden_state_layer_ids": [2, 16, 29],
         "transformer_layer_config": inner,
     }
-    found = read(tmp_path / "speculators", stated)
-    assert found.shape.parameters == plain.shape.parameters
-    assert found.feature_layers == plain.feature_layers
+    head = read(tmp_path / "speculators", stated)
+    assert head.shape.parameters == plain.shape.parameters
+    assert head.feature_layers == plain.feature_layers
     four = read(tmp_path / "four", stated | {"eagle_aux_hidden_state_layer_ids": [2, 16, 29, 31]})
-    assert four.shape.parameters - found.shape.parameters == 4096 * 4096
+    assert four.shape.parameters - head.shape.parameters == 4096 * 4096
     normed = read(tmp_path / "normed", stated | {"norm_before_fc": True})
-    assert normed.shape.parameters - found.shape.parameters == 3 * 4096
+    assert normed.shape.parameters - head.shape.parameters == 3 * 4096
 
 
 def test_layers_of_an_eagle_config_count_from_their_outputs(tmp_path: Path) -> None:
@@ -118,15 +118,15 @@ def test_layers_of_an_eagle_config_count_from_their_outputs(tmp_path: Path) -> N
 
 def test_a_block_drafter_borrows_embedding_and_head(tmp_path: Path) -> None:
     """z-lab/dflash: five layers of Qwen3 with norms of queries and keys, one joining matrix."""
-    found = read(tmp_path, DFLASH, QWEN3_8B)
+    drafter = read(tmp_path, DFLASH, QWEN3_8B)
     hidden, inner, key = 4096, 12288, 1024
     layer = hidden * (2 * hidden + 2 * key) + 3 * hidden * inner + 2 * hidden + 2 * 128
-    assert found.shape.parameters == 5 * layer + 5 * hidden * hidden + 2 * hidden
-    assert (found.kind, found.block, found.mask_token) == ("block", 15, 151669)
-    assert found.feature_layers == (2, 10, 18, 26, 34)
-    passed = forward_cost(found.shape, 1, 16, 100, logit_rows=15)
+    assert drafter.shape.parameters == 5 * layer + 5 * hidden * hidden + 2 * hidden
+    assert (drafter.kind, drafter.block, drafter.mask_token) == ("block", 15, 151669)
+    assert drafter.feature_layers == (2, 10, 18, 26, 34)
+    passed = forward_cost(drafter.shape, 1, 16, 100, logit_rows=15)
     head = 2 * 151936 * hidden  # the target's, read all the same
-    assert passed.weight_bytes == found.shape.weight_bytes + head - 2 * (
+    assert passed.weight_bytes == drafter.shape.weight_bytes + head - 2 * (
         5 * (2 * hidden + 2 * 128) + 2 * hidden
     )
 
@@ -179,8 +179,8 @@ def test_drafters_of_other_targets_are_refused(
 
 
 def test_a_head_may_be_narrower_than_the_target_that_it_states(tmp_path: Path) -> None:
-    found = read(tmp_path, EAGLE3 | {"hidden_size": 2048, "target_hidden_size": 4096})
-    assert found.shape.feature_width == 3 * 4096 and found.shape.owns_embedding
+    head = read(tmp_path, EAGLE3 | {"hidden_size": 2048, "target_hidden_size": 4096})
+    assert head.shape.feature_width == 3 * 4096 and head.shape.owns_embedding
 
 
 def test_stored_weights_are_those_described(tmp_path: Path) -> None:
@@ -207,9 +207,9 @@ def test_stored_weights_are_those_described(tmp_path: Path) -> None:
     tensors = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     stated = read(tmp_path, config, target)
     save_file(tensors | {"d2t": np.zeros(20, np.int64)}, tmp_path / "model.safetensors")
-    found = read(tmp_path, config, target)
-    assert found.shape.parameters == stated.shape.parameters
-    assert found.shape.digest != stated.shape.digest
+    stored = read(tmp_path, config, target)
+    assert stored.shape.parameters == stated.shape.parameters
+    assert stored.shape.digest != stated.shape.digest
     del tensors["fc.weight"]
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(UsageError, match="the weights hold"):

@@ -46,10 +46,10 @@ def test_prefill_operations(kind: str) -> None:
     """Eager attention computes all pairs of the block; biases and rotary angles apart."""
     changes: dict[str, Any] = {"attention_bias": False} if kind == "qwen3" else {}
     rotary = {"llama": 8, "mixtral": 8, "qwen3": 16, "gemma": 16, "deepseek_v3": 4}.get(kind, 0)
-    found, operations = counted(kind, **changes)
-    ops = forward_ops(found, BATCH, TOKENS, 0, dense_block=True)
+    shape, operations = counted(kind, **changes)
+    ops = forward_ops(shape, BATCH, TOKENS, 0, dense_block=True)
     biases = sum(op.count * (op.cost.flops - products(op)) for op in ops if op.matrix is not None)
-    ours = forward_cost(found, BATCH, TOKENS, 0, dense_block=True).flops - biases
+    ours = forward_cost(shape, BATCH, TOKENS, 0, dense_block=True).flops - biases
     angles = 2 * TOKENS * rotary // 2  # positions times frequencies, once or per sequence
     assert round(operations - ours, 3) in (0, angles, BATCH * angles)
     assert (round(biases, 3) > 0) == (kind == "gpt2")

@@ -102,19 +102,19 @@ def moe_file(kind: str, architecture: str, tmp_path: Path, **more: Any) -> Model
 
 def test_mixtral_is_called_llama(tmp_path: Path) -> None:
     family, sizes = TINY["mixtral"]
-    found = moe_file("mixtral", "llama", tmp_path)
+    shape = moe_file("mixtral", "llama", tmp_path)
     stated = ModelShape.from_config({"model_type": family} | sizes | {"sliding_window": None})
-    assert (found.architecture, found.layers) == ("mixtral", stated.layers)
-    assert found.parameters == stated.parameters
+    assert (shape.architecture, shape.layers) == ("mixtral", stated.layers)
+    assert shape.parameters == stated.parameters
 
 
 def test_qwen3_with_experts(tmp_path: Path) -> None:
     family, sizes = TINY["qwen3_moe"]
     more = {"expert_feed_forward_length": 20, "attention.key_length": 16}
-    found = moe_file("qwen3_moe", "qwen3moe", tmp_path, **more)
+    shape = moe_file("qwen3_moe", "qwen3moe", tmp_path, **more)
     stated = ModelShape.from_config({"model_type": family} | sizes | {"mlp_only_layers": []})
-    assert found.layers == stated.layers
-    assert found.dtype == "float32"
+    assert shape.layers == stated.layers
+    assert shape.dtype == "float32"
 
 
 def test_gemma3_with_windows_and_a_tied_head(tmp_path: Path) -> None:

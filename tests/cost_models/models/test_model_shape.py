@@ -169,6 +169,6 @@ GOLDEN = {
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_parameters_and_cache(name: str) -> None:
-    found = shape(name)
-    assert round(found.matmul_parameters / 1e9, 4) == GOLDEN[name][0]
-    assert found.kv_bytes_per_token == GOLDEN[name][1]
+    model = shape(name)
+    assert round(model.matmul_parameters / 1e9, 4) == GOLDEN[name][0]
+    assert model.kv_bytes_per_token == GOLDEN[name][1]

@@ -161,8 +161,8 @@ def test_excluded_layers_count_by_their_share() -> None:
         "modules_to_not_convert": ["model.layers.0.mlp", "model.layers.3.mlp.down_proj"],
     }
     shape = ModelShape.from_config(config | {"quantization_config": settings})
-    kept = (3 + 1) / (4 * 3)  # matrices of equal size
-    assert shape.formats.mlp.bytes_per_element == pytest.approx(1 + kept)
+    excluded = (3 + 1) / (4 * 3)  # matrices of equal size
+    assert shape.formats.mlp.bytes_per_element == pytest.approx(1 + excluded)
     assert (shape.formats.mlp.name, shape.formats.mlp.math) == ("float16/fp8", "fp8")
 
 

@@ -78,14 +78,14 @@ def test_gpt_oss(layers: int, experts: int, total: float, active: float, gibibyt
 
     Its active parameters count the head and not the embedding.
     """
-    kept = ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens"]
+    unquantised = ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens"]
     shape = ModelShape.from_config(
         sizes("gpt_oss", 2880, layers, (64, 8), 2880, 201088, head_dim=64, sliding_window=128)
         | {"num_local_experts": experts, "num_experts_per_tok": 4}
         | {
             "quantization_config": {
                 "quant_method": "mxfp4",
-                "modules_to_not_convert": [*kept, "lm_head"],
+                "modules_to_not_convert": [*unquantised, "lm_head"],
             }
         }
     )

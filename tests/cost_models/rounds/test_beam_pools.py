@@ -121,8 +121,8 @@ def test_a_round_is_the_sum_of_its_ops() -> None:
     passes = (11.0 + 1 / 3) + 12.0 + 12.0 + 2 / 1000  # two nodes stand before the third pass
     grown = 0.12 + 2 * 0.14  # new nodes: 2, then 4 and 4
     chosen = (0.4 + 0.02) + (0.4 + 0.04) + (0.4 + 0.10)  # among 2, 4 and all 10
-    kept, verified, judged, glue = 0.6 + 0.04, 105.0, 0.24, 0.5
-    expected = passes + grown + chosen + kept + verified + judged + glue
+    stored, verified, judged, glue = 0.6 + 0.04, 105.0, 0.24, 0.5
+    expected = passes + grown + chosen + stored + verified + judged + glue
     assert price.seconds.median == pytest.approx(expected)
     by_name = {(part.op, part.width): part.times for part in price.breakdown}
     assert by_name["pick:best", 10] == 1 and by_name["prune", 4] == 1

@@ -126,9 +126,9 @@ def measured(without: tuple[str, ...] = ()) -> MeasuredDevice:
 def price(
     plan: Plan, device: MeasuredDevice, context: float = 0.0, lag: Mapping[str, float] | None = None
 ) -> RoundPrice:
-    found = price_at(plan, plan.rounds[0], RoundPricer(device, SHAPES, 1, context), lag)
-    assert isinstance(found, RoundPrice), found
-    return found
+    round_price = price_at(plan, plan.rounds[0], RoundPricer(device, SHAPES, 1, context), lag)
+    assert isinstance(round_price, RoundPrice), round_price
+    return round_price
 
 
 def price_at(
@@ -151,11 +151,11 @@ def test_a_chain_is_the_sum_of_its_ops() -> None:
 
 
 def test_breakdown_adds_up_and_names_ops() -> None:
-    found = price(greedy_chain(4), measured(), context=100.0)
-    assert sum(part.seconds.median for part in found.breakdown) == pytest.approx(
-        found.seconds.median
+    priced = price(greedy_chain(4), measured(), context=100.0)
+    assert sum(part.seconds.median for part in priced.breakdown) == pytest.approx(
+        priced.seconds.median
     )
-    by_name = {(part.op, part.model, part.width): part.times for part in found.breakdown}
+    by_name = {(part.op, part.model, part.width): part.times for part in priced.breakdown}
     assert by_name["forward", "draft", 2] == 1
     assert by_name["forward", "draft", 1] == 3
     assert by_name["forward", "target", 5] == 1
@@ -173,33 +173,35 @@ def test_resources_of_a_round_are_those_of_its_forwards() -> None:
 
 def test_plain_plan_is_one_step_per_token() -> None:
     plan = parse_plan(PLAIN)
-    found = price_plan(plan, measured(), SHAPES, None, batch=1, prompt_tokens=64, output_tokens=20)
-    assert isinstance(found, Estimate), found
+    estimate = price_plan(
+        plan, measured(), SHAPES, None, batch=1, prompt_tokens=64, output_tokens=20
+    )
+    assert isinstance(estimate, Estimate), estimate
     round_seconds = 101.0 + 74 / 1000 + 0.2 + 0.5
-    assert found.seconds_per_round.median == pytest.approx(round_seconds)
-    assert found.prefill.median == pytest.approx(100.0 * 64)
-    assert found.decode_seconds.median == pytest.approx(20 * round_seconds)
-    assert found.request_seconds.median == pytest.approx(6400 + 20 * round_seconds)
-    assert found.ttft.median == pytest.approx(6400 + round_seconds)
-    assert found.decode_tokens_per_second.mean == pytest.approx(1 / round_seconds)
-    assert found.tokens_per_second.mean == pytest.approx(20 / found.request_seconds.median)
-    assert found.tokens_per_round.mean == 1.0
-    assert not found.extrapolated
+    assert estimate.seconds_per_round.median == pytest.approx(round_seconds)
+    assert estimate.prefill.median == pytest.approx(100.0 * 64)
+    assert estimate.decode_seconds.median == pytest.approx(20 * round_seconds)
+    assert estimate.request_seconds.median == pytest.approx(6400 + 20 * round_seconds)
+    assert estimate.ttft.median == pytest.approx(6400 + round_seconds)
+    assert estimate.decode_tokens_per_second.mean == pytest.approx(1 / round_seconds)
+    assert estimate.tokens_per_second.mean == pytest.approx(20 / estimate.request_seconds.median)
+    assert estimate.tokens_per_round.mean == 1.0
+    assert not estimate.extrapolated
 
 
 def test_a_cached_prefix_takes_memory_and_context_but_no_prefill() -> None:
     def priced(cached: int) -> Estimate:
         pricer = Pricer(measured(), SHAPES, 1, 64, 20, cached_prefix=cached)
-        found = pricer.estimate(parse_plan(PLAIN), None)
-        assert isinstance(found, Estimate)
-        return found
+        estimate = pricer.estimate(parse_plan(PLAIN), None)
+        assert isinstance(estimate, Estimate)
+        return estimate
 
-    whole, found = priced(0), priced(24)
+    whole, estimate = priced(0), priced(24)
     round_seconds = 101.0 + 74 / 1000 + 0.2 + 0.5
-    assert found.prefill.median == pytest.approx(100.0 * (64 - 24))
-    assert found.ttft.median == pytest.approx(4000 + round_seconds)
-    assert found.request_seconds.median == pytest.approx(4000 + 20 * round_seconds)
-    assert found.seconds_per_round == whole.seconds_per_round and found.memory == whole.memory
+    assert estimate.prefill.median == pytest.approx(100.0 * (64 - 24))
+    assert estimate.ttft.median == pytest.approx(4000 + round_seconds)
+    assert estimate.request_seconds.median == pytest.approx(4000 + 20 * round_seconds)
+    assert estimate.seconds_per_round == whole.seconds_per_round and estimate.memory == whole.memory
     # the last token alone is a pass over all weights, whatever a prompt's marginal token takes
     assert priced(63).prefill.median == pytest.approx(101.0 + 63 / 1000)
     assert priced(64).prefill == priced(63).prefill
@@ -211,29 +213,29 @@ def test_prefill_behind_a_cached_prefix_by_its_operations() -> None:
     products = 2 * 32 * (4 * 4096**2 + 3 * 4096 * 11008) * 40
     attention = 32 * 4 * 4096 * sum(24 + place for place in range(1, 41))
     head = 2 * 4096 * 32000
-    found = device.prefill_seconds(SHAPES["target"], 1, 64, 24)
-    assert found.median == pytest.approx((products + attention + head) / 1e12, rel=1e-6)
+    seconds = device.prefill_seconds(SHAPES["target"], 1, 64, 24)
+    assert seconds.median == pytest.approx((products + attention + head) / 1e12, rel=1e-6)
 
 
 def test_time_per_token_is_round_over_tokens() -> None:
     acceptance = AcceptanceProfile.from_alpha(0.8, trials=500)
-    found = price_plan(
+    estimate = price_plan(
         greedy_chain(4), measured(), SHAPES, acceptance, batch=1, prompt_tokens=64, output_tokens=64
     )
-    assert isinstance(found, Estimate)
-    assert found.tokens_per_round.mean == pytest.approx(expected_tokens(0.8, 4))
-    assert found.seconds_per_token.median == pytest.approx(
-        found.seconds_per_round.median / found.tokens_per_round.mean
+    assert isinstance(estimate, Estimate)
+    assert estimate.tokens_per_round.mean == pytest.approx(expected_tokens(0.8, 4))
+    assert estimate.seconds_per_token.median == pytest.approx(
+        estimate.seconds_per_round.median / estimate.tokens_per_round.mean
     )
     assert (
-        found.decode_tokens_per_second.low
-        < found.decode_tokens_per_second.mean
-        < found.decode_tokens_per_second.high
+        estimate.decode_tokens_per_second.low
+        < estimate.decode_tokens_per_second.mean
+        < estimate.decode_tokens_per_second.high
     )
-    assert found.assumptions == ()
+    assert estimate.assumptions == ()
     # the first draft step is as wide as its mean: full acceptance leaves one token behind
     no_lag = price(greedy_chain(4), measured(), 96.0, {"dkv": 0.8**4})
-    assert found.seconds_per_round.median == pytest.approx(no_lag.seconds.median)
+    assert estimate.seconds_per_round.median == pytest.approx(no_lag.seconds.median)
 
 
 def test_lag_of_trees_and_batches() -> None:
@@ -277,11 +279,11 @@ def test_what_cannot_be_priced_is_data() -> None:
         without: tuple[str, ...] = (),
         shapes: Mapping[str, ModelShape] = SHAPES,
     ) -> str:
-        found = price_plan(
+        unpriced = price_plan(
             plan, measured(without), shapes, acceptance, batch=1, prompt_tokens=64, output_tokens=64
         )
-        assert isinstance(found, Unpriced)
-        return str(found)
+        assert isinstance(unpriced, Unpriced)
+        return str(unpriced)
 
     alpha = AcceptanceProfile.from_alpha(0.8)
     assert "no acceptance profile" in refusal(greedy_chain(3))
@@ -301,12 +303,12 @@ def test_every_plan_of_the_language_is_priced_or_refused(path: Path) -> None:
     plan = parse_plan(path.read_text())
     shapes = {model.name: SHAPES["target"] for model in plan.models}
     for item in plan.rounds:
-        found = price_at(plan, item, RoundPricer(load_device("h200"), shapes, 1, 512.0))
-        if isinstance(found, Unpriced):
-            assert found.reason
-            assert path.stem in {"skipped_layers", "prompt_chunks"}, found
+        priced = price_at(plan, item, RoundPricer(load_device("h200"), shapes, 1, 512.0))
+        if isinstance(priced, Unpriced):
+            assert priced.reason
+            assert path.stem in {"skipped_layers", "prompt_chunks"}, priced
         else:
-            assert 0.0 < found.seconds.low <= found.seconds.median <= found.seconds.high
+            assert 0.0 < priced.seconds.low <= priced.seconds.median <= priced.seconds.high
     acceptance = AcceptanceProfile.from_alpha(0.7)
     estimate = price_plan(
         plan, load_device("h200"), shapes, acceptance, batch=2, prompt_tokens=100, output_tokens=50
@@ -320,17 +322,17 @@ def test_lanes_take_what_the_device_does_not_hide(overlap: float) -> None:
     plan, device = read("parallel_draft_verify"), load_device("h200")
     assert isinstance(device, AnalyticDevice) and device.lane_overlap == 0.0
     pricer = RoundPricer(replace(device, lane_overlap=overlap), SHAPES, 1, 512.0)
-    found = price_at(plan, plan.rounds[0], pricer)
-    assert isinstance(found, RoundPrice)
+    priced = price_at(plan, plan.rounds[0], pricer)
+    assert isinstance(priced, RoundPrice)
     lanes = {"a": 0.0, "b": 0.0}
     for step in round_demands(plan, plan.rounds[0]).steps:
         if step.lane is not None:
             one = pricer.op(step) if isinstance(step, OpDemand) else pricer.forward(step, 1.0)
             lanes[step.lane] += one.median
-    hidden = sum(part.seconds.median for part in found.breakdown) - found.seconds.median
+    hidden = sum(part.seconds.median for part in priced.breakdown) - priced.seconds.median
     assert min(lanes.values()) > 0.0
     assert hidden == pytest.approx(overlap * min(lanes.values()))
-    assert any(f"hides {overlap:.0%}" in assumption for assumption in found.assumptions)
+    assert any(f"hides {overlap:.0%}" in assumption for assumption in priced.assumptions)
 
 
 @given(st.integers(1, 16), st.integers(1, 64), st.integers(1, 4000))
@@ -341,7 +343,7 @@ def test_longer_chains_take_longer(length: int, batch: int, context: int) -> Non
         price_at(plan, plan.rounds[0], RoundPricer(device, SHAPES, batch, context))
         for plan in (greedy_chain(length), greedy_chain(length + 1))
     ]
-    assert all(isinstance(found, RoundPrice) for found in prices)
+    assert all(isinstance(each, RoundPrice) for each in prices)
     assert prices[0].seconds.median < prices[1].seconds.median  # type: ignore[union-attr]
 
 
@@ -367,7 +369,7 @@ def test_chain_shape_of_the_plan_reaches_the_profile() -> None:
     ranks = ((0, 0, 0, 0, -1) * 10, (0, -1) * 20)
     acceptance = AcceptanceProfile(AcceptanceKey(Model("draft")), Ranks(ranks))
     for length in (1, 2, 4):
-        found = price_plan(
+        estimate = price_plan(
             greedy_chain(length),
             measured(),
             SHAPES,
@@ -376,5 +378,5 @@ def test_chain_shape_of_the_plan_reaches_the_profile() -> None:
             prompt_tokens=64,
             output_tokens=16,
         )
-        assert isinstance(found, Estimate)
-        assert found.tokens_per_round == acceptance.tokens_per_round(*chain(length))
+        assert isinstance(estimate, Estimate)
+        assert estimate.tokens_per_round == acceptance.tokens_per_round(*chain(length))

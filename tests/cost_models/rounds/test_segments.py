@@ -59,9 +59,9 @@ def guarded(*guards: tuple[str, str]) -> Plan:
 def priced(
     plan: Plan, acceptance: AcceptanceProfile | None, batch: int = 1, output: int = 64
 ) -> Estimate:
-    found = Pricer(DEVICE, SHAPES, batch, 100, output).estimate(plan, acceptance)
-    assert isinstance(found, Estimate), found
-    return found
+    estimate = Pricer(DEVICE, SHAPES, batch, 100, output).estimate(plan, acceptance)
+    assert isinstance(estimate, Estimate), estimate
+    return estimate
 
 
 def rounds_of(plan: Plan, profile: AcceptanceProfile, output: int, batch: int = 1) -> list[float]:
@@ -109,7 +109,7 @@ def test_the_price_is_the_sum_over_stretches(then: int, batch: int) -> None:
     """Constant acceptance: tokens by Leviathan's formula, rounds by Wald's identity."""
     alpha, bound, output = 0.7, 24, 64
     plan, profile = first(bound, 4, then), AcceptanceProfile.from_alpha(alpha)
-    found = priced(plan, profile, batch, output)
+    estimate = priced(plan, profile, batch, output)
     tokens = [expected_tokens(alpha, drafted) for drafted in (4, then)]
     # what the round that reaches a bound emits beyond it: E[X (X - 1)] / (2 E[X])
     beyond = [
@@ -128,27 +128,27 @@ def test_the_price_is_the_sum_over_stretches(then: int, batch: int) -> None:
         prices.append(price.seconds.median)
     seconds = [price * count for price, count in zip(prices, rounds, strict=True)]
     decode = sum(seconds)
-    assert found.decode_seconds.median == pytest.approx(decode)
-    assert found.rounds.mean == pytest.approx(sum(rounds))
-    assert found.seconds_per_round.median == pytest.approx(decode / sum(rounds))
+    assert estimate.decode_seconds.median == pytest.approx(decode)
+    assert estimate.rounds.mean == pytest.approx(sum(rounds))
+    assert estimate.seconds_per_round.median == pytest.approx(decode / sum(rounds))
     emitted = sum(mean * count for mean, count in zip(tokens, rounds, strict=True))
-    assert found.tokens_per_round.mean == pytest.approx(emitted / sum(rounds))
-    assert found.seconds_per_token.median == pytest.approx(decode / emitted)
-    assert found.ttft.median == pytest.approx(found.prefill.median + prices[0])
-    assert found.request_seconds.median == pytest.approx(found.prefill.median + decode)
-    assert [s.share for s in found.segments] == pytest.approx([x / decode for x in seconds])
-    parts = sum(part.seconds.median for part in found.breakdown)
-    assert parts == pytest.approx(found.seconds_per_round.median)
-    drafts = sum(part.times for part in found.breakdown if part.model == "draft")
+    assert estimate.tokens_per_round.mean == pytest.approx(emitted / sum(rounds))
+    assert estimate.seconds_per_token.median == pytest.approx(decode / emitted)
+    assert estimate.ttft.median == pytest.approx(estimate.prefill.median + prices[0])
+    assert estimate.request_seconds.median == pytest.approx(estimate.prefill.median + decode)
+    assert [s.share for s in estimate.segments] == pytest.approx([x / decode for x in seconds])
+    parts = sum(part.seconds.median for part in estimate.breakdown)
+    assert parts == pytest.approx(estimate.seconds_per_round.median)
+    drafts = sum(part.times for part in estimate.breakdown if part.model == "draft")
     assert drafts == pytest.approx((4 * rounds[0] + then * rounds[1]) / sum(rounds))
     whole = Pricer(DEVICE, SHAPES, batch, 100, output)
-    assert found.memory == whole.memory(plan) and found.prefill == whole.prefill(plan)
+    assert estimate.memory == whole.memory(plan) and estimate.prefill == whole.prefill(plan)
 
 
 def _drafted(plan: Plan, profile: AcceptanceProfile, output: int):  # type: ignore[no-untyped-def]
-    found = read_drafted(plan, read_segments(plan, 1, 100, output), profile.evidence)
-    assert not isinstance(found, Unpriced)
-    return found
+    segments = read_drafted(plan, read_segments(plan, 1, 100, output), profile.evidence)
+    assert not isinstance(segments, Unpriced)
+    return segments
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 0.8])
@@ -165,11 +165,11 @@ def test_rounds_are_those_of_the_chain_of_all_outcomes(
         late = place >= bound
         expected[late] += at[place]
         most = then if late else drafted
-        for kept in range(most + 1):
-            chance = alpha**kept * (1.0 - alpha if kept < most else 1.0)
-            at[place + kept + 1] += at[place] * chance
-    found = rounds_of(first(bound, drafted, then), profile, output)
-    assert found == pytest.approx(expected, rel=0.01)
+        for accepted in range(most + 1):
+            chance = alpha**accepted * (1.0 - alpha if accepted < most else 1.0)
+            at[place + accepted + 1] += at[place] * chance
+    counted = rounds_of(first(bound, drafted, then), profile, output)
+    assert counted == pytest.approx(expected, rel=0.01)
 
 
 def test_a_replay_counts_the_rounds_of_each_stretch_where_they_ran() -> None:
@@ -202,19 +202,19 @@ def _begins(row: Sequence[int], most: int, output: int) -> list[int]:
 def test_without_a_change_it_is_the_price_of_the_one_round() -> None:
     profile = AcceptanceProfile.from_alpha(0.6, trials=200)
     for bound, alone, known in ((64, greedy_chain(4), profile), (0, parse_plan(PLAIN), None)):
-        expected, found = priced(alone, known), priced(first(bound), profile)
+        expected, estimate = priced(alone, known), priced(first(bound), profile)
         # the model that drafts nothing reads the prompt nevertheless
         of_decode = ("seconds_per_round", "tokens_per_round", "rounds", "decode_seconds")
         for name in NUMBERS if bound else of_decode:
-            assert getattr(found, name) == getattr(expected, name), name
-        assert len(found.segments) == 1 and "runs throughout" in " ".join(found.assumptions)
+            assert getattr(estimate, name) == getattr(expected, name), name
+        assert len(estimate.segments) == 1 and "runs throughout" in " ".join(estimate.assumptions)
 
 
 def test_the_round_that_drafts_nothing_needs_no_acceptance() -> None:
-    found = Pricer(DEVICE, SHAPES, 1, 100, 200).estimate(read("layers_by_position"), None)
-    assert isinstance(found, Estimate)
-    assert found.tokens_per_round.mean == 1.0 and found.rounds.mean == 200
-    assert len(found.segments) == 3
+    estimate = Pricer(DEVICE, SHAPES, 1, 100, 200).estimate(read("layers_by_position"), None)
+    assert isinstance(estimate, Estimate)
+    assert estimate.tokens_per_round.mean == 1.0 and estimate.rounds.mean == 200
+    assert len(estimate.segments) == 3
     missing = Pricer(DEVICE, SHAPES, 1, 100, 64).estimate(first(16), None)
     assert isinstance(missing, Unpriced) and "no acceptance profile" in missing.reason
 
@@ -224,9 +224,9 @@ def test_prices_of_cells_are_those_of_each_load(then: int) -> None:
     rows = [[(place * 5 + p) % 7 // 2 for place in range(80)] for p in range(5)]
     plan, profile = first(24, 4, then), lengths(*rows)
     batch, prompt = np.array([1, 4, 32, 4]), np.array([40, 40, 500, 2000])
-    found = Pricer(DEVICE, SHAPES, batch, prompt, 64).estimate(plan, profile)
-    assert isinstance(found, Estimate)
-    for cell, b, p in zip(found.cells(), batch.tolist(), prompt.tolist(), strict=True):
+    estimate = Pricer(DEVICE, SHAPES, batch, prompt, 64).estimate(plan, profile)
+    assert isinstance(estimate, Estimate)
+    for cell, b, p in zip(estimate.cells(), batch.tolist(), prompt.tolist(), strict=True):
         alone = Pricer(DEVICE, SHAPES, b, p, 64).estimate(plan, profile)
         assert isinstance(alone, Estimate)
         for name in (*NUMBERS[:12], "segments"):
@@ -254,21 +254,25 @@ def test_it_lies_between_its_rounds(
     alpha: float, drafted: int, then: int, bound: int, batch: int
 ) -> None:
     profile, output = AcceptanceProfile.from_alpha(alpha, trials=500), 64
-    found = priced(first(bound, drafted, then), profile, batch, output)
+    estimate = priced(first(bound, drafted, then), profile, batch, output)
     ends = [priced(greedy_chain(drafted), profile, batch, output)]
     ends.append(priced(greedy_chain(then) if then else parse_plan(PLAIN), profile, batch, output))
     for name, field in (("tokens_per_round", "mean"), ("seconds_per_round", "median"),
                         ("seconds_per_token", "median")):  # fmt: skip
         low, high = sorted(getattr(getattr(end, name), field) for end in ends)
-        value = getattr(getattr(found, name), field)
+        value = getattr(getattr(estimate, name), field)
         # contexts of the segments are shorter or longer than the mean of the request
         assert low * (1 - 5e-3) <= value <= high * (1 + 5e-3), name
-    for interval in (found.rounds, found.tokens_per_round):
+    for interval in (estimate.rounds, estimate.tokens_per_round):
         assert interval.low <= interval.mean <= interval.high
-    assert found.decode_seconds.low <= found.decode_seconds.median <= found.decode_seconds.high
+    assert (
+        estimate.decode_seconds.low
+        <= estimate.decode_seconds.median
+        <= estimate.decode_seconds.high
+    )
     more = priced(first(bound, drafted, then), profile, batch, output + 1)
-    assert more.decode_seconds.median > found.decode_seconds.median
-    assert more.rounds.mean > found.rounds.mean
+    assert more.decode_seconds.median > estimate.decode_seconds.median
+    assert more.rounds.mean > estimate.rounds.mean
 
 
 @settings(max_examples=8, deadline=None)

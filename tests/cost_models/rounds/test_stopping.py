@@ -52,9 +52,9 @@ def seconds(plan: Plan, batch: int) -> float:
     """Of a round in which all trips run."""
     drafting = drafting_of(plan, AcceptanceProfile(KEY, RoundsRun(LENGTHS)))
     pricer = RoundPricer(load_device("h200"), SHAPES, batch, 100)
-    found = price_round(drafting.demands, pricer, {})
-    assert not isinstance(found, Unpriced)
-    return float(found.seconds.median)
+    price = price_round(drafting.demands, pricer, {})
+    assert not isinstance(price, Unpriced)
+    return float(price.seconds.median)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 8])
@@ -105,7 +105,7 @@ def test_what_no_profile_tells_runs_all_its_trips() -> None:
     assert sum(part.times for part in price.breakdown if part.model == "draft") == 4
 
 
-def test_a_loop_shorter_than_what_was_told_ends_with_it() -> None:
+def test_a_loop_shorter_than_what_was_stated_ends_with_it() -> None:
     drafting = drafting_of(stopping(2))
     assert shares_of_batch(drafting.demands, 1) == pytest.approx([0.0, 0.5, 0.5])
     assert drafting.tokens_per_round.mean == drafting_of(stopping(2)).tokens_per_round.mean

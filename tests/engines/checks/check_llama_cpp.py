@@ -34,9 +34,9 @@ def check(case):
         done = subprocess.run(
             ["sh", "-c", line], env=environment, capture_output=True, text=True, timeout=60
         )
-        said = done.stdout + done.stderr
-        if not any(words in said for words in TAKEN):
-            return said[-400:]
+        log = done.stdout + done.stderr
+        if not any(words in log for words in TAKEN):
+            return log[-400:]
     return ""
 
 
@@ -66,8 +66,8 @@ def generate(case, models, prompt):
             headers={"Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=240) as answer:
-            told = json.load(answer)
-        return told["content"], told["timings"].get("draft_n", 0)
+            completion = json.load(answer)
+        return completion["content"], completion["timings"].get("draft_n", 0)
     finally:
         server.terminate()
         server.wait()
@@ -76,14 +76,14 @@ def generate(case, models, prompt):
 def options():
     """Names of the server's options, and the values of those that list them."""
     text = subprocess.run([sys.argv[5], "--help"], capture_output=True, text=True).stdout
-    found = {}
+    by_name = {}
     for line in text.splitlines():
         if re.match(r"-", line):
             listed = re.search(r"--spec-type (\S+)|\{(\S+)\}", line)
             choices = re.split(r"[,|]", next(filter(None, listed.groups()))) if listed else None
             for name in re.findall(r"(?:^|,\s+)--([a-z][a-z0-9-]*)", line):
-                found[name] = {"choices": choices} if choices else {}
-    return found
+                by_name[name] = {"choices": choices} if choices else {}
+    return by_name
 
 
 def main():

@@ -117,12 +117,12 @@ def options():
 
     parser = argparse.ArgumentParser()
     server_args.ServerArgs.add_cli_args(parser)
-    found = {}
+    by_name = {}
     for action in parser._actions:
         for name in action.option_strings:
             choices = [str(one) for one in action.choices] if action.choices else None
-            found[name.lstrip("-")] = {"choices": choices} if choices else {}
-    return found
+            by_name[name.lstrip("-")] = {"choices": choices} if choices else {}
+    return by_name
 
 
 def main():

@@ -200,14 +200,14 @@ def check(reader, case):
 def options():
     """Names and choices of the server's options and of the keys of the speculative config."""
     serve = server_parser()[1]
-    found = {}
+    by_name = {}
     for action in serve._actions:
         for name in action.option_strings:
             choices = [str(one) for one in action.choices] if action.choices else None
-            found[name.lstrip("-")] = {"choices": choices} if choices else {}
+            by_name[name.lstrip("-")] = {"choices": choices} if choices else {}
     for field in dataclasses.fields(speculative.SpeculativeConfig):
-        found[f"speculative-config.{field.name}"] = {}
-    return found
+        by_name[f"speculative-config.{field.name}"] = {}
+    return by_name
 
 
 def main():

@@ -16,7 +16,7 @@ VOCABULARY = 24
 """Token numbers lie below."""
 
 
-class Growing:
+class TreeGrowth:
     """The drafting part of a round: who drafts, and moves without regions.
 
     Attributes:

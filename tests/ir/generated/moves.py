@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tests.ir.generated.builder import refuse_unless
-from tests.ir.generated.growing import Growing
+from tests.ir.generated.growing import TreeGrowth
 from tests.ir.generated.judging import judge
 from tests.ir.generated.numbers import flag, number
 
 
-class Drafting(Growing):
+class Drafting(TreeGrowth):
     """The drafting part of a round: all moves."""
 
     # ------------------------------------------------ shapes

@@ -141,8 +141,8 @@ def test_no_more_prompts_than_the_precision_needs(
 
 def _elsewhere(path: Any) -> Any:
     def moved(*arguments: Any) -> Path:
-        found: Path = path(*arguments)
-        return found.with_name("grown-" + found.name)
+        usual: Path = path(*arguments)
+        return usual.with_name("grown-" + usual.name)
 
     return moved
 
@@ -157,15 +157,15 @@ def test_the_half_width_is_that_of_the_least_sure_candidate(bench: Workbench) ->
     text = profiles[TEXT]
     chains = [text.tokens_per_round(tuple(range(-1, n - 1)), (0,) * n) for n in range(2, 17)]
     widest = max((value.high - value.low) / 2 / value.mean for value in chains)
-    found = relative_half_width(facts, text)
-    assert 0 < found <= widest * (1 + 1e-9)
+    half_width = relative_half_width(facts, text)
+    assert 0 < half_width <= widest * (1 + 1e-9)
     longest = chains[-1]
-    assert found >= (longest.high - longest.low) / 2 / longest.mean
+    assert half_width >= (longest.high - longest.low) / 2 / longest.mean
 
 
 def test_rows_of_sampling_are_of_the_requested_settings(tmp_path: Path) -> None:
     """The temperature asked for stands in the key, and other settings give other profiles."""
-    found = {}
+    rows = {}
     for temperature in (0.0, 0.8):
         folder = tmp_path / str(temperature)
         folder.mkdir()
@@ -173,8 +173,8 @@ def test_rows_of_sampling_are_of_the_requested_settings(tmp_path: Path) -> None:
         profile = _profiles(Workbench(load_problem(path)))[Model("draft")]
         assert profile.key.temperature == temperature
         assert profile.key.how == ("best" if temperature == 0.0 else "draw_distinct")
-        found[temperature] = profile.evidence.rows
-    assert found[0.0] != found[0.8]
+        rows[temperature] = profile.evidence.rows
+    assert rows[0.0] != rows[0.8]
 
 
 @pytest.mark.parametrize("change", ["text", "length"])

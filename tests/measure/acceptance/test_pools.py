@@ -101,7 +101,7 @@ def test_accepted_lengths_are_those_of_trees_drafted_anew(
     pools = Pools(LAYERS, (rows,))
     assert pools.problem() is None
     drafters = [Drafter(pair["draft"], text[:place]) for place in range(start, len(text))]
-    found = set()
+    depths = set()
     for layers in range(1, LAYERS + 1):
         for nodes in (1, 2, 3, 5, 8, 100):
             (lengths,) = pools.lengths(layers, nodes)
@@ -110,8 +110,8 @@ def test_accepted_lengths_are_those_of_trees_drafted_anew(
                 for place, drafter in enumerate(drafters, start=start)
             ]
             assert list(lengths) == expected, (layers, nodes)
-            found |= set(expected)
-    assert {0, 1, 2} <= found, "the text is met to several depths"
+            depths |= set(expected)
+    assert {0, 1, 2} <= depths, "the text is met to several depths"
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
@@ -157,15 +157,15 @@ def judged(
         tokens=torch.tensor([[drafter.tokens(path)[-1] for path in paths]]), parents=tree.parents
     )
     if temperature == 0.0:
-        found = RULES["greedy"].accept(drafted, rows, None)
+        judgement = RULES["greedy"].accept(drafted, rows, None)
     else:
         drawn = torch.rand(1, len(paths) + 1)
-        found = RULES["recursive"].accept(
+        judgement = RULES["recursive"].accept(
             drafted, probabilities(rows, settings(temperature)), drawn
         )
-    count = int(found.accepted[0])
-    last = found.path[0, count - 1] if count else None
-    return (() if last is None else paths[int(last)]), int(found.bonus[0])
+    count = int(judgement.accepted[0])
+    last = judgement.path[0, count - 1] if count else None
+    return (() if last is None else paths[int(last)]), int(judgement.bonus[0])
 
 
 def expanded(drafter: Drafter, beam: int, layers: int) -> Iterator[RankPath]:
@@ -212,9 +212,9 @@ def test_the_bonus_after_point_children_is_none_of_them() -> None:
         rows: Tensor = torch.rand(1, 4, vocabulary).softmax(-1)
         tokens = torch.randperm(vocabulary)[:3][None]
         tree = DraftedTree(tokens=tokens, parents=(-1, -1, -1))
-        found = RULES["recursive"].accept(tree, rows, torch.rand(1, 4))
-        if int(found.accepted[0]) == 0:
-            assert int(found.bonus[0]) not in tokens[0].tolist()
+        judgement = RULES["recursive"].accept(tree, rows, torch.rand(1, 4))
+        if int(judgement.accepted[0]) == 0:
+            assert int(judgement.bonus[0]) not in tokens[0].tolist()
 
 
 def test_a_text_that_is_never_met_has_no_places(pair: dict[str, CausalModel]) -> None:
@@ -231,8 +231,8 @@ def test_equal_logits_take_the_lower_token_first(tmp_path: Path) -> None:
     head = model.head.weight.data
     head[1::2] = head[:-1:2]  # every token but the last has a twin
     text = written(model, 0.0, 12, 0)
-    found = list(pool_places(model, text, len(PROMPT), 2, LAYERS))
-    assert found
+    places = list(pool_places(model, text, len(PROMPT), 2, LAYERS))
+    assert places
     twin = Drafter(model, text[: len(PROMPT)])
     tokens, _ = twin.children(())
     assert (tokens[0] // 2, tokens[0] % 2, tokens[1]) == (tokens[1] // 2, 0, tokens[0] + 1)

@@ -25,7 +25,7 @@ def test_lengths_are_those_of_first_rounds(tmp_path: Path) -> None:
     request = Request(prompt_tokens=prompt, max_new_tokens=21)
     (output,) = run(plain(), models, [request])
     text = RetrievingText(models["target"], request, output, 3)
-    found = text.retrieved_lengths(16, 4)
+    lengths = text.retrieved_lengths(16, 4)
     executable = EagerBackend().compile(chain(16, 4), models)
     ran = []
     for place in range(len(output)):
@@ -34,8 +34,8 @@ def test_lengths_are_those_of_first_rounds(tmp_path: Path) -> None:
         session.prefill()
         accepted = int(session.step("decode").counts[0]) - 1
         ran.append(min(accepted, len(output) - place))
-    assert found == ran
-    assert len(set(found)) > 2, "some drafts are rejected, and some accepted"
+    assert lengths == ran
+    assert len(set(lengths)) > 2, "some drafts are rejected, and some accepted"
 
 
 def test_a_budget_for_all_text_is_accepted_whole(tmp_path: Path) -> None:
@@ -43,6 +43,6 @@ def test_a_budget_for_all_text_is_accepted_whole(tmp_path: Path) -> None:
     target = load_pair(tmp_path)["target"]
     request = Request(prompt_tokens=(5,), max_new_tokens=12)
     (output,) = run(plain(), {"target": target}, [request])
-    found = RetrievingText(target, request, output, 4).retrieved_lengths(200, 8)
-    assert found == TeacherText(target, request, output, 4).lengths(NO_SKIPS)
-    assert found == [min(4, 12 - place) for place in range(12)]
+    lengths = RetrievingText(target, request, output, 4).retrieved_lengths(200, 8)
+    assert lengths == TeacherText(target, request, output, 4).lengths(NO_SKIPS)
+    assert lengths == [min(4, 12 - place) for place in range(12)]

@@ -144,8 +144,8 @@ def test_a_place_tells_what_was_left_of_its_round(temperature: float, tmp_path: 
     assert plan is not None and profiling_plan(facts, OwnRounds("jacobi", "p0")) is None
     request = request_of(bench, bench.prompts(PROFILE)[0], 0)
     executable = bench.compile(plan)
-    (told,) = run_rounds(executable, [request])
-    lengths = [accepted for accepted, _ in told]
+    (run,) = run_rounds(executable, [request])
+    lengths = [accepted for accepted, _ in run]
     result = generate(executable, [request])
     assert len(lengths) == result.emitted > 0
     place = rounds = 0
@@ -175,11 +175,11 @@ def test_requests_rehearsed_together_tell_what_each_tells_alone(
 def test_probes_tell_of_every_op_of_every_setting(tmp_path: Path) -> None:
     bench = _bench(tmp_path, 0.0)
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
-    found = [*profiling_probes(facts)]
-    assert len(found) == 2 * len(METHODS)
+    probes = [*profiling_probes(facts)]
+    assert len(probes) == 2 * len(METHODS)
     seen = {
         what
-        for probe in found
+        for probe in probes
         for kind, what, _ in time_probe(bench, bench.compile(probe.plan), 1, 40, 0).samples
         if kind == "op"
     }

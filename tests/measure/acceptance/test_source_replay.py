@@ -54,7 +54,7 @@ def measured(bench: Workbench, **options: object) -> ProblemFacts:
 
 def rounds_run(bench: Workbench, facts: ProblemFacts, method: str) -> list[tuple[float, float]]:
     """(rounds that ran, rounds replayed) of some settings, the prompts one after another."""
-    found = []
+    counts = []
     chosen = discover_methods()[method]
     for family in chosen.choices(facts):
         if not isinstance(family, Family):
@@ -70,9 +70,9 @@ def rounds_run(bench: Workbench, facts: ProblemFacts, method: str) -> list[tuple
                 request = Request(prompt_tokens=prompt.tokens, max_new_tokens=bench.output_tokens)
                 rounds += generate(executable, [request]).rounds
             expected = drafting.rounds(bench.output_tokens, 1)
-            found.append((rounds / PROMPTS, expected.mean))
-    assert found
-    return found
+            counts.append((rounds / PROMPTS, expected.mean))
+    assert counts
+    return counts
 
 
 @pytest.mark.parametrize(

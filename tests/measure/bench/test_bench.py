@@ -67,8 +67,8 @@ def test_forecasts_of_compiled_rounds_stand_beside_these(bench: Workbench) -> No
     plans = {PLAIN: (PLAIN_PLAN, FORECAST)}
     result = compare(compiling, plans, compiled=graphs, repeats=1, stock=False)
     assert result.line(PLAIN).predicted is None
-    told = result.line(f"{PLAIN}, compiled").predicted
-    assert told is not None and told.low < 100.0 < told.high
+    forecast = result.line(f"{PLAIN}, compiled").predicted
+    assert forecast is not None and forecast.low < 100.0 < forecast.high
 
 
 def test_batches_fill_with_prompts_of_their_own(bench: Workbench) -> None:
@@ -96,15 +96,15 @@ def test_files_without_splits_are_shared_out(tmp_path: Path) -> None:
     assert len(profile) == len(other) == 2 and not set(profile) & set(other)
 
 
-def test_limits_that_are_missed_are_told(bench: Workbench) -> None:
+def test_limits_that_are_missed_are_reported(bench: Workbench) -> None:
     result = compare(bench, {PLAIN: (PLAIN_PLAN, None)}, repeats=1, stock=False)
     line = result.line(result.chosen)
     assert line.ttft is not None and line.tpot is not None
     assert 0 < line.ttft < 60 and 0 < line.tpot < 60
     assert missed_limits(line, None, None) == []
     assert missed_limits(line, 60.0, 60.0) == []
-    told = missed_limits(line, 1e-9, 1e-9)
-    assert [item.split(" ")[0] for item in told] == ["limits.ttft", "limits.tpot"]
+    missed = missed_limits(line, 1e-9, 1e-9)
+    assert [item.split(" ")[0] for item in missed] == ["limits.ttft", "limits.tpot"]
     assert line.request_seconds is not None and line.request_seconds >= line.ttft
     assert missed_limits(line, None, None, 2.0 * line.request_seconds) == []
     (whole,) = missed_limits(line, None, None, 0.5 * line.request_seconds)

@@ -82,7 +82,7 @@ def test_what_is_expected_counts_as_no_change() -> None:
     assert slower.judgement.verdict == "slower"
 
 
-def test_nothing_to_run_is_said() -> None:
+def test_nothing_to_run_is_stated() -> None:
     run = Machine(0.0).program(lambda group: 1.0)
     with pytest.raises(NothingToCompareError, match="no group"):
         race(run, run, 0, Rule(), seconds=1.0)

@@ -65,16 +65,16 @@ def test_shapes_are_those_that_pay_by_the_estimates_of_the_report(bundle: Bundle
         {"batch": batch, "prompt_tokens": 40, "seconds_per_round": {"mean": taken}}
         for batch, taken in seconds.items()
     ]
-    told = replace(bundle, report={"explanation": {"chosen": {"by_batch": figures}}})
-    found = buckets_of(told)
-    assert found.shapes == ((2, 48), (16, 48))  # 3 % of a third of the time are not worth a shape
-    assert found.padding == pytest.approx(0.03 / 3) and found.compile_seconds == 160.0
+    reported = replace(bundle, report={"explanation": {"chosen": {"by_batch": figures}}})
+    buckets = buckets_of(reported)
+    assert buckets.shapes == ((2, 48), (16, 48))  # 3 % of a third of the time are not worth a shape
+    assert buckets.padding == pytest.approx(0.03 / 3) and buckets.compile_seconds == 160.0
 
 
 def test_compiled_rounds_of_another_plan_are_not_taken_for_these(bundle: Bundle) -> None:
     other = replace(bundle, plan=replace(bundle.plan, assumptions=Assumptions(temperature=0.5)))
     digests = {name: replace(one, digest="0" * 64) for name, one in bundle.models.items()}
-    names = {made_for(held) for held in (bundle, other, replace(bundle, models=digests))}
+    names = {made_for(each) for each in (bundle, other, replace(bundle, models=digests))}
     assert len(names) == 3 and made_for(bundle) in names
 
 
@@ -84,22 +84,22 @@ def test_compiled_rounds_are_measured_kept_and_run(bundle: Bundle, tmp_path: Pat
     before = specplan.Decoder(bundle).generate(PROMPTS[:1], settings).completions[0].tokens
     work = bundle.folder.parent / ".bundle.compiling"
     mine = work / made_for(bundle)
-    held = Lowering(bundle, mine, turns=1).executables([Bucket(1, 48)])
-    (shape,) = held.shapes
+    executables = Lowering(bundle, mine, turns=1).executables([Bucket(1, 48)])
+    (shape,) = executables.shapes
     for name in RUNNING:
         copy = shutil.copytree(bundle.folder, bundle.folder.parent / f"{name} alone")
-        forced = replace(held, shapes=(replace(shape, backend=name),))
+        forced = replace(executables, shapes=(replace(shape, backend=name),))
         written = write_executables(load_bundle(copy), forced, mine / "packages" / name)
-        found = specplan.Decoder(written).generate(PROMPTS[:1], settings)
-        assert found.completions[0].tokens == before
+        decoded = specplan.Decoder(written).generate(PROMPTS[:1], settings)
+        assert decoded.completions[0].tokens == before
     compiled = compile_bundle(bundle, turns=1)  # finds what is compiled already
-    held = compiled.executables
-    assert held is not None and held.sampling == "greedy" and not held.notes
-    (shape,) = held.shapes
+    executables = compiled.executables
+    assert executables is not None and executables.sampling == "greedy" and not executables.notes
+    (shape,) = executables.shapes
     assert (shape.batch, shape.text) == (1, 48)
     assert set(shape.seconds) == {"eager", *RUNNING}
     assert shape.seconds[shape.backend] == min(shape.seconds.values())
-    assert bool(held.machine.onnxruntime) == (shape.backend == "onnxruntime")
+    assert bool(executables.machine.onnxruntime) == (shape.backend == "onnxruntime")
     homes = [path.name for path in (compiled.folder / FOLDER).iterdir()]
     assert homes == (["decode-greedy-b1-t48"] if shape.backend != "eager" else [])
     assert not work.exists()
@@ -114,8 +114,8 @@ def test_a_bundle_for_another_machine_is_refused_before_it_is_loaded(
     work = tmp_path / "work"
     (work / "kept").mkdir(parents=True)
     lowering = Lowering(bundle, work)
-    held = lowering.executables([])
-    written = write_executables(bundle, held, lowering.fastest())
+    executables = lowering.executables([])
+    written = write_executables(bundle, executables, lowering.fastest())
     manifest = json.loads((written.folder / "manifest.json").read_text())
     manifest["executables"]["machine"]["architecture"] = "pdp11"
     shape = {"batch": 1, "text": 48, "backend": "eager", "seconds": {"eager": 1.0}}
@@ -137,10 +137,10 @@ def test_a_bundle_for_another_machine_is_refused_before_it_is_loaded(
 
 def test_backends_that_are_not_there_are_refused_by_name(bundle: Bundle, tmp_path: Path) -> None:
     shape = Shape(1, 48, "cuneiform", {"cuneiform": 0.01})
-    held = Executables(this_machine(), "greedy", (shape,))
+    executables = Executables(this_machine(), "greedy", (shape,))
     copy = load_bundle(shutil.copytree(bundle.folder, bundle.folder.parent / "named"))
     (tmp_path / "kept").mkdir()
-    write_executables(copy, held, tmp_path / "kept")
+    write_executables(copy, executables, tmp_path / "kept")
     with pytest.raises(UsageError, match=r"no backend is called 'cuneiform'.*There are: "):
         specplan.Decoder(copy.folder)
 

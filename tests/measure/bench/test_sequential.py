@@ -67,18 +67,22 @@ NOISES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 def test_both_errors_are_rare_whatever_the_noise(noise: str) -> None:
     draws, trials = np.random.default_rng(7), 40
     for true, wrong in ((0.0, "slower"), (RULE.shift, "not slower")):
-        found = [judge(true + NOISES[noise](draws, 300), RULE) for _ in range(trials)]
-        assert sum(one.verdict == wrong for one in found) <= 0.05 * trials
-        assert np.mean([one.sure for one in found]) > 0.95
-        held = [one.low <= math.exp(true) <= one.high for one in found]
-        assert np.mean(held) >= 0.95
+        verdicts = [judge(true + NOISES[noise](draws, 300), RULE) for _ in range(trials)]
+        assert sum(one.verdict == wrong for one in verdicts) <= 0.05 * trials
+        assert np.mean([one.sure for one in verdicts]) > 0.95
+        covered = [one.low <= math.exp(true) <= one.high for one in verdicts]
+        assert np.mean(covered) >= 0.95
 
 
 def test_few_pairs_suffice_on_a_quiet_machine() -> None:
     for true, verdict in ((0.0, "not slower"), (RULE.shift, "slower"), (0.5, "slower")):
-        found = judge([true] * 100, RULE)
-        assert found.verdict == verdict and found.sure and found.pairs <= 12
-        assert found.ratio == pytest.approx(math.exp(true))
+        verdict_of_pairs = judge([true] * 100, RULE)
+        assert (
+            verdict_of_pairs.verdict == verdict
+            and verdict_of_pairs.sure
+            and verdict_of_pairs.pairs <= 12
+        )
+        assert verdict_of_pairs.ratio == pytest.approx(math.exp(true))
 
 
 def test_what_runs_out_is_decided_by_the_better_evidence_or_not_at_all() -> None:
@@ -86,15 +90,15 @@ def test_what_runs_out_is_decided_by_the_better_evidence_or_not_at_all() -> None
     halfway = judge([RULE.shift / 2.0] * 6, RULE)
     assert halfway.verdict == "undecided" and halfway.odds == pytest.approx(1.0)
     for true, verdict in ((0.0, "not slower"), (RULE.shift, "slower")):
-        found = judge([true] * 9, RULE)
-        assert found.verdict == verdict and not found.sure
+        judged = judge([true] * 9, RULE)
+        assert judged.verdict == verdict and not judged.sure
     assert judge([0.0], RULE).as_dict()["high"] is None
 
 
 def test_a_head_that_is_faster_raises_no_alarm() -> None:
     draws = np.random.default_rng(3)
-    found = [judge(math.log(0.9) + 0.05 * draws.standard_t(2, 200), RULE) for _ in range(30)]
-    assert {one.verdict for one in found} == {"not slower"}
+    verdicts = [judge(math.log(0.9) + 0.05 * draws.standard_t(2, 200), RULE) for _ in range(30)]
+    assert {one.verdict for one in verdicts} == {"not slower"}
 
 
 @given(st.lists(st.floats(-5.0, 5.0), max_size=25))

@@ -89,16 +89,16 @@ def test_plans_are_priced_as_they_run_compiled(problem: Problem, measured: Measu
     """Of a device file too; without rounds of the backend, by the interpreter's times."""
     (path,) = (problem.profiles / "device").glob("*.json")
     asked = problem.model_copy(update={"device": str(path)})
-    found = {}
+    by_backend = {}
     for backend in (BY, "inductor", "eager"):
         one = asked.model_copy(update={"backend": backend})
-        found[backend] = gather_facts(one, capabilities=backend_capabilities(backend))
-    device = found[BY].device
+        by_backend[backend] = gather_facts(one, capabilities=backend_capabilities(backend))
+    device = by_backend[BY].device
     assert isinstance(device, CompiledDevice)
-    assert isinstance(found["inductor"].device, MeasuredDevice)
-    (refused,) = incomparable_backends(found).items()
+    assert isinstance(by_backend["inductor"].device, MeasuredDevice)
+    (refused,) = incomparable_backends(by_backend).items()
     assert refused[0] == "inductor" and "was not measured on this device" in str(refused[1])
-    assert incomparable_backends({name: found[name] for name in ("inductor", "eager")}) == {}
+    assert incomparable_backends({name: by_backend[name] for name in ("inductor", "eager")}) == {}
     _, facts = open_bench(problem)
     shape = facts.target
     whole = measured.forward_seconds(shape, 1, 4, 40).median
@@ -121,9 +121,9 @@ def test_a_backend_that_does_not_compile_is_no_choice(
     with pytest.raises(MissingCapabilityError, match="autoregressive: RuntimeError: no such kern"):
         find(asked, silent)
     both = asked.model_copy(update={"backend": "eager", "backends": (BY, "eager")})
-    found = find(both, silent)
-    assert found.facts.problem.backend == "eager"
-    assert "no such kernel" in found.backends[0].refusal
+    searched = find(both, silent)
+    assert searched.facts.problem.backend == "eager"
+    assert "no such kernel" in searched.backends[0].refusal
 
 
 @pytest.mark.parametrize("several", [False, True])

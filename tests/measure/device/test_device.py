@@ -47,11 +47,11 @@ def measured(
     """One pass over the grid of a problem, and what was told meanwhile."""
     folder = tmp_path_factory.mktemp("problem")
     path = write_problem(folder, batch_sizes=[1, 3], temperature=request.param)
-    bench, told = Workbench(load_problem(path)), list[str]()
+    bench, progress = Workbench(load_problem(path)), list[str]()
     device = measure_device(
-        bench, facts_of(bench), progress=lambda what, *_: told.append(what), passes=1
+        bench, facts_of(bench), progress=lambda what, *_: progress.append(what), passes=1
     )
-    return bench, device, told
+    return bench, device, progress
 
 
 @pytest.fixture
@@ -73,9 +73,9 @@ def facts_of(bench: Workbench) -> ProblemFacts:
 def test_every_width_is_measured_and_priced(
     measured: tuple[Workbench, MeasuredDevice, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench, device, told = measured
+    bench, device, progress = measured
     facts = facts_of(bench)
-    assert told
+    assert progress
     for role in ("target", "draft"):
         for batch, context in cells(facts):
             for tokens in (1, 2, 3, 9, 17):
@@ -115,9 +115,9 @@ def test_few_cached_tokens_are_timed_below_all_other_contexts(tmp_path: Path) ->
     bench = Workbench(load_problem(path))
     facts = facts_of(bench)
     shortest = min(context for _, context in cells(facts))
-    kept = [budget for budget in budgets_of(facts) if budget < shortest]
-    assert kept and budget_cells(facts, cells(facts)) == list(product([1, 3], kept))
-    assert budget_cells(facts, cells(facts, contexts=[min(kept)])) == []
+    below = [budget for budget in budgets_of(facts) if budget < shortest]
+    assert below and budget_cells(facts, cells(facts)) == list(product([1, 3], below))
+    assert budget_cells(facts, cells(facts, contexts=[min(below)])) == []
 
 
 def test_passes_are_apart_and_can_be_added(
@@ -127,9 +127,9 @@ def test_passes_are_apart_and_can_be_added(
     facts = facts_of(small)
     once = measure_device(small, facts, passes=1).table
     twice = measure_device(small, facts, passes=2, contexts=[50]).table
-    found = [row for row in twice.rows.values() if isinstance(row, ForwardRow)]
-    assert {row.context for row in found} == {50, *(context for _, context in cells(facts))}
-    for row in found:
+    rows = [row for row in twice.rows.values() if isinstance(row, ForwardRow)]
+    assert {row.context for row in rows} == {50, *(context for _, context in cells(facts))}
+    for row in rows:
         if row.tokens == 1 and row.model == facts.target.digest:
             assert len(row.passes) == 2 and row.runs > 20
     for key, before in once.rows.items():

@@ -34,7 +34,7 @@ class Killed(BaseException):
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
+def searched(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
     """A search on one load."""
     return search(
         example_facts(tmp_path_factory.mktemp("problem"), workload=workload(batch_sizes=[2]))
@@ -86,29 +86,29 @@ def leader_of(run: Race, trials: Sequence[Trial]) -> str:
     return keys[standing.leader]
 
 
-def test_it_finds_what_is_fastest(found: SearchResult, tmp_path: Path) -> None:
+def test_it_finds_what_is_fastest(searched: SearchResult, tmp_path: Path) -> None:
     log = open_log(None, tmp_path / "journal.log", "study")
-    run = contest(found, log, recorded(found), 200)
+    run = contest(searched, log, recorded(searched), 200)
     run.run()
-    exact = recorded(found, noise=0.0)
+    exact = recorded(searched, noise=0.0)
     names = dict.fromkeys([*run.contenders.tried, *(trial.plan for trial in log.trials())])
     alone = {key: exact(run.contenders[key].plan)(PROMPTS[:2]).seconds for key in names}
     best, leader = min(alone.values()), leader_of(run, log.trials())
     assert alone[leader] <= 1.02 * best
-    assert alone[plan_key(found.chosen.plan)] > 1.05 * best, "or there was nothing to find"
+    assert alone[plan_key(searched.chosen.plan)] > 1.05 * best, "or there was nothing to find"
     assert any(trial.point for trial in log.trials()), "settings beside those of the search ran"
-    told = lines(run, log.trials())
-    assert told[0].leads and told[0].plan == leader and told[0].ratio == 1.0
-    assert [line.ratio for line in told] == sorted(line.ratio for line in told)
+    ranking = lines(run, log.trials())
+    assert ranking[0].leads and ranking[0].plan == leader and ranking[0].ratio == 1.0
+    assert [line.ratio for line in ranking] == sorted(line.ratio for line in ranking)
 
 
 def test_killed_at_any_moment_it_ends_in_the_same_answer(
-    found: SearchResult, tmp_path: Path
+    searched: SearchResult, tmp_path: Path
 ) -> None:
     whole = open_log(None, tmp_path / "whole.log", "study")
-    undisturbed = contest(found, whole, recorded(found), 60)
+    undisturbed = contest(searched, whole, recorded(searched), 60)
     undisturbed.run()
-    chance, path, kept = random.Random(3), tmp_path / "killed.log", 0
+    chance, path, finished = random.Random(3), tmp_path / "killed.log", 0
     for kill in range(KILLS + 1):
         left = chance.randrange(12) if kill < KILLS else 1 << 30
 
@@ -119,54 +119,54 @@ def test_killed_at_any_moment_it_ends_in_the_same_answer(
                 raise Killed
 
         log = open_log(None, path, "study")
-        assert len(log.trials()) >= kept, "no finished trial is lost"
-        kept = len(log.trials())
+        assert len(log.trials()) >= finished, "no finished trial is lost"
+        finished = len(log.trials())
         try:
-            contest(found, log, recorded(found, tick=tick), 60).run()
+            contest(searched, log, recorded(searched, tick=tick), 60).run()
         except Killed:
-            kept = len(log.trials())
+            finished = len(log.trials())
     assert log.trials() == whole.trials()
     assert leader_of(undisturbed, log.trials()) == leader_of(undisturbed, whole.trials())
     assert len(whole.trials()) > 20
 
 
 def test_it_stops_when_the_budget_is_spent_and_goes_on_with_more(
-    found: SearchResult, tmp_path: Path
+    searched: SearchResult, tmp_path: Path
 ) -> None:
     log = open_log(None, tmp_path / "journal.log", "study")
-    contest(found, log, recorded(found), 8).run()
+    contest(searched, log, recorded(searched), 8).run()
     first = log.trials()
-    contest(found, log, recorded(found), 8).run()
+    contest(searched, log, recorded(searched), 8).run()
     assert log.trials() == first, "nothing is left of this budget"
-    more = contest(found, log, recorded(found), 16)
+    more = contest(searched, log, recorded(searched), 16)
     more.run()
     assert log.trials()[: len(first)] == first and len(log.trials()) > len(first)
-    assert more.spent(log.trials()) < 17 * found.plain.estimates[0].request_seconds.median
+    assert more.spent(log.trials()) < 17 * searched.plain.estimates[0].request_seconds.median
     assert {trial.turn for trial in first} <= {trial.turn for trial in log.trials()}
 
 
 def test_what_ran_at_other_loads_of_a_study_is_left_alone(
-    found: SearchResult, tmp_path: Path
+    searched: SearchResult, tmp_path: Path
 ) -> None:
     """A problem with another batch size goes on in the same study: on a budget of its own."""
     log = open_log(None, tmp_path / "journal.log", "study")
-    contest(found, log, recorded(found), 8).run()
+    contest(searched, log, recorded(searched), 8).run()
     before = log.trials()
     other = search(example_facts(tmp_path, workload=workload(batch_sizes=[4])))
-    told: list[str] = []
+    progress: list[str] = []
     run = contest(other, log, recorded(other), 8)
-    run.progress = lambda words, *_: told.append(words)
+    run.progress = lambda words, *_: progress.append(words)
     assert run.spent(before) == 0.0
     run.run()
     after = log.trials()
     assert after[: len(before)] == before
     assert {trial.load for trial in after[len(before) :]} == set(run.contenders.loads)
-    assert "best so far" not in told[0] and "best so far" in told[-1]
+    assert "best so far" not in progress[0] and "best so far" in progress[-1]
 
 
-def test_machines_share_a_study(found: SearchResult, tmp_path: Path) -> None:
+def test_machines_share_a_study(searched: SearchResult, tmp_path: Path) -> None:
     """One machine is half as fast: its turns are compared within themselves."""
-    timers = recorded(found)
+    timers = recorded(searched)
 
     def slow(plan: Plan) -> Timer:
         def run(prompts: Sequence[TokenPrompt]) -> Outcome:
@@ -179,7 +179,7 @@ def test_machines_share_a_study(found: SearchResult, tmp_path: Path) -> None:
     for budget in (6, 12):
         for name, speed, times in (("first", timers, 1), ("second", slow, 2)):
             log = open_log(url, tmp_path / "unused.log", "study")
-            run = contest(found, log, speed, budget * times)
+            run = contest(searched, log, speed, budget * times)
             run.machine = name
             run.run()
     trials = log.trials()
@@ -188,7 +188,7 @@ def test_machines_share_a_study(found: SearchResult, tmp_path: Path) -> None:
     (load,) = run.contenders.loads
     keys, standing = run.standing(load, trials)
     assert standing.turns.sum() == len(trials)
-    exact = recorded(found, noise=0.0)
+    exact = recorded(searched, noise=0.0)
     alone = [exact(run.contenders[key].plan)(PROMPTS[:2]).seconds for key in keys]
     ratio = np.log(np.array(alone) / alone[standing.leader])
     often = standing.turns >= 2
@@ -197,13 +197,13 @@ def test_machines_share_a_study(found: SearchResult, tmp_path: Path) -> None:
 
 
 def test_the_choice_is_the_leader_with_its_measured_speed(
-    found: SearchResult, tmp_path: Path
+    searched: SearchResult, tmp_path: Path
 ) -> None:
     log = open_log(None, tmp_path / "journal.log", "study")
-    run = contest(found, log, recorded(found), 60)
+    run = contest(searched, log, recorded(searched), 60)
     run.run()
     plans = measured_plans(run, log.trials(), {})
-    answer = tuned(found, plans, run.contenders.untried)
+    answer = tuned(searched, plans, run.contenders.untried)
     leader = leader_of(run, log.trials())
     assert plan_key(answer.chosen.plan) == leader
     mine = [trial for trial in log.trials() if trial.plan == leader]
@@ -216,7 +216,7 @@ def test_the_choice_is_the_leader_with_its_measured_speed(
     assert answer.confidence.probability_best > 0.5
 
 
-def test_more_requests_than_prompts_are_refused(found: SearchResult, tmp_path: Path) -> None:
+def test_more_requests_than_prompts_are_refused(searched: SearchResult, tmp_path: Path) -> None:
     log = open_log(None, tmp_path / "journal.log", "study")
     with pytest.raises(NothingToCompareError, match="1 prompts do not fill a batch of 2"):
-        Race(Contenders(found), log, recorded(found), PROMPTS[:1], "here", 1.0)
+        Race(Contenders(searched), log, recorded(searched), PROMPTS[:1], "here", 1.0)

@@ -50,11 +50,11 @@ class Listener:
 
     def __init__(self, work: str, calls: int) -> None:
         self.work, self.left = work, calls
-        self.told: list[str] = []
+        self.heard: list[str] = []
 
     def __call__(self, description: str, done: int, total: int) -> None:
         if description.startswith(self.work):
-            self.told.append(description)
+            self.heard.append(description)
             self.left -= 1
             if not self.left:
                 raise KeyboardInterrupt
@@ -70,14 +70,14 @@ def test_a_bundle_tells_what_was_measured(problem: Path, tmp_path: Path) -> None
     done = tune(problem, minutes=MINUTES, out=tmp_path / "bundle", progress=listener)
     bundle = specplan.load_bundle(tmp_path / "bundle")
     assert bundle.plan == done.plan and done.bundle is not None
-    told = bundle.report["tuning"]
-    assert told["trials"] == done.trials >= len(told["lines"]) > 2
-    assert "autoregressive" in {line["method"] for line in told["lines"]}
-    (chosen,) = (line for line in told["lines"] if line["plan"] == plan_key(done.plan))
-    assert sum(line["leads"] for line in told["lines"]) == 1
+    tuning = bundle.report["tuning"]
+    assert tuning["trials"] == done.trials >= len(tuning["lines"]) > 2
+    assert "autoregressive" in {line["method"] for line in tuning["lines"]}
+    (chosen,) = (line for line in tuning["lines"] if line["plan"] == plan_key(done.plan))
+    assert sum(line["leads"] for line in tuning["lines"]) == 1
     assert chosen["ratio"] <= (1.0 + TIE) * (1.0 + 1e-6)  # a tie goes to the simpler plan
     assert "of plans that ran" in " ".join(bundle.report["explanation"]["assumptions"])
-    assert "best so far" in listener.told[-1] and "min left" in listener.told[-1]
+    assert "best so far" in listener.heard[-1] and "min left" in listener.heard[-1]
     assert specplan.explain(bundle) == done.result.explain()
     compared = specplan.bench(bundle, limit=2, repeats=1, stock=False)
     assert len(compared.lines) == 2 or done.result.search.chosen is done.result.search.plain
@@ -97,11 +97,11 @@ def test_interrupts(problem: Path, tmp_path: Path) -> None:
         tune(problem, minutes=0.0)
 
 
-def distance(found: SearchResult, lines: Any) -> list[float]:
+def distance(searched: SearchResult, lines: Any) -> list[float]:
     """How far the predicted speeds of the plans that ran are from the measured ones."""
     predicted = {
         plan_key(c.plan): c.estimates[0].tokens_per_second.mean
-        for c in found.candidates
+        for c in searched.candidates
         if c.priced and c.plan is not None
     }
     return [abs(log(predicted[line.plan] / line.tokens_per_second)) for line in lines]
@@ -116,7 +116,7 @@ def test_the_next_search_is_nearer_to_what_was_measured(tmp_path: Path) -> None:
     before = api.optimize(path).search
     done = tune(path, minutes=MINUTES, progress=Listener("tuning", 2 * RUNS))
     after = api.optimize(path)
-    old, new = (distance(found, done.lines) for found in (before, after.search))
+    old, new = (distance(searched, done.lines) for searched in (before, after.search))
     assert sum(new) < sum(old) and max(new) < 0.35
     assert "of plans that ran" in after.explain()
     chosen = after.search.chosen
@@ -165,7 +165,7 @@ def test_killed_at_random_moments_and_interrupted_at_last(tmp_path: Path) -> Non
     described["workload"] |= {"batch_sizes": [1, 2, 3, 4], "output_tokens": 80}  # long enough
     problem.write_text(json.dumps(described))
     storage, chance = tmp_path / "journal.log", random.Random(11)
-    study, kept = "", ()
+    study, earlier = "", ()
     for _ in range(KILLS):
         process = start(problem, storage)
         wait_for_a_trial(process, storage)
@@ -174,8 +174,8 @@ def test_killed_at_random_moments_and_interrupted_at_last(tmp_path: Path) -> Non
         process.communicate()
         study = json.loads(storage.read_text().splitlines()[0])["study_name"]
         now = trials_of(storage, study)
-        assert now[: len(kept)] == kept, "nothing is lost"
-        kept = now
+        assert now[: len(earlier)] == earlier, "nothing is lost"
+        earlier = now
     process = start(problem, storage)
     wait_for_a_trial(process, storage)
     process.send_signal(signal.SIGINT)
@@ -185,7 +185,7 @@ def test_killed_at_random_moments_and_interrupted_at_last(tmp_path: Path) -> Non
     answer = json.loads(out)
     assert answer["tuning"]["interrupted"] and answer["tuning"]["study"] == study
     finished = trials_of(storage, study)
-    assert len(finished) == answer["tuning"]["trials"] and finished[: len(kept)] == kept
+    assert len(finished) == answer["tuning"]["trials"] and finished[: len(earlier)] == earlier
     assert specplan.verify_plan(specplan.parse_plan(answer["plan"])) == ()
     loads = {trial.batch for trial in finished}
     assert {line["batch"] for line in answer["tuning"]["lines"] if line["leads"]} <= loads

@@ -82,7 +82,7 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path, text: str) -> No
     assert path.read_text() == text
 
 
-def test_storages_that_cannot_be_opened_are_told(tmp_path: Path) -> None:
+def test_storages_that_cannot_be_opened_are_reported(tmp_path: Path) -> None:
     unused = tmp_path / "unused"
     with pytest.raises(UsageError, match="pickle"):
         open_log("redis://localhost", unused, "study")

@@ -53,10 +53,10 @@ def test_one_token_more_of_deepseek_v3(shared: Path, tmp_path: Path) -> None:
         "device": "8xh200",
         "workload": {"batch_sizes": [128], "prompt_tokens": 1024, "output_tokens": 1024},
     }
-    found = optimize(value)
-    assert found.search.chosen.drafter == Model("mtp")
-    one = next(c for c in found.candidates if c.words.startswith("chain of 1 "))
-    plain, drafting = (c.estimate.seconds_per_token for c in (found.search.plain, one))
+    optimized = optimize(value)
+    assert optimized.search.chosen.drafter == Model("mtp")
+    one = next(c for c in optimized.candidates if c.words.startswith("chain of 1 "))
+    plain, drafting = (c.estimate.seconds_per_token for c in (optimized.search.plain, one))
     assert plain.median[0] / drafting.median[0] == pytest.approx(1.8, rel=0.1)
 
 

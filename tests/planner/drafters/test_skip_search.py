@@ -51,11 +51,11 @@ def test_the_integer_programme_is_exhaustive_search(
         )
         for wanted in (saving, saving - slack)
     )
-    found = least_loss(blocks, saving)
-    if found is None:
+    skips = least_loss(blocks, saving)
+    if skips is None:
         assert strict is None
         return
-    chosen = [block for block in blocks if block.name in found.words]
+    chosen = [block for block in blocks if block.name in skips.words]
     assert sum(block.seconds for block in chosen) >= saving - slack
     loss = sum(block.loss for block in chosen)
     assert loose is not None and loss >= loose - 1e-6
@@ -73,10 +73,10 @@ def test_first_guesses_lose_least_for_what_they_save() -> None:
     blocks = [
         SparedBlock(name, 1.0, loss) for name, loss in zip(searched_blocks(6), losses, strict=True)
     ]
-    found = first_guesses(blocks)
+    guesses = first_guesses(blocks)
     sizes = [2, 3, 4, 5, 6]
-    assert [len(skips) for skips in found] == sizes and len(SAVINGS) == 5
-    for skips, size in zip(found, sizes, strict=True):
+    assert [len(skips) for skips in guesses] == sizes and len(SAVINGS) == 5
+    for skips, size in zip(guesses, sizes, strict=True):
         taken = sorted(block.loss for block in blocks if block.name in skips.words)
         assert taken == sorted(losses)[:size]
 
@@ -99,11 +99,11 @@ def test_refining_goes_by_seed_and_finds_more_than_it_was_given() -> None:
         return float(len(wanted ^ set(skips.words)))
 
     guesses = [Skips.read(names[:6]), Skips.read(names[6:])]
-    found = refine(guesses, names, distance, trials=40, seed=3)
+    refined = refine(guesses, names, distance, trials=40, seed=3)
     assert asked[:2] == guesses
-    values = [distance(skips) for skips in found]
-    assert values == sorted(values) and set(found) == set(asked)
+    values = [distance(skips) for skips in refined]
+    assert values == sorted(values) and set(refined) == set(asked)
     assert values[0] < min(map(distance, guesses))
     asked.clear()
-    assert refine(guesses, names, distance, trials=40, seed=3) == found
+    assert refine(guesses, names, distance, trials=40, seed=3) == refined
     assert refine(guesses, names, distance, trials=0, seed=3)[0] in guesses

@@ -32,13 +32,15 @@ LAWS = {
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
+def searched(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
     return search(example_facts(tmp_path_factory.mktemp("facts")))
 
 
-def candidate(found: SearchResult, method: str, words: str) -> Candidate:
+def candidate(searched: SearchResult, method: str, words: str) -> Candidate:
     return next(
-        c for c in found.candidates if c.priced and c.method == method and c.words.startswith(words)
+        c
+        for c in searched.candidates
+        if c.priced and c.method == method and c.words.startswith(words)
     )
 
 
@@ -52,15 +54,15 @@ def drafting_of(facts: ProblemFacts, chosen: Candidate) -> Drafting:
 
 
 def ratio(
-    found: SearchResult,
+    searched: SearchResult,
     chosen: Candidate,
     profile: AcceptanceProfile,
     batch: int,
     prompt_tokens: int = 40,
 ) -> float:
     """The speedup of one request, priced from nothing."""
-    facts, seconds = found.facts, []
-    for plan, acceptance in ((found.plain.plan, None), (chosen.plan, profile)):
+    facts, seconds = searched.facts, []
+    for plan, acceptance in ((searched.plain.plan, None), (chosen.plan, profile)):
         assert plan is not None
         price = price_plan(
             plan, facts.device, facts.shapes, acceptance,
@@ -71,36 +73,36 @@ def ratio(
     return seconds[0] / seconds[1]
 
 
-def entries(found: SearchResult, chosen: Candidate, unknown: str) -> list[dict[str, Any]]:
-    every = break_evens(found.facts, chosen, found.plain)
+def entries(searched: SearchResult, chosen: Candidate, unknown: str) -> list[dict[str, Any]]:
+    every = break_evens(searched.facts, chosen, searched.plain)
     return [entry for entry in every if entry["unknown"] == unknown]
 
 
 def test_at_its_break_even_acceptance_a_plan_is_as_fast_as_plain_decoding(
-    found: SearchResult,
+    searched: SearchResult,
 ) -> None:
-    chosen = candidate(found, "draft_model", "tree of 24")
-    drafting = drafting_of(found.facts, chosen)
-    for entry in entries(found, chosen, "acceptance"):
+    chosen = candidate(searched, "draft_model", "tree of 24")
+    drafting = drafting_of(searched.facts, chosen)
+    for entry in entries(searched, chosen, "acceptance"):
         ((start, end),) = entry["pays"]
         assert end is None and (start["low"] or 0.0) < start["mean"] < start["high"] < 1.0
         profile = AcceptanceProfile(
             profiles(True)[Model("draft")].key, scaled_hazards(drafting, start["mean"])
         )
-        assert ratio(found, chosen, profile, entry["batch"]) == pytest.approx(1.0, abs=0.01)
+        assert ratio(searched, chosen, profile, entry["batch"]) == pytest.approx(1.0, abs=0.01)
         (tokens,) = entry["tokens"]
         value = profile.tokens_per_round(drafting.parents, drafting.ranks).mean
         assert tokens["mean"] == pytest.approx(value, rel=0.01)
 
 
-def test_the_batch_at_which_a_plan_stops_paying(found: SearchResult) -> None:
-    chosen = candidate(found, "draft_model", "tree of 24")
-    (entry,) = entries(found, chosen, "batch")
+def test_the_batch_at_which_a_plan_stops_paying(searched: SearchResult) -> None:
+    chosen = candidate(searched, "draft_model", "tree of 24")
+    (entry,) = entries(searched, chosen, "batch")
     ((start, end),) = entry["pays"]
     assert start is None and end["mean"] == int(end["mean"])
-    profile = found.facts.profiles[Model("draft")]
-    assert ratio(found, chosen, profile, int(end["mean"] * 0.8)) > 1.0
-    assert ratio(found, chosen, profile, int(end["mean"] * 1.25) + 1) < 1.0
+    profile = searched.facts.profiles[Model("draft")]
+    assert ratio(searched, chosen, profile, int(end["mean"] * 0.8)) > 1.0
+    assert ratio(searched, chosen, profile, int(end["mean"] * 1.25) + 1) < 1.0
 
 
 def test_the_prompt_at_which_a_plan_starts_paying(tmp_path: Path) -> None:
@@ -127,31 +129,31 @@ def test_the_prompt_at_which_a_plan_starts_paying(tmp_path: Path) -> None:
         assert inside == (speedup > 1.0) or abs(speedup - 1.0) < 0.03
 
 
-def test_the_draft_step_at_which_a_plan_stops_paying(found: SearchResult) -> None:
+def test_the_draft_step_at_which_a_plan_stops_paying(searched: SearchResult) -> None:
     """The edge obeys the law, but for the time of the prompts, which the law leaves out."""
     for method, words in (("draft_model", "chain of 4"), ("draft_model", "tree of 16")):
-        chosen = candidate(found, method, words)
+        chosen = candidate(searched, method, words)
         for entry, estimate in zip(
-            entries(found, chosen, "draft_seconds"), chosen.estimates, strict=True
+            entries(searched, chosen, "draft_seconds"), chosen.estimates, strict=True
         ):
             ((start, end),) = entry["pays"]
             steps, seconds = draft_steps(estimate)
             assert start is None and entry["now"]["mean"] == pytest.approx(seconds.median / steps)
             round_seconds = estimate.seconds_per_round.median - seconds.median + steps * end["mean"]
             request = estimate.prefill.median + estimate.rounds.mean * round_seconds
-            plain = next(e for e in found.plain.estimates if e.batch == estimate.batch)
+            plain = next(e for e in searched.plain.estimates if e.batch == estimate.batch)
             assert request == pytest.approx(plain.request_seconds.median, rel=0.01)
             assert end["low"] < end["mean"] < end["high"]
 
 
-def test_plans_without_a_draft_model_have_no_draft_step(found: SearchResult) -> None:
-    lookup = candidate(found, "prompt_lookup", "up to")
-    unknowns = {entry["unknown"] for entry in break_evens(found.facts, lookup, found.plain)}
+def test_plans_without_a_draft_model_have_no_draft_step(searched: SearchResult) -> None:
+    lookup = candidate(searched, "prompt_lookup", "up to")
+    unknowns = {entry["unknown"] for entry in break_evens(searched.facts, lookup, searched.plain)}
     assert unknowns == {"acceptance", "batch", "prompt_tokens"}
 
 
 def test_break_even_takes_few_pricings(
-    found: SearchResult, monkeypatch: pytest.MonkeyPatch
+    searched: SearchResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A range of loads is priced at once: only acceptance is priced point by point."""
     calls = []
@@ -162,19 +164,19 @@ def test_break_even_takes_few_pricings(
         return priced(self, *arguments)
 
     monkeypatch.setattr(Pricer, "estimate", counted)
-    break_evens(found.facts, candidate(found, "draft_model", "tree of 24"), found.plain)
+    break_evens(searched.facts, candidate(searched, "draft_model", "tree of 24"), searched.plain)
     assert len(calls) <= 40
 
 
-def test_a_profile_scaled_by_one_is_the_profile(found: SearchResult) -> None:
+def test_a_profile_scaled_by_one_is_the_profile(searched: SearchResult) -> None:
     """Traces with runs: hazards that differ by depth, and that rise after a success."""
     rng = np.random.default_rng(3)
     rows = []
     for _ in range(12):
         good = rng.random(60) < np.repeat(rng.random(6), 10)
         rows.append(tuple(int(rng.integers(0, 3)) if hit else -1 for hit in good))
-    chosen = candidate(found, "draft_model", "tree of 8")
-    drafting = drafting_of(found.facts, chosen)
+    chosen = candidate(searched, "draft_model", "tree of 8")
+    drafting = drafting_of(searched.facts, chosen)
     own = Drafting(drafting.demands, drafting.parents, drafting.ranks, Ranks(tuple(rows)))
     assert own.evidence is not None
     model, same = own.evidence.model, scaled_hazards(own, 1.0).model
@@ -196,11 +198,11 @@ def test_a_profile_scaled_by_one_is_the_profile(found: SearchResult) -> None:
 
 @pytest.mark.parametrize(("method", "words"), LAWS)
 def test_the_governing_formula_has_the_plans_numbers(
-    found: SearchResult, method: str, words: str
+    searched: SearchResult, method: str, words: str
 ) -> None:
     """The law's value at the printed numbers is the printed speedup."""
-    chosen = candidate(found, method, words)
-    result = SearchResult(found.facts, found.candidates, chosen, found.plain)
+    chosen = candidate(searched, method, words)
+    result = SearchResult(searched.facts, searched.candidates, chosen, searched.plain)
     (entry,) = explain(result)["laws"]
     assert entry["law"] == LAWS[method, words]
     law = load_formulas(entry["law"])
@@ -233,23 +235,23 @@ def test_words_of_break_even_points() -> None:
          "everywhere from 1 to 64 requests, surely from 2 to 9 requests (extrapolated)"),
     )  # fmt: skip
     for changes, words in cases:
-        told = list(
+        lines = list(
             break_even_words(
                 {"break_even": [{"method": "a", "words": "b", "points": [base | changes]}]}
             )
         )
-        assert told[1] == f"- by batch size, with prompts of 40 tokens: {words}."
+        assert lines[1] == f"- by batch size, with prompts of 40 tokens: {words}."
 
 
-def test_each_round_of_a_schedule_has_its_own(found: SearchResult) -> None:
+def test_each_round_of_a_schedule_has_its_own(searched: SearchResult) -> None:
     """In the cells in which it runs, and priced anew by itself."""
     parts = (
-        candidate(found, "draft_model", "tree of 16"),
-        candidate(found, "draft_model", "chain"),
+        candidate(searched, "draft_model", "tree of 16"),
+        candidate(searched, "draft_model", "chain"),
     )
     whole, plan = parts[0].estimate, parts[0].plan
     schedule = Candidate("schedule", "by batch", {}, "both", None, plan, whole, by_cell=parts)
-    data = explain(SearchResult(found.facts, found.candidates, schedule, found.plain))
+    data = explain(SearchResult(searched.facts, searched.candidates, schedule, searched.plain))
     laws = [(entry["law"], [cell["batch"] for cell in entry["by_cell"]]) for entry in data["laws"]]
     assert laws == [("sequoia", [1]), ("decoding_speculative_decoding", [4])]
     assert [entry["words"] for entry in data["acceptance"]] == [part.words for part in parts]

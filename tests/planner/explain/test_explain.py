@@ -113,7 +113,7 @@ def test_runners_up_are_the_best_of_every_family(tmp_path: Path) -> None:
     assert all(f"{plan_name(one)} " in line or one["refusal"] for one in rest)
 
 
-def test_the_runner_up_the_best_single_round_and_untried_trees_are_told(tmp_path: Path) -> None:
+def test_the_runner_up_the_best_single_round_and_untried_trees_are_reported(tmp_path: Path) -> None:
     result = search(example_facts(tmp_path, methods=["draft_model"]))
     chosen, data = result.chosen, explain(result)
     assert chosen.by_cell, "a schedule"
@@ -121,22 +121,24 @@ def test_the_runner_up_the_best_single_round_and_untried_trees_are_told(tmp_path
     second = min(others, key=lambda c: score(c, "latency"))
     single = min((c for c in others if not c.by_cell), key=lambda c: score(c, "latency"))
     for other, key in ((second, "runner_up"), (single, "best_single")):
-        told, gain = data[key], data[key]["gain"]
-        assert (told["method"], told["words"]) == (other.method, other.words)
+        reported, gain = data[key], data[key]["gain"]
+        assert (reported["method"], reported["words"]) == (other.method, other.words)
         ratio = score(other, "latency") / score(chosen, "latency")
         assert gain["mean"] == pytest.approx(ratio) and gain["low"] < ratio < gain["high"]
-        assert told["simpler"] == (chosen.simplicity < other.simplicity)
+        assert reported["simpler"] == (chosen.simplicity < other.simplicity)
     text = "\n".join(explain_words(data))
     (line,) = [line for line in text.split("\n") if line.startswith("K by batch size gains ")]
     assert f"{100 * (data['best_single']['gain']['mean'] - 1.0):.1f}" in line
     assert line.endswith(f"over {plan_name(data['best_single'])} at every batch size.")
     left = left_by_trees(result.facts, Model("draft"), [0, 1])
     assert 5e-5 < left < 1e-3
-    (told,) = [words for words in data["assumptions"] if words.startswith("of the static trees")]
-    assert told.endswith(f"might save at most {left:.2%} of the time")
+    (reported,) = [
+        words for words in data["assumptions"] if words.startswith("of the static trees")
+    ]
+    assert reported.endswith(f"might save at most {left:.2%} of the time")
 
 
-def test_what_has_no_rival_is_told_without_one(tmp_path: Path) -> None:
+def test_what_has_no_rival_is_reported_without_one(tmp_path: Path) -> None:
     data = explain(search(example_facts(tmp_path, methods=["autoregressive"])))
     assert data["runner_up"] is None and data["best_single"] is None
     assert "Instead" not in "\n".join(explain_words(data))
@@ -151,7 +153,7 @@ def test_time_adds_up(tmp_path: Path) -> None:
     assert "Time of a round at batch 1: forward target" in text
 
 
-def test_acceptance_is_told_by_depth(tmp_path: Path) -> None:
+def test_acceptance_is_reported_by_depth(tmp_path: Path) -> None:
     data, text = explained(tmp_path, given=rates([0.7]))
     acceptance = data["acceptance"][0]
     assert "chain" in acceptance["words"] and "static trees" not in text.split("\n")[-1]
@@ -182,8 +184,8 @@ def test_what_the_chosen_plan_drafts_is_drawn(tmp_path: Path) -> None:
     data["acceptance"][0]["may_end"] = True
     assert next(picture_lines(data)).endswith(", at most; numbers are ranks:")
     data["acceptance"][0]["parents"] = None
-    (told,) = picture_lines(data)
-    assert "depends on the text" in told
+    (only,) = picture_lines(data)
+    assert "depends on the text" in only
     assert list(picture_lines(data | {"verdict": "plain_faster"})) == []
 
 
@@ -244,20 +246,20 @@ def test_plain_decoding_refused_by_a_limit(tmp_path: Path) -> None:
     assert "Without speculation a limit is missed: limits.tpot: time per token is" in text
 
 
-def test_what_is_taken_for_granted_is_told(tmp_path: Path) -> None:
+def test_assumptions_are_stated(tmp_path: Path) -> None:
     data, text = explained(tmp_path)
     assert "time on h200 is computed from data-sheet figures" in data["assumptions"]
     assert 'the acceptance of "draft" is a given table of rates' in data["assumptions"]
     assert text.split("\n")[-1].startswith("Assumptions: ")
 
 
-def test_a_measured_profile_is_told_with_its_positions(tmp_path: Path) -> None:
+def test_a_measured_profile_is_reported_with_its_positions(tmp_path: Path) -> None:
     key = profiles(True)[Model("draft")].key
     traces = tuple(tuple((0, 0, 1, -1)[(i + j) % 4] for i in range(40)) for j in range(6))
     given = {Model("draft"): AcceptanceProfile(key, Ranks(traces))}
     data, _ = explained(tmp_path, given=given)
-    told = 'the acceptance of "draft" was measured at 240 positions of 6 prompts'
-    assert told in data["assumptions"]
+    sentence = 'the acceptance of "draft" was measured at 240 positions of 6 prompts'
+    assert sentence in data["assumptions"]
 
 
 def test_words_are_one_line_each_and_hold_no_raw_floats(tmp_path: Path) -> None:
@@ -279,7 +281,7 @@ def floats_without_interval(value: Any, path: str = "") -> list[str]:
         items = [(f"{path}[]", item) for item in value]
     else:
         return [path] if isinstance(value, float) else []
-    return [found for name, item in items for found in floats_without_interval(item, name)]
+    return [bare for name, item in items for bare in floats_without_interval(item, name)]
 
 
 def test_every_estimate_has_its_interval(tmp_path: Path) -> None:

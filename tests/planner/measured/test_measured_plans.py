@@ -110,8 +110,8 @@ def test_plans_like_a_measured_one_share_its_factor(
     assert factor(before.plain, 0) == pytest.approx(1.0)
     tokens = same(after, lookups[5]).estimates[0].tokens_per_round.mean
     assert tokens == pytest.approx(1.1**0.5 * lookups[5].estimates[0].tokens_per_round.mean)
-    unlike = same(after, chains[3]).estimates[0].tokens_per_round
-    assert unlike.mean == pytest.approx(chains[3].estimates[0].tokens_per_round.mean)
+    unchanged = same(after, chains[3]).estimates[0].tokens_per_round
+    assert unchanged.mean == pytest.approx(chains[3].estimates[0].tokens_per_round.mean)
 
 
 def test_a_slow_plan_is_not_chosen_again(facts: ProblemFacts, before: SearchResult) -> None:
@@ -150,7 +150,7 @@ def test_proposals_are_new_and_the_same_for_a_seed(before: SearchResult) -> None
         asked = [
             offered.propose(method, family, known, score, asks=12, seed=seed) for seed in (1, 1, 2)
         ]
-        words = [[candidate.words for candidate in found] for found in asked]
+        words = [[candidate.words for candidate in proposals] for proposals in asked]
         assert words[0] == words[1]
         assert words[0] and len(set(words[0])) == len(words[0])
         tried = [point for point, _ in known]
@@ -194,6 +194,6 @@ def test_files(facts: ProblemFacts, before: SearchResult, tmp_path: Path) -> Non
         {"plans": [document["plans"][0] | {"seconds_per_token": 0.0}]},
     ):
         path.write_text(json.dumps(document | broken))
-        with pytest.raises(UsageError, match="measured plans") as told:
+        with pytest.raises(UsageError, match="measured plans") as raised:
             MeasuredPlans.load(path)
-        assert str(path) in str(told.value) and "Remove the file" in str(told.value)
+        assert str(path) in str(raised.value) and "Remove the file" in str(raised.value)

@@ -31,9 +31,9 @@ def again(facts: ProblemFacts) -> SearchResult:
 
 def test_plain_decoding_sets_the_device_right(facts: ProblemFacts) -> None:
     before = search(facts)
-    found = served_plan(facts, RUN, *plain_plan(facts))
-    assert (found.batch, found.prompt_tokens, found.tokens_per_round) == (4, 40, 1.0)
-    remember_served(facts, found, RUN)
+    served = served_plan(facts, RUN, *plain_plan(facts))
+    assert (served.batch, served.prompt_tokens, served.tokens_per_round) == (4, 40, 1.0)
+    remember_served(facts, served, RUN)
     after = again(facts)
     one, four = after.plain.estimates
     assert four.measured and not one.measured
@@ -79,14 +79,14 @@ def test_from_files(facts: ProblemFacts, tmp_path: Path) -> None:
     emitted = {"plan": chosen.as_dict()["plan"], "method": chosen.method, "words": chosen.words}
     (folder / "projection.json").write_text(json.dumps({"emitted": emitted}))
     result = tmp_path / "result.json"
-    told = {
+    result_file = {
         "completed": 64, "duration": 12.8, "total_input_tokens": 2560, "total_output_tokens": 2048,
         "mean_e2el_ms": 800.0, "std_e2el_ms": 80.0, "spec_decode_acceptance_length": 2.25,
     }  # fmt: skip
-    result.write_text(json.dumps(told))
+    result.write_text(json.dumps(result_file))
     problem = facts.problem
-    found = import_device([result], problem, projection=folder)
-    assert (found.batch, found.tokens_per_round, found.turns) == (4, 2.25, 64)
+    served = import_device([result], problem, projection=folder)
+    assert (served.batch, served.tokens_per_round, served.turns) == (4, 2.25, 64)
     after = again(facts)
     same = next(c for c in after.candidates if c.plan == chosen.plan and not c.by_cell)
     assert same.estimates[1].request_seconds.median == pytest.approx(0.8)

@@ -156,9 +156,9 @@ def test_its_drafter_is_what_its_plans_draft_with(method: Method[Any], facts: Pr
 def test_the_page_of_methods_is_that_of_the_code() -> None:
     root = Path(__file__).parents[3]
     page = (root / "docs/methods.md").read_text(encoding="utf-8")
-    found = [METHODS[name] for name in sorted(METHODS)]
+    methods = [METHODS[name] for name in sorted(METHODS)]
     results = read_results(root / "benchmarks/results/methods.json")
-    assert page == methods_page(found, engines_by_draft(), results), (
+    assert page == methods_page(methods, engines_by_draft(), results), (
         "run: specplan methods --markdown --measured benchmarks/results/methods.json"
         " > docs/methods.md"
     )
@@ -208,9 +208,9 @@ def test_results_stand_on_the_page(tmp_path: Path) -> None:
 
 
 def test_methods_as_data(method: Method[Any]) -> None:
-    told = method_as_dict(method, {(method.engine_drafter, method.shape): ["one"]})
-    assert told["engines"] == ["one"]
-    assert json.loads(json.dumps(told)) == told
-    assert len(told["papers"]) == told["paper"].count("arXiv")
-    assert not told["differs"] or told["differs"].endswith(".")
-    assert {word for word in ("priced", "emitted", "runnable") if told[word]} == set(method.status)
+    data = method_as_dict(method, {(method.engine_drafter, method.shape): ["one"]})
+    assert data["engines"] == ["one"]
+    assert json.loads(json.dumps(data)) == data
+    assert len(data["papers"]) == data["paper"].count("arXiv")
+    assert not data["differs"] or data["differs"].endswith(".")
+    assert {word for word in ("priced", "emitted", "runnable") if data[word]} == set(method.status)

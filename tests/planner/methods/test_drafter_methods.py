@@ -71,15 +71,15 @@ commit @kv %e"""
 
 
 def plan_of(facts: ProblemFacts, method: str, words: str) -> Plan:
-    found = discover_methods()[method]
+    drafting_method = discover_methods()[method]
     options = next(
         options
-        for family in found.choices(facts)
+        for family in drafting_method.choices(facts)
         if isinstance(family, Family)
         for options in family.settings
         if options.words == words
     )
-    plan: Plan = found.plan(facts, options)
+    plan: Plan = drafting_method.plan(facts, options)
     return plan
 
 
@@ -89,12 +89,12 @@ def body(plan: Plan) -> str:
 
 
 def price(facts: ProblemFacts, plan: Plan, drafter: Drafter) -> Estimate:
-    found = price_plan(
+    estimate = price_plan(
         plan, facts.device, facts.shapes, facts.profiles[drafter],
         batch=1, prompt_tokens=40, output_tokens=32,
     )  # fmt: skip
-    assert isinstance(found, Estimate), found
-    return found
+    assert isinstance(estimate, Estimate), estimate
+    return estimate
 
 
 def test_a_head_drafts_from_the_targets_states_and_then_from_its_own(tmp_path: Path) -> None:
@@ -152,8 +152,8 @@ def test_what_was_accepted_is_computed_anew(tmp_path: Path) -> None:
     seconds = []
     for profile in (none, sure):
         facts = rich_facts(tmp_path, given=given | {Model("head"): profile})
-        found = price(facts, plan_of(facts, "eagle3", "chain of 8 by head"), Model("head"))
-        parts = [p for p in found.breakdown if p.model == "head" and p.width == 9]
+        estimate = price(facts, plan_of(facts, "eagle3", "chain of 8 by head"), Model("head"))
+        parts = [p for p in estimate.breakdown if p.model == "head" and p.width == 9]
         seconds.append(parts[0].seconds.median)
     assert seconds[1] > seconds[0]
 

@@ -69,9 +69,9 @@ def body(facts: ProblemFacts, options: DynamicTreeOptions) -> str:
 
 
 def family(facts: ProblemFacts) -> Family[DynamicTreeOptions]:
-    (found,) = METHOD.choices(facts)
-    assert isinstance(found, Family)
-    return found
+    (only,) = METHOD.choices(facts)
+    assert isinstance(only, Family)
+    return only
 
 
 def test_the_plans(tmp_path: Path) -> None:
@@ -168,19 +168,19 @@ def test_it_is_chosen_where_it_is_best_and_explained(tmp_path: Path) -> None:
     low = profiles(True, ((0.3, 0.1),))
     facts = example_facts(tmp_path, backend="none")
     facts = replace(facts, profiles={**facts.profiles, **low})
-    found = search(facts)
-    assert found.chosen.method == "dynamic_tree" and found.chosen.admissible
-    assert found.speedup.low > 1.0
-    data = explain(found)
+    searched = search(facts)
+    assert searched.chosen.method == "dynamic_tree" and searched.chosen.admissible
+    assert searched.speedup.low > 1.0
+    data = explain(searched)
     (accepted,) = data["acceptance"]
-    assert accepted["drafter"] == str(found.chosen.drafter)
+    assert accepted["drafter"] == str(searched.chosen.drafter)
     shares = [entry["accepted_at_least"]["mean"] for entry in accepted["by_depth"]]
     assert shares == sorted(shares, reverse=True) and 0 < shares[0] < 1
     assert data["laws"][0]["law"] == "sequoia"
     unknowns = {point["unknown"] for point in data["break_even"][0]["points"]}
     assert {"acceptance", "draft_seconds", "batch", "prompt_tokens"} == unknowns
     text = "\n".join(explain_words(data))
-    assert found.chosen.words in text and f'"{found.chosen.drafter}" drafts' in text
-    assert ("acceptance", str(found.chosen.drafter)) in {
-        (item.kind, item.name) for item in found.confidence.measurements
+    assert searched.chosen.words in text and f'"{searched.chosen.drafter}" drafts' in text
+    assert ("acceptance", str(searched.chosen.drafter)) in {
+        (item.kind, item.name) for item in searched.confidence.measurements
     }

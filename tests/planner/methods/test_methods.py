@@ -117,8 +117,8 @@ def families(facts: ProblemFacts) -> dict[str, Family[DraftModelOptions] | Refus
 
 def test_chains_and_trees_of_the_draft_model(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
-    found = families(facts)
-    chains, trees = found["chain by draft"], found["static tree by draft"]
+    by_name = families(facts)
+    chains, trees = by_name["chain by draft"], by_name["static tree by draft"]
     assert isinstance(chains, Family) and isinstance(trees, Family)
     lengths = [len(options.tree) for options in chains.settings]
     assert lengths == sorted(_near_chains(facts))
@@ -156,9 +156,9 @@ def _near_chains(facts: ProblemFacts) -> set[int]:
 def test_a_profile_of_plain_draws_serves_chains_only(tmp_path: Path) -> None:
     key = AcceptanceKey(Model("draft"), temperature=0.8, how="draw")
     given = {Model("draft"): AcceptanceProfile.from_hazards([[0.7]], key=key)}
-    found = families(example_facts(tmp_path, temperature=0.8, given=given))
-    assert isinstance(found["chain by draft"], Family)
-    refusal = found["static tree by draft"]
+    by_name = families(example_facts(tmp_path, temperature=0.8, given=given))
+    assert isinstance(by_name["chain by draft"], Family)
+    refusal = by_name["static tree by draft"]
     assert isinstance(refusal, Refusal) and "how=draw" in refusal.reason
 
 

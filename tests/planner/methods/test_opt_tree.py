@@ -35,9 +35,9 @@ def test_the_threshold_is_what_a_pass_takes_over_what_a_token_is_worth(
         plain = facts.pass_seconds("target", 65)[1]
         times = RoundTimes(plain, facts.pass_seconds("draft", 64)[1])
         speedup = tree_objective(facts, Model("draft")).best(times).speedup
-        found = layer_threshold(facts, Model("draft"), beam)
-        assert found == pytest.approx(draft / plain[0] * speedup)
-        assert 0.0 < found < 1.0 < speedup
+        threshold = layer_threshold(facts, Model("draft"), beam)
+        assert threshold == pytest.approx(draft / plain[0] * speedup)
+        assert 0.0 < threshold < 1.0 < speedup
 
 
 def test_it_is_measured_last_and_offered_once_it_was(facts: ProblemFacts) -> None:

@@ -160,7 +160,7 @@ def test_the_interpreter_keeps_a_part_of_a_cache_and_compiled_rounds_do_not(tmp_
     for options in (SparseCacheOptions("target", 512, 2), SparseCacheOptions("draft", 256, 2)):
         plan = METHOD.plan(facts_of(tmp_path), options)
         assert refusals(plan, CAPABILITIES) == ()
-        assert any("whole caches only" in found.reason for found in refusals(plan, COMPILED))
+        assert any("whole caches only" in refusal.reason for refusal in refusals(plan, COMPILED))
 
 
 def test_its_drafters_are_measured_where_it_is_named(tmp_path: Path) -> None:

@@ -28,11 +28,11 @@ from tests.planner.example_facts import example_facts
 
 def plan_of(folder: Path, method: str, words: str) -> Plan:
     facts = example_facts(folder, methods=[method])
-    found = discover_methods()[method]
-    (family,) = found.choices(facts)
+    chain_method = discover_methods()[method]
+    (family,) = chain_method.choices(facts)
     assert isinstance(family, Family)
     (options,) = (one for one in family.settings if one.words == words)
-    return found.plan(facts, options)
+    return chain_method.plan(facts, options)
 
 
 def after_round(
@@ -90,17 +90,17 @@ def part_facts(folder: Path, method: str) -> ProblemFacts:
 )
 def test_every_rule_ends_drafts_of_every_part(method: str, tmp_path: Path) -> None:
     """A part that is known is measured in the ways of a method, and then offered in them."""
-    facts, found = part_facts(tmp_path, method), discover_methods()[method]
+    facts, chain_method = part_facts(tmp_path, method), discover_methods()[method]
     nothing = replace(facts, profiles={})
     assert later_drafters(nothing) == tuple(
-        found.drafter(facts, one) for one in found.run_settings(facts)
+        chain_method.drafter(facts, one) for one in chain_method.run_settings(facts)
     )
-    (family,) = found.choices(facts)
+    (family,) = chain_method.choices(facts)
     assert isinstance(family, Family)
     parts = [one for one in family.settings if one.drafter in PARTS]
     assert {one.drafter for one in parts} == set(PARTS)
     for one in parts:
-        rounds, plan = found.drafter(facts, one), found.plan(facts, one)
+        rounds, plan = chain_method.drafter(facts, one), chain_method.plan(facts, one)
         assert isinstance(rounds, OwnRounds) and profiling_plan(facts, rounds) == plan
         assert profiling_plan(nothing, rounds) is None  # the part itself is to be measured first
         assert verify_plan(plan) == () == tuple(refusals(plan, CAPABILITIES)), one

@@ -55,33 +55,33 @@ def test_the_faster_backend_is_taken_wherever_it_stands(
     best = best_backend({name: both[name] for name in order})
     assert best.facts.problem.backend == "fast"
     assert best.chosen is fast.chosen
-    told = {one["backend"]: one for one in backends_data(best)}
-    assert list(told) == list(order)
-    assert told["fast"]["chosen"] and not told["slow"]["chosen"]
-    assert told["fast"]["gain"] is None
-    assert told["slow"]["gain"]["low"] > 1.0
-    assert told["slow"]["words"] == slow.chosen.words
+    by_name = {one["backend"]: one for one in backends_data(best)}
+    assert list(by_name) == list(order)
+    assert by_name["fast"]["chosen"] and not by_name["slow"]["chosen"]
+    assert by_name["fast"]["gain"] is None
+    assert by_name["slow"]["gain"]["low"] > 1.0
+    assert by_name["slow"]["words"] == slow.chosen.words
 
 
 def test_backends_of_one_price_are_taken_in_order(tmp_path: Path) -> None:
     """A data sheet prices all backends alike: no gain, so the first one stays."""
     for order in (("eager", "inductor"), ("inductor", "eager")):
-        found = named(tmp_path, *order)
-        assert found.facts.problem.backend == order[0]
-        assert found.facts.problem.backends == ()
-        assert [one.backend for one in found.backends] == list(order)
+        searched = named(tmp_path, *order)
+        assert searched.facts.problem.backend == order[0]
+        assert searched.facts.problem.backends == ()
+        assert [one.backend for one in searched.backends] == list(order)
 
 
 def test_a_backend_that_runs_the_better_plan_is_taken(tmp_path: Path) -> None:
-    found = named(tmp_path, "onnxruntime_genai", "eager")
-    engine, own = found.backends
-    assert engine.chosen is not None and own.chosen is found.chosen
-    assert found.facts.problem.backend == "eager"
-    assert found.chosen.method != PLAIN
-    words = explain_words(explain(found))
+    searched = named(tmp_path, "onnxruntime_genai", "eager")
+    engine, own = searched.backends
+    assert engine.chosen is not None and own.chosen is searched.chosen
+    assert searched.facts.problem.backend == "eager"
+    assert searched.chosen.method != PLAIN
+    words = explain_words(explain(searched))
     (line,) = [one for one in words if one.startswith("Backends: ")]
     assert line.startswith("Backends: eager is the best | onnxruntime_genai: ")
-    json.dumps(explain(found))
+    json.dumps(explain(searched))
 
 
 def test_a_backend_without_a_plan_says_why(slow: SearchResult) -> None:
@@ -97,7 +97,7 @@ def test_a_backend_without_a_plan_says_why(slow: SearchResult) -> None:
     assert "No plan for onnxruntime: backend onnxruntime: needs onnx. pip." in words
 
 
-def test_where_no_backend_has_a_plan_a_limit_is_told_before_what_is_missing() -> None:
+def test_where_no_backend_has_a_plan_a_limit_is_reported_before_what_is_missing() -> None:
     refused = MissingCapabilityError("needs onnx", where="here")
     with pytest.raises(MissingCapabilityError, match="needs onnx"):
         best_backend({"onnxruntime": refused, "other": MissingCapabilityError("needs g++")})
@@ -105,6 +105,6 @@ def test_where_no_backend_has_a_plan_a_limit_is_told_before_what_is_missing() ->
         best_backend({"onnxruntime": refused, "other": InfeasibleError("too slow")})
 
 
-def test_one_backend_is_told_nothing_of(slow: SearchResult) -> None:
+def test_one_backend_needs_no_words(slow: SearchResult) -> None:
     assert backends_data(slow) == []
     assert not any("Backends" in line for line in explain_words(explain(slow)))

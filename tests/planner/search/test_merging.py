@@ -34,13 +34,13 @@ CONDITIONS = (("batch <= 2", "r0"), ("", "r1"))
 
 def _plans(facts: ProblemFacts) -> list[Plan]:
     """The first and the last setting of every family of every method."""
-    found = []
+    plans = []
     for method in discover_methods().values():
         for family in method.choices(facts):
             assert isinstance(family, Family)
             ends = dict.fromkeys((family.settings[0], family.settings[-1]))
-            found += [method.plan(facts, options) for options in ends]
-    return found
+            plans += [method.plan(facts, options) for options in ends]
+    return plans
 
 
 def _spelled(plan: Plan, name: str) -> tuple[object, ...]:
@@ -54,9 +54,9 @@ def _spelled(plan: Plan, name: str) -> tuple[object, ...]:
 
 def _nameless(plan: Plan, name: State) -> tuple[StateDeclaration, ...]:
     """What is declared under a name, and what that is a view of."""
-    held = plan.state(name)
-    assert held is not None
-    bare = replace(held, name=State("it"))
+    state = plan.state(name)
+    assert state is not None
+    bare = replace(state, name=State("it"))
     if not isinstance(bare, CacheState) or bare.view is None:
         return (bare,)
     return replace(bare, view=State("other")), *_nameless(plan, bare.view)
@@ -65,19 +65,19 @@ def _nameless(plan: Plan, name: State) -> tuple[StateDeclaration, ...]:
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_each_round_keeps_its_own_states(temperature: float, tmp_path: Path) -> None:
     plans = _plans(rich_facts(tmp_path, temperature=temperature))
-    apart = 0
+    with_renamed = 0
     for one, other in islice(combinations(plans, 2), 0, None, 5):
         merged = merge_plans({"r0": one, "r1": other})
         for given, part in (("r0", one), ("r1", other)):
             for own, called in round_names(given, part).items():
                 assert _spelled(merged, called) == _spelled(part, own), (one.name, other.name)
-        apart += any(state.name.endswith("_r1") for state in merged.states)
+        with_renamed += any(state.name.endswith("_r1") for state in merged.states)
         promised = merged.assumptions
         assert promised.lossless == (one.assumptions.lossless and other.assumptions.lossless)
         assert promised.reproducible == (
             one.assumptions.reproducible and other.assumptions.reproducible
         )
-    assert apart > 20
+    assert with_renamed > 20
 
 
 def test_any_two_rounds_make_a_right_plan(tmp_path: Path) -> None:

@@ -44,13 +44,13 @@ def test_guards_select_the_rounds_of_their_cells(case: tuple[Grid, list[list[str
     plan = scheduled("several", used, guards(grid, rows))
     assert parse_plan(print_plan(plan)) == plan
     for (i, batch), (j, context) in product(enumerate(grid.batches), enumerate(grid.contexts)):
-        found = select_round(plan, batch=batch, context=int(context))
+        selected = select_round(plan, batch=batch, context=int(context))
         neighbours = {rows[i][j]}
         if any(abs(np.log(other / context)) < 0.02 for other in grid.contexts if other != context):
             continue  # bounds are rounded to three figures
         if any(abs(np.log(other / batch)) < 0.02 for other in grid.batches if other != batch):
             continue
-        assert found in neighbours
+        assert selected in neighbours
 
 
 def test_a_load_that_hovers_at_a_bound_does_not_switch() -> None:

@@ -64,8 +64,8 @@ def test_every_setting_of_every_method_is_there(result: SearchResult) -> None:
         if isinstance(family, Family)
         for options in family.settings
     ]
-    found = [(c.method, c.family, c.words) for c in planned(result) if not c.by_cell]
-    assert sorted(found) == sorted(settings)
+    candidates = [(c.method, c.family, c.words) for c in planned(result) if not c.by_cell]
+    assert sorted(candidates) == sorted(settings)
     refused = {(c.method, c.family) for c in result.candidates if c.plan is None}
     assert refused == {
         (name, family.name)
@@ -96,8 +96,8 @@ def test_the_score_is_the_mean_time_per_token(result: SearchResult) -> None:
 
 def test_tokens_per_round_of_a_chain_follow_the_closed_form(tmp_path: Path) -> None:
     given = {Model("draft"): AcceptanceProfile.from_alpha(0.7)}
-    found = search(example_facts(tmp_path, given=given))
-    chains = [c for c in planned(found) if c.family == "chain by draft"]
+    searched = search(example_facts(tmp_path, given=given))
+    chains = [c for c in planned(searched) if c.family == "chain by draft"]
     assert len(chains) > 5
     for candidate in chains:
         length, estimate = len(candidate.options["parents"]), candidate.estimates[0]
@@ -105,9 +105,9 @@ def test_tokens_per_round_of_a_chain_follow_the_closed_form(tmp_path: Path) -> N
 
 
 def test_plain_decoding_wins_when_little_is_accepted(tmp_path: Path) -> None:
-    found = search(example_facts(tmp_path, given=rates([0.02, 0.01])))
-    assert found.chosen is found.plain
-    assert all(c.admissible for c in planned(found))
+    searched = search(example_facts(tmp_path, given=rates([0.02, 0.01])))
+    assert searched.chosen is searched.plain
+    assert all(c.admissible for c in planned(searched))
 
 
 def test_a_gain_within_the_error_is_no_gain(tmp_path: Path) -> None:
@@ -117,11 +117,11 @@ def test_a_gain_within_the_error_is_no_gain(tmp_path: Path) -> None:
     sure = search(example_facts(tmp_path, given={Model("draft"): many}))
     one = "chain of 1 by draft"
     assert score(by_words(unsure, one), "latency") == score(by_words(sure, one), "latency")
-    for found, chosen in ((unsure, unsure.plain), (sure, by_words(sure, one))):
-        gain = speedup(by_words(found, one), found.plain, "latency")
+    for searched, chosen in ((unsure, unsure.plain), (sure, by_words(sure, one))):
+        gain = speedup(by_words(searched, one), searched.plain, "latency")
         errors = log(gain.mean) / (log(gain.mean / gain.low) / 1.645)  # 90 % intervals
-        assert errors > 0.0 and (errors > 1.0) == (chosen is not found.plain)
-        assert found.chosen is chosen
+        assert errors > 0.0 and (errors > 1.0) == (chosen is not searched.plain)
+        assert searched.chosen is chosen
 
 
 def test_ties_go_to_the_simpler_plan(result: SearchResult) -> None:
@@ -171,9 +171,12 @@ def test_every_refusal_knows_its_cause(tmp_path: Path, result: SearchResult) -> 
 
 
 def test_methods_may_be_left_out_but_not_plain_decoding(tmp_path: Path) -> None:
-    found = search(example_facts(tmp_path, methods=["prompt_lookup"]))
-    assert {c.method for c in found.candidates if c.priced} == {"autoregressive", "prompt_lookup"}
-    (left_out,) = [c for c in found.candidates if c.method == "draft_model"]
+    searched = search(example_facts(tmp_path, methods=["prompt_lookup"]))
+    assert {c.method for c in searched.candidates if c.priced} == {
+        "autoregressive",
+        "prompt_lookup",
+    }
+    (left_out,) = [c for c in searched.candidates if c.method == "draft_model"]
     assert left_out.refusal == "the problem's methods leave it out"
 
 
@@ -191,25 +194,25 @@ def test_memory_that_holds_the_target_alone_refuses_draft_models(tmp_path: Path)
     plain = example_facts(tmp_path)
     without = search(plain).plain.estimates[-1].memory.total
     limit = without + plain.drafts["draft"].weight_bytes / 2
-    found = search(example_facts(tmp_path, limits={"memory": limit}))
-    refused = [c for c in found.candidates if c.method == "draft_model"]
+    searched = search(example_facts(tmp_path, limits={"memory": limit}))
+    refused = [c for c in searched.candidates if c.method == "draft_model"]
     assert refused and all("limits.memory: memory needed" in str(c.refusal) for c in refused)
     assert all(f"the limit is {bytes_words(limit)}" in str(c.refusal) for c in refused)
     assert all(c.priced and not c.admissible for c in refused)
-    drafts, rest = found.chosen.by_cell
+    drafts, rest = searched.chosen.by_cell
     assert drafts.plan is not None and "draft" in drafts.plan.models_run
     assert rest.method == "prompt_lookup"
-    assert found.chosen.alone == (1,)
-    assert all(one.memory.total <= limit for one in found.chosen.estimates)
+    assert searched.chosen.alone == (1,)
+    assert all(one.memory.total <= limit for one in searched.chosen.estimates)
 
 
 def test_a_limit_may_refuse_plain_decoding(tmp_path: Path, result: SearchResult) -> None:
     slow = max(e.seconds_per_token.median for e in result.plain.estimates)
-    found = search(example_facts(tmp_path, limits={"tpot": 0.7 * slow}))
-    assert not found.plain.admissible and "limits.tpot" in str(found.plain.refusal)
-    chosen = {part.method for part in found.chosen.by_cell or [found.chosen]}
+    searched = search(example_facts(tmp_path, limits={"tpot": 0.7 * slow}))
+    assert not searched.plain.admissible and "limits.tpot" in str(searched.plain.refusal)
+    chosen = {part.method for part in searched.chosen.by_cell or [searched.chosen]}
     assert chosen <= {"draft_model", "dynamic_tree"}
-    for estimate in found.chosen.estimates:
+    for estimate in searched.chosen.estimates:
         assert estimate.seconds_per_token.median <= 0.7 * slow
 
 
@@ -256,7 +259,7 @@ def test_memory_refusals_name_the_largest_part_and_what_helps(
     assert re.search(words, str(caught.value.remedy))
 
 
-def test_the_best_value_that_was_reached_is_told(tmp_path: Path, result: SearchResult) -> None:
+def test_the_best_value_that_was_reached_is_reported(tmp_path: Path, result: SearchResult) -> None:
     best = min(max(e.seconds_per_token.median for e in c.estimates) for c in planned(result))
     words = rf"reaches {seconds_words(best)} \(.* to .*\) at best"
     with pytest.raises(InfeasibleError, match=words):
@@ -291,8 +294,8 @@ class Blind:
 
 def test_what_the_device_does_not_know_is_refused(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
-    found = search(replace(facts, device=Blind(facts.device, facts.drafts["draft"])))
-    refused = [c for c in found.candidates if c.method == "draft_model"]
+    searched = search(replace(facts, device=Blind(facts.device, facts.drafts["draft"])))
+    refused = [c for c in searched.candidates if c.method == "draft_model"]
     assert refused and all("was not measured" in str(c.refusal) for c in refused)
     assert not any(c.priced for c in refused)
     with pytest.raises(UsageError, match="specplan profile device") as caught:
@@ -303,19 +306,23 @@ def test_what_the_device_does_not_know_is_refused(tmp_path: Path) -> None:
 def test_memory_of_a_trace_is_that_of_its_longest_request(tmp_path: Path) -> None:
     lines = '{"prompt_tokens": 8, "output_tokens": 8}\n{"prompt_tokens": 800, "output_tokens": 8}'
     (tmp_path / "trace.jsonl").write_text(lines)
-    found = search(example_facts(tmp_path, workload={"batch_sizes": [1], "trace": "trace.jsonl"}))
-    caches = [part for part in found.plain.estimates[0].memory.parts if "cache" in part.name]
-    slots = caches[0].bytes / found.facts.target.kv_bytes_per_token
+    searched = search(
+        example_facts(tmp_path, workload={"batch_sizes": [1], "trace": "trace.jsonl"})
+    )
+    caches = [part for part in searched.plain.estimates[0].memory.parts if "cache" in part.name]
+    slots = caches[0].bytes / searched.facts.target.kv_bytes_per_token
     assert slots >= 808
-    assert found.plain.estimates[0].prompt_tokens == 404
+    assert searched.plain.estimates[0].prompt_tokens == 404
 
 
-def test_progress_is_told(tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    found = search(example_facts(tmp_path), on_progress=lambda done, of: told.append((done, of)))
-    settings = sum(not candidate.by_cell for candidate in found.candidates)
-    assert told[-1] == (settings, settings)
-    assert [done for done, _ in told] == list(range(1, len(told) + 1))
+def test_progress_is_reported(tmp_path: Path) -> None:
+    progress: list[tuple[int, int]] = []
+    searched = search(
+        example_facts(tmp_path), on_progress=lambda done, of: progress.append((done, of))
+    )
+    settings = sum(not candidate.by_cell for candidate in searched.candidates)
+    assert progress[-1] == (settings, settings)
+    assert [done for done, _ in progress] == list(range(1, len(progress) + 1))
 
 
 def test_the_report_is_json_and_complete(result: SearchResult) -> None:
@@ -370,8 +377,8 @@ def test_an_engine_that_switches_by_batch_alone_gets_such_a_schedule() -> None:
     grid = {"batch_sizes": [1, 8, 32], "prompt_lengths": [256, 1024, 4096], "output_tokens": 256}
 
     def schedule(**changes: Any) -> Candidate:
-        found = optimize(recorded("chat-8b-h100", workload=grid, **changes)).candidates
-        (only,) = (candidate for candidate in found if candidate.by_cell)
+        candidates = optimize(recorded("chat-8b-h100", workload=grid, **changes)).candidates
+        (only,) = (candidate for candidate in candidates if candidate.by_cell)
         return only
 
     assert "context" in schedule(backend="none").words
@@ -395,34 +402,34 @@ def test_points_without_memory_leave_the_others_their_speculation(tmp_path: Path
     whole = planned([1, 16, 512], None)
     needed, drafter = whole.plain.estimates[2].memory.total, whole.facts.drafts["draft"]
     limit = needed + drafter.weight_bytes / 2
-    found = planned([1, 16, 512], limit)
-    assert [part.method for part in found.chosen.by_cell] == [
+    searched = planned([1, 16, 512], limit)
+    assert [part.method for part in searched.chosen.by_cell] == [
         "draft_model",
         "draft_model",
         "autoregressive",
     ]
-    *drafting, last = found.chosen.estimates
-    plain = found.plain.estimates[2]
+    *drafting, last = searched.chosen.estimates
+    plain = searched.plain.estimates[2]
     assert (last.memory.total, last.ttft) == (plain.memory.total, plain.ttft)
     assert all("weights of draft" in {part.name for part in e.memory.parts} for e in drafting)
-    assert drafting[0].ttft.median > found.plain.estimates[0].ttft.median
-    assert found.left_out == () and found.speedup.low > 1.0
-    (entry,) = unfit_data(found)
+    assert drafting[0].ttft.median > searched.plain.estimates[0].ttft.median
+    assert searched.left_out == () and searched.speedup.low > 1.0
+    (entry,) = unfit_data(searched)
     assert (entry["batch"], entry["drafting"], entry["allowed_bytes"]) == (512, True, limit)
     assert entry["needed_bytes"] > limit and entry["enough"]
     (way,) = (re.match(r"batch (\d+) instead of 512", one) for one in entry["ways"][:1])
     assert way is not None
-    assert unfit(found.facts, found.chosen.plan, int(way[1]), 40).needed <= limit
-    assert unfit(found.facts, found.chosen.plan, int(way[1]) + 1, 40).needed > limit
+    assert unfit(searched.facts, searched.chosen.plan, int(way[1]), 40).needed <= limit
+    assert unfit(searched.facts, searched.chosen.plan, int(way[1]) + 1, 40).needed > limit
     (words,) = memory_words({"unfit": [entry]})
     assert "No memory for the drafter: 512 x 40" in words and "To fit: batch" in words
 
     smaller = planned([1, 16, 512], 0.99 * needed)
-    apart = planned([1, 16], None)
+    unlimited = planned([1, 16], None)
     assert smaller.left_out == ((512, 40),)
-    assert smaller.chosen.words == apart.chosen.words != "plain"
-    assert smaller.speedup == apart.speedup
-    for one, other in zip(drafting, apart.chosen.estimates, strict=True):
+    assert smaller.chosen.words == unlimited.chosen.words != "plain"
+    assert smaller.speedup == unlimited.speedup
+    for one, other in zip(drafting, unlimited.chosen.estimates, strict=True):
         ratio = one.seconds_per_token.median / other.seconds_per_token.median
         assert ratio == pytest.approx(1.0, abs=0.02)
     (entry,) = unfit_data(smaller)
@@ -442,19 +449,19 @@ def test_loads_that_fit_with_no_plan_are_left_out(tmp_path: Path) -> None:
     needed = [estimate.memory.total for estimate in whole.plain.estimates]
     limit = (needed[2] + needed[3]) / 2
     assert needed[3] == max(needed) and needed[2] < limit
-    found = search(example_facts(tmp_path, workload=lengths, limits={"memory": limit}))
-    assert found.left_out == ((64, 300),)
-    assert [(e.batch, e.prompt_tokens) for e in found.plain.estimates] == [
+    searched = search(example_facts(tmp_path, workload=lengths, limits={"memory": limit}))
+    assert searched.left_out == ((64, 300),)
+    assert [(e.batch, e.prompt_tokens) for e in searched.plain.estimates] == [
         (1, 16),
         (1, 300),
         (64, 16),
     ]
-    assert found.as_dict()["left_out"] == [[64, 300]]
-    for index, best in enumerate(found.best_of_each):
+    assert searched.as_dict()["left_out"] == [[64, 300]]
+    for index, best in enumerate(searched.best_of_each):
         assert best is not None
         times = [
             c.estimates[index].request_seconds.median
-            for c in found.candidates
+            for c in searched.candidates
             if c.priced and c.estimates[index].memory.total <= limit
         ]
         assert best.estimates[index].request_seconds.median <= 1.25 * min(times)

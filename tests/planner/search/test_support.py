@@ -43,13 +43,13 @@ def good_head(folder: Path, **changes: Any) -> ProblemFacts:
     return replace(facts, profiles={**facts.profiles, Model("head"): better})
 
 
-def found_with(facts: ProblemFacts, capabilities: Capabilities | None) -> SearchResult:
+def search_with(facts: ProblemFacts, capabilities: Capabilities | None) -> SearchResult:
     return search(replace(facts, capabilities=capabilities))
 
 
 def test_the_best_plan_that_runs_is_chosen(tmp_path: Path) -> None:
     facts = good_head(tmp_path)
-    free, bound = found_with(facts, None), found_with(facts, NO_STATES)
+    free, bound = search_with(facts, None), search_with(facts, NO_STATES)
     assert all(candidate.unsupported is None for candidate in free.candidates)
     refused = [c for c in bound.candidates if c.unsupported is not None]
     assert refused and all(c.priced and not c.admissible for c in refused)
@@ -73,8 +73,8 @@ def test_schedules_are_made_of_rounds_that_run(tmp_path: Path) -> None:
     models["drafts"].append({"name": "head", "path": "head"})  # type: ignore[attr-defined]
     write_drafter(tmp_path / "head", HEAD | LARGE)
     facts = example_facts(tmp_path, workload=work, given=given, models=models)
-    found = found_with(facts, CAPABILITIES)
-    schedules = [candidate for candidate in found.candidates if candidate.by_cell]
+    searched = search_with(facts, CAPABILITIES)
+    schedules = [candidate for candidate in searched.candidates if candidate.by_cell]
     assert schedules
     for schedule in schedules:
         assert all(part.unsupported is None for part, _ in schedule.parts)
@@ -82,8 +82,8 @@ def test_schedules_are_made_of_rounds_that_run(tmp_path: Path) -> None:
 
 def test_an_op_that_does_not_run_is_refused_where_it_is_used(tmp_path: Path) -> None:
     no_loops = replace(CAPABILITIES, ops=CAPABILITIES.ops - {"repeat"})
-    found = found_with(rich_facts(tmp_path), no_loops)
-    chains = [c for c in found.candidates if c.words == "chain of 4 by draft"]
+    searched = search_with(rich_facts(tmp_path), no_loops)
+    chains = [c for c in searched.candidates if c.words == "chain of 4 by draft"]
     assert chains and all("it has no op repeat" in str(c.refusal) for c in chains)
 
 
@@ -117,7 +117,7 @@ def test_who_runs_all_trips_of_a_loop_pays_them_all(tmp_path: Path) -> None:
 def test_a_backend_that_runs_nothing_is_refused(tmp_path: Path) -> None:
     nothing = replace(CAPABILITIES, ops=frozenset({"root"}))
     with pytest.raises(MissingCapabilityError, match="it has no op forward"):
-        found_with(rich_facts(tmp_path), nothing)
+        search_with(rich_facts(tmp_path), nothing)
 
 
 def test_no_backend_is_for_planning_only(tmp_path: Path) -> None:

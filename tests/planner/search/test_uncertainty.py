@@ -20,7 +20,7 @@ from specplan.planner.search.uncertainty import confidence, speed_over
 from tests.planner.example_facts import example_facts
 
 
-def found(tmp_path: Path, *, error: float, trials: float | None) -> SearchResult:
+def searched(tmp_path: Path, *, error: float, trials: float | None) -> SearchResult:
     alpha = AcceptanceProfile.from_hazards([[0.6, 0.15, 0.05]], trials=trials)
     facts = example_facts(tmp_path, given={Model("draft"): alpha})
     device = load_device("a100-sxm-80gb")
@@ -29,7 +29,7 @@ def found(tmp_path: Path, *, error: float, trials: float | None) -> SearchResult
 
 
 def test_what_is_known_exactly_is_sure(tmp_path: Path) -> None:
-    result = found(tmp_path, error=0.0, trials=None)
+    result = searched(tmp_path, error=0.0, trials=None)
     best = min((c for c in result.candidates if c.admissible), key=lambda c: score(c, "latency"))
     facts = result.facts
     sure = confidence(best, result.candidates, facts.profiles, "latency")
@@ -39,7 +39,7 @@ def test_what_is_known_exactly_is_sure(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("trials", [30.0, 30_000.0])
 def test_probabilities_and_regrets_hang_together(tmp_path: Path, trials: float) -> None:
-    result = found(tmp_path, error=0.3, trials=trials)
+    result = searched(tmp_path, error=0.3, trials=trials)
     sure = result.confidence
     total = sure.probability_best + sum(p for _, p in sure.rivals)
     assert total == pytest.approx(1.0)
@@ -53,7 +53,7 @@ def test_probabilities_and_regrets_hang_together(tmp_path: Path, trials: float) 
 
 def test_two_plans_are_compared_in_the_same_worlds(tmp_path: Path) -> None:
     """What both share cancels: much less is open of their ratio than of their gains over plain."""
-    result = found(tmp_path, error=0.3, trials=30.0)
+    result = searched(tmp_path, error=0.3, trials=30.0)
     profiles = result.facts.profiles
 
     def over(one: Candidate, other: Candidate) -> Interval:
@@ -73,14 +73,14 @@ def test_two_plans_are_compared_in_the_same_worlds(tmp_path: Path) -> None:
 def test_more_trials_leave_less_to_gain_from_acceptance(tmp_path: Path) -> None:
     saved = []
     for trials in (20.0, 200.0, 20_000.0):
-        sure = found(tmp_path, error=0.02, trials=trials).confidence
+        sure = searched(tmp_path, error=0.02, trials=trials).confidence
         saved.append(next(m.regret_saved for m in sure.measurements if m.kind == "acceptance"))
     assert saved[0] > saved[1] + 1e-4 and saved[1] + 1e-9 > saved[2] >= 0.0
     assert saved[2] < 0.002
 
 
 def test_a_worse_choice_is_regretted_more(tmp_path: Path) -> None:
-    result = found(tmp_path, error=0.1, trials=500.0)
+    result = searched(tmp_path, error=0.1, trials=500.0)
     profiles = result.facts.profiles
     regrets = [
         (

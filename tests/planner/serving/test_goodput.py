@@ -31,7 +31,7 @@ SIZES = [1, 4, 16, 64]
 RESULTS: dict[str, SearchResult] = {}
 
 
-def found(folder: Path, rate: float, sizes: list[int] = SIZES, **changes: Any) -> SearchResult:
+def searched(folder: Path, rate: float, sizes: list[int] = SIZES, **changes: Any) -> SearchResult:
     """The search at a load; what has been searched once is kept."""
     key = repr((rate, sizes, changes))
     if key not in RESULTS:
@@ -69,7 +69,7 @@ def admissible(result: SearchResult) -> list[Candidate]:
 
 @pytest.mark.parametrize("rate", [0.5, 20.0, 150.0, 400.0, 5000.0])
 def test_most_goodput_first_then_the_least_seconds(tmp_path: Path, rate: float) -> None:
-    result = found(tmp_path, rate)
+    result = searched(tmp_path, rate)
     load = load_of(result)
     served: dict[int, tuple[float, float]] = {}
     for candidate in admissible(result):
@@ -99,7 +99,7 @@ def test_most_goodput_first_then_the_least_seconds(tmp_path: Path, rate: float) 
 
 
 def test_whoever_serves_all_comes_before_whoever_is_quicker_but_does_not(tmp_path: Path) -> None:
-    result = found(tmp_path, 300.0)
+    result = searched(tmp_path, 300.0)
     load = load_of(result)
     priced = [(result.served_by(c), score(c, load)) for c in admissible(result)]
     whole = [value for served, value in priced if served is not None and served.whole]
@@ -117,7 +117,7 @@ def test_the_more_arrive_the_less_is_drafted(tmp_path: Path) -> None:
     """At each load the round that runs where the requests in flight are."""
     widths, numbers = [], []
     for rate in (0.5, 150.0, 400.0, 5000.0):
-        result = found(tmp_path, rate)
+        result = searched(tmp_path, rate)
         assert result.at_load is not None
         (at,) = result.at_load.mean.lengths
         number = SIZES[-1] if np.isnan(at.in_flight) else float(at.in_flight)
@@ -128,7 +128,7 @@ def test_the_more_arrive_the_less_is_drafted(tmp_path: Path) -> None:
 
 
 def test_an_idle_server_is_the_smallest_batch(tmp_path: Path) -> None:
-    result = found(tmp_path, 1e-3)
+    result = searched(tmp_path, 1e-3)
     alone = [c.estimates[0].request_seconds.median for c in admissible(result) if not c.by_cell]
     assert score(result.chosen, load_of(result)) <= 1.01 * min(alone)
     assert score(result.plain, load_of(result)) == pytest.approx(
@@ -137,7 +137,7 @@ def test_an_idle_server_is_the_smallest_batch(tmp_path: Path) -> None:
 
 
 def test_more_load_never_serves_less_and_never_sooner(tmp_path: Path) -> None:
-    result = found(tmp_path, 1.0)
+    result = searched(tmp_path, 1.0)
     assert result.plain.estimate is not None
     before: dict[str, float] = {"goodput": 0.0, "seconds": 0.0}
     for rate in np.geomspace(0.1, 1000.0, 25):
@@ -153,19 +153,19 @@ def test_more_load_never_serves_less_and_never_sooner(tmp_path: Path) -> None:
 
 
 def test_a_limit_lowers_goodput_to_where_it_is_kept(tmp_path: Path) -> None:
-    free = found(tmp_path, 200.0)
+    free = searched(tmp_path, 200.0)
     assert free.at_load is not None and free.at_load.whole
     (at,) = free.at_load.mean.lengths
     reached = float(at.times.request)
-    result = found(tmp_path, 200.0, limits={"request_latency": 0.8 * reached})
+    result = searched(tmp_path, 200.0, limits={"request_latency": 0.8 * reached})
     assert result.at_load is not None and not result.at_load.whole
     (bound,) = result.at_load.mean.lengths
     assert bound.bound == "limits"
     assert 0.0 < result.at_load.goodput.mean < 200.0
     really = simulated(result.chosen.estimates, load_of(result), result.at_load.goodput.mean)
     assert really.request.mean() == pytest.approx(0.8 * reached, rel=0.1)
-    kept = found(tmp_path, 200.0, limits={"request_latency": 1.2 * reached})
-    assert kept.at_load is not None and kept.at_load.whole
+    limited = searched(tmp_path, 200.0, limits={"request_latency": 1.2 * reached})
+    assert limited.at_load is not None and limited.at_load.whole
     text = "\n".join(explain_words(explain(result)))
     assert "more would exceed a limit" in text
 
@@ -195,10 +195,10 @@ def test_request_latency_is_prompt_and_output_of_the_slowest_cell(tmp_path: Path
 
 
 def test_memory_must_hold_the_batch_that_is_needed(tmp_path: Path) -> None:
-    free = found(tmp_path, 600.0)
+    free = searched(tmp_path, 600.0)
     plain = free.plain.estimates
     limit = (plain[1].memory.total + plain[2].memory.total) / 2
-    result = found(tmp_path, 600.0, limits={"memory": limit}, methods=["autoregressive"])
+    result = searched(tmp_path, 600.0, limits={"memory": limit}, methods=["autoregressive"])
     assert result.at_load is not None and not result.at_load.whole
     (at,) = result.at_load.mean.lengths
     assert at.bound == "memory" and at.batches.tolist() == [1.0, 4.0]
@@ -208,8 +208,8 @@ def test_memory_must_hold_the_batch_that_is_needed(tmp_path: Path) -> None:
     assert "batches above 4 do not fit in memory" in text
 
 
-def test_a_load_that_is_not_borne_is_told_and_not_extrapolated(tmp_path: Path) -> None:
-    result = found(tmp_path, 1e6)
+def test_a_load_that_is_not_borne_is_reported_and_not_extrapolated(tmp_path: Path) -> None:
+    result = searched(tmp_path, 1e6)
     assert result.at_load is not None and not result.at_load.whole
     data = explain(result)
     (at,) = data["chosen"]["at_load"]["by_prompt"]
@@ -221,7 +221,7 @@ def test_a_load_that_is_not_borne_is_told_and_not_extrapolated(tmp_path: Path) -
 
 
 def test_the_interval_is_that_of_both_ends(tmp_path: Path) -> None:
-    result = found(tmp_path, 60.0)
+    result = searched(tmp_path, 60.0)
     load = load_of(result)
     for candidate in (result.chosen, result.plain):
         served = result.served_by(candidate)
@@ -251,7 +251,7 @@ def test_prompt_lengths_are_served_apart_and_averaged(tmp_path: Path) -> None:
 
 
 def test_a_schedule_is_the_best_round_of_every_batch(tmp_path: Path) -> None:
-    result = found(tmp_path, 150.0, sizes=[1, 8, 64, 256])
+    result = searched(tmp_path, 150.0, sizes=[1, 8, 64, 256])
     schedules = [c for c in result.candidates if c.by_cell]
     assert len(schedules) == 1
     (schedule,) = schedules
@@ -266,16 +266,16 @@ def test_a_schedule_is_the_best_round_of_every_batch(tmp_path: Path) -> None:
 def test_the_schedule_outlives_batches_at_which_nothing_keeps_the_limits(tmp_path: Path) -> None:
     """They tell the times below them; their own limits are judged at the requests in flight."""
     sizes = [1, 8, 64, 256]
-    free = found(tmp_path, 5.0, sizes=sizes)
+    free = searched(tmp_path, 5.0, sizes=sizes)
     least = [min(c.estimates[i].ttft.median for c in admissible(free)) for i in range(4)]
-    result = found(tmp_path, 5.0, sizes=sizes, limits={"ttft": (least[2] + least[3]) / 2})
+    result = searched(tmp_path, 5.0, sizes=sizes, limits={"ttft": (least[2] + least[3]) / 2})
     assert any(c.by_cell and c.admissible for c in result.candidates)
     assert result.at_load is not None and result.at_load.whole
 
 
 def test_confidence_compares_at_the_load(tmp_path: Path) -> None:
     for rate in (150.0, 5000.0):
-        result = found(tmp_path, rate)
+        result = searched(tmp_path, rate)
         sure, load = result.confidence, load_of(result)
         over_itself = speed_over(result.chosen, result.chosen, result.facts.profiles, load)
         assert (over_itself.low, over_itself.mean, over_itself.high) == (1.0, 1.0, 1.0)
@@ -320,7 +320,7 @@ def test_the_break_even_load_is_where_the_two_are_equal(tmp_path: Path) -> None:
 
 
 def test_report_and_explanation_carry_the_load(tmp_path: Path) -> None:
-    result = found(tmp_path, 20.0)
+    result = searched(tmp_path, 20.0)
     report = json.loads(json.dumps(result.as_dict(), allow_nan=False))
     for entry, candidate in zip(report["candidates"], result.candidates, strict=True):
         assert (entry["at_load"] is None) == (candidate.estimate is None)
@@ -328,7 +328,7 @@ def test_report_and_explanation_carry_the_load(tmp_path: Path) -> None:
             assert entry["at_load"]["request_rate"] == 20.0
             assert entry["at_load"]["basis"].startswith("modelled")
     for rate in (20.0, 400.0, 1e6):
-        data = explain(found(tmp_path, rate))
+        data = explain(searched(tmp_path, rate))
         text = "\n".join(explain_words(data))
         assert f"At {rate:g} requests/s, modelled" in text
         lines = [line for line in text.split("\n") if line not in set(not_tried_lines(data))]

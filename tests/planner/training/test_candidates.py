@@ -66,9 +66,9 @@ def test_a_candidate_is_what_a_search_finds_with_its_config_and_the_prior(tmp_pa
         acceptance={"head": "prior"},
         methods=["eagle3"],
     )
-    found = search(known)
-    assert found.speedup.mean == pytest.approx(best.gain)
-    assert (found.speedup.low, found.speedup.high) == pytest.approx((best.low, best.high))
+    searched = search(known)
+    assert searched.speedup.mean == pytest.approx(best.gain)
+    assert (searched.speedup.low, searched.speedup.high) == pytest.approx((best.low, best.high))
     (row,) = what_if(known, [Model("head")], (None,))
     assert (row.pays_from, row.draft_tokens) == (best.pays_from, best.draft_tokens)
 

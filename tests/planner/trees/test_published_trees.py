@@ -87,7 +87,7 @@ def test_there_are_101_and_their_counts_are_trees(growmaps: list[tuple[str, list
 def test_named_families_have_the_counts_of_their_formula(
     growmaps: list[tuple[str, list[int]]],
 ) -> None:
-    found = 0
+    count = 0
     for name, counts in growmaps:
         if sequences := re.fullmatch(r"(\d+)x(\d+)-tree", name):
             assert counts_of(separate_chains(*map(int, sequences.groups()))) == counts
@@ -96,8 +96,8 @@ def test_named_families_have_the_counts_of_their_formula(
             assert counts_of(chain(int(length[1]) - 1)) == counts
         else:
             continue
-        found += 1
-    assert found == 38
+        count += 1
+    assert count == 38
 
 
 @pytest.mark.parametrize("first", [0.45, 0.634183, 0.8])

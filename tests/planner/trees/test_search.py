@@ -149,17 +149,17 @@ def test_golden_values(
     values: tuple[float, ...],
 ) -> None:
     nodes = len(values) - 1
-    found = search(vector(*rates), nodes, nodes).values[nodes]
-    assert found == pytest.approx(values, abs=1e-12)
+    value = search(vector(*rates), nodes, nodes).values[nodes]
+    assert value == pytest.approx(values, abs=1e-12)
 
 
 @pytest.mark.parametrize("search", [OrderedSearch, ProgrammeSearch])
 def test_golden_values_with_limited_levels(
     search: type[OrderedSearch] | type[ProgrammeSearch],
 ) -> None:
-    found = search(vector(0.6, 0.2, 0.1), 5, 2).values
-    assert found[1, 1:4] == pytest.approx((1.6, 1.8, 1.9), abs=1e-12)
-    assert (found[2, 3], found[2, 5]) == pytest.approx((2.16, 2.4), abs=1e-12)
+    values = search(vector(0.6, 0.2, 0.1), 5, 2).values
+    assert values[1, 1:4] == pytest.approx((1.6, 1.8, 1.9), abs=1e-12)
+    assert (values[2, 3], values[2, 5]) == pytest.approx((2.16, 2.4), abs=1e-12)
 
 
 def test_golden_values_of_the_demo_vector() -> None:
@@ -187,12 +187,12 @@ def test_a_poor_rank_is_taken_for_the_good_one_behind_it() -> None:
 def test_a_large_search_leaves_out_nothing_that_counts() -> None:
     noisy = np.random.default_rng(0).permutation(DEMO).tolist()
     for table in (vector(*DEMO), vector(*noisy), AcceptanceTable.of_rows([DEMO, noisy, DEMO])):
-        found = []
+        tables = []
         for always in (True, False):
             search = ProgrammeSearch(table, 300, 6)
             with sharpened(always):
-                found.append(search.values)
-        assert np.allclose(*found, rtol=0, atol=1e-12)
+                tables.append(search.values)
+        assert np.allclose(*tables, rtol=0, atol=1e-12)
 
 
 def test_ties_go_to_fewer_children_and_shallower_nodes() -> None:

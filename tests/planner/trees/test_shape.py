@@ -73,8 +73,8 @@ def test_golden_values_without_depth_limit(
     rates: tuple[float, ...], values: tuple[float, ...]
 ) -> None:
     hazard = vector(*rates)
-    found = [best_tree(hazard, n, 64).value(hazard) for n in range(len(values))]
-    assert found == pytest.approx(values, abs=1e-9)
+    computed = [best_tree(hazard, n, 64).value(hazard) for n in range(len(values))]
+    assert computed == pytest.approx(values, abs=1e-9)
 
 
 @pytest.mark.parametrize(

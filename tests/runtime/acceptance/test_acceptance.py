@@ -126,16 +126,16 @@ def test_ranked_among_drawn_siblings_is_lossless(rule: str) -> None:
 def test_more_children_than_support_is_lossless(rule: str) -> None:
     """The uniform fallback, which the released code of Sequoia lacks."""
     draft = constant((Fraction(1), Fraction(0), Fraction(0)))
-    found = lossless(rule, Case((-1, -1, -1), random_probabilities(3), draft), 2)
-    assert accepted_chance(found) == 1
+    outcomes = lossless(rule, Case((-1, -1, -1), random_probabilities(3), draft), 2)
+    assert accepted_chance(outcomes) == 1
 
 
 @pytest.mark.parametrize("rule", CHAIN_RULES)
 def test_dead_nodes_are_never_accepted(rule: str) -> None:
-    found = lossless(
+    outcomes = lossless(
         rule, Case(CHAIN, random_probabilities(1), random_probabilities(2), dead=(1,)), 4
     )
-    assert max(len(item.path) for item in found) == 1
+    assert max(len(item.path) for item in outcomes) == 1
 
 
 @pytest.mark.parametrize("rule", TREE_RULES)
@@ -185,8 +185,8 @@ def optimum(
     for place, (i, y) in enumerate(pairs):
         rows[i, place] = rows[len(drawn) + y, place] = 1.0
     limits = [*map(float, odds), *map(float, target)]
-    found = linprog([-1.0] * len(pairs), A_ub=rows.numpy(), b_ub=limits, method="highs")
-    return -float(found.fun)
+    solution = linprog([-1.0] * len(pairs), A_ub=rows.numpy(), b_ub=limits, method="highs")
+    return -float(solution.fun)
 
 
 def _chance_of(draft: Probabilities, tokens: tuple[int, ...], distinct: bool) -> Fraction:
@@ -219,11 +219,11 @@ def test_golden_chances(row: tuple[float, ...]) -> None:
     for rule, expected in near.items():
         case = Case((-1,) * count, constant(P), constant(Q), distinct=False)
         # four children: enumerated alone, as 256 drafts through every form of a rule take long
-        found = lossless(rule, case, 1) if count < 4 else scenarios(case, WAYS[rule])
-        assert float(accepted_chance(found)) == pytest.approx(expected, abs=6e-7), rule
+        outcomes = lossless(rule, case, 1) if count < 4 else scenarios(case, WAYS[rule])
+        assert float(accepted_chance(outcomes)) == pytest.approx(expected, abs=6e-7), rule
     case = Case((-1,) * count, constant(P), constant(Q))
-    found = lossless("recursive", case, 1)
-    assert float(accepted_chance(found)) == pytest.approx(distinct, abs=6e-7)
+    outcomes = lossless("recursive", case, 1)
+    assert float(accepted_chance(outcomes)) == pytest.approx(distinct, abs=6e-7)
     p, q = (
         torch.tensor([[float(mass) for mass in probs]], dtype=torch.float64) for probs in (P, Q)
     )
@@ -247,10 +247,10 @@ def test_more_children_are_better_and_the_optimum_is_never_exceeded(
     p, q = (tuple(Fraction(x, sum(masses)) for x in masses) for masses in (target, draft))
     most = [optimum(count, p, q) for count in (1, 2, 3)]
     for rule in ("recursive", "k_seq", "naive", "deterministic"):
-        found = [float(chance(rule, count, p, q)) for count in (1, 2, 3)]
-        for count, accepted in enumerate(found):
+        chances = [float(chance(rule, count, p, q)) for count in (1, 2, 3)]
+        for count, accepted in enumerate(chances):
             assert accepted <= most[count] + 1e-9, rule
-            assert accepted >= max(found[:count], default=0.0) - 1e-9, rule
+            assert accepted >= max(chances[:count], default=0.0) - 1e-9, rule
             if rule == "k_seq":
                 assert accepted >= (1 - exp(-1)) * most[count] - 1e-9
     last = 0.0
@@ -288,8 +288,8 @@ def test_sequoia_counter_example() -> None:
 def test_expected_accepted_of_the_token_rule() -> None:
     """Context-free (1/3, 2/3) and (2/3, 1/3), two tokens: E = 10/9 (arXiv 2403.10444)."""
     target, draft = (Fraction(1, 3), Fraction(2, 3)), (Fraction(2, 3), Fraction(1, 3))
-    found = lossless("token", Case((-1, 0), constant(target), constant(draft)), 3)
-    assert accepted_chance(found, 1) + accepted_chance(found, 2) == Fraction(10, 9)
+    outcomes = lossless("token", Case((-1, 0), constant(target), constant(draft)), 3)
+    assert accepted_chance(outcomes, 1) + accepted_chance(outcomes, 2) == Fraction(10, 9)
 
 
 def test_the_drafts_law_taken_for_a_ranked_child_loses_the_target() -> None:

@@ -83,12 +83,12 @@ def _equal(rule: str, case: tuple[Any, ...], **parameters: Any) -> None:
     )
     for function in (module.accept, module.accept_vectorised):
         for form in (tree, dynamic):
-            found = function(form, rows, uniforms, **parameters)
+            judged = function(form, rows, uniforms, **parameters)
             width = expected.path.shape[1]
-            assert torch.equal(found.path[:, :width], expected.path)
-            assert (found.path[:, width:] == -1).all()
-            assert torch.equal(found.accepted, expected.accepted)
-            assert torch.equal(found.bonus, expected.bonus)
+            assert torch.equal(judged.path[:, :width], expected.path)
+            assert (judged.path[:, width:] == -1).all()
+            assert torch.equal(judged.accepted, expected.accepted)
+            assert torch.equal(judged.bonus, expected.bonus)
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
@@ -197,8 +197,8 @@ def test_the_vectorised_form_is_traced_by_export(rule: str) -> None:
     batch = torch.export.Dim("batch", min=1, max=64)
     shapes = tuple({0: batch} for _ in range(5))
     traced = torch.export.export(module, inputs(3), dynamic_shapes=shapes).module()
-    for found, expected in zip(traced(*inputs(20)), module(*inputs(20)), strict=True):
-        assert torch.equal(found, expected)
+    for output, expected in zip(traced(*inputs(20)), module(*inputs(20)), strict=True):
+        assert torch.equal(output, expected)
 
 
 def test_the_folder_and_the_table_know_the_same_rules() -> None:

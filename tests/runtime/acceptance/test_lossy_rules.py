@@ -96,8 +96,8 @@ def test_what_each_rule_loses_on_the_pair_is_what_it_declares() -> None:
         case = Case((-1,), constant(target), constant(draft))
         for rule, ways in defaults.items():
             emitted = emitted_probabilities(case, decided(rule, case, ways), 1)
-            apart = total_variation(emitted, target_probabilities(case.target, 1))
-            lost.setdefault(rule, []).append(float(apart))
+            distance = total_variation(emitted, target_probabilities(case.target, 1))
+            lost.setdefault(rule, []).append(float(distance))
         p, q = (
             torch.tensor([*map(float, probs)], dtype=torch.float64) for probs in (target, draft)
         )
@@ -105,8 +105,8 @@ def test_what_each_rule_loses_on_the_pair_is_what_it_declares() -> None:
     lossy = {rule.name: rule.loss for rule in LOSSY}
     assert all((rule.loss is None) == (rule.name not in lossy) for rule in RULE_ENTRIES)
     assert lost.keys() == lossy.keys()
-    for rule, found in lost.items():
-        assert found == pytest.approx(lossy[rule], abs=5e-7), rule
+    for rule, losses in lost.items():
+        assert losses == pytest.approx(lossy[rule], abs=5e-7), rule
 
 
 # Medusa's criterion at epsilon = .09, delta = .3; with the two swapped, as some functions of the
@@ -169,8 +169,10 @@ def test_accepting_more_loses_more() -> None:
         [exact_ways.passing_ways(exact_ways.not_too_unlikely(x)) for x in (1.3, 2.0, 5.0)],
         [exact_ways.passing_ways(exact_ways.among_the_first(n, 3.0)) for n in (2, 3, 4)],
     ):
-        found = [scenarios(case, ways) for ways in family]
-        kept = [mean_accepted(item) for item in found]
-        lost = [total_variation(emitted_probabilities(case, item, 1), expected) for item in found]
-        assert kept == sorted(kept) and kept[0] < kept[-1]
+        outcomes = [scenarios(case, ways) for ways in family]
+        accepted = [mean_accepted(item) for item in outcomes]
+        lost = [
+            total_variation(emitted_probabilities(case, item, 1), expected) for item in outcomes
+        ]
+        assert accepted == sorted(accepted) and accepted[0] < accepted[-1]
         assert lost == sorted(lost) and lost[0] < lost[-1]

@@ -122,12 +122,12 @@ def peagle(
     """P-EAGLE (`speculators` peagle): EAGLE-3 on mask tokens with a trained state, all at once."""
     masks = [config["mask_token_id"]] * (steps - 1)
     trained = tensors["mask_hidden"][0].expand(steps - 1, -1)
-    rows, found = torch.cat([states, trained]), []
+    rows, logits = torch.cat([states, trained]), []
     for step in range(steps):
         stop = len(states) + step
         one = eagle3(config, tensors, embedding, [*text, *masks[:step]], rows[:stop], [])
-        found.append(one[0])
-    return torch.stack(found)
+        logits.append(one[0])
+    return torch.stack(logits)
 
 
 def concat(

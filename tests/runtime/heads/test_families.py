@@ -40,8 +40,8 @@ def states_at(target: CausalModel, layers: Sequence[int], finished: bool = False
     for layer in layers:
         cache = target.new_cache(1, len(TEXT))
         parts.append(target.hidden(tokens, positions, positions, mask, cache, (0, layer)))
-    found = torch.cat(parts, 2)
-    return target.family.finish(found) if finished else found
+    states = torch.cat(parts, 2)
+    return target.family.finish(states) if finished else states
 
 
 Paper = Callable[[Any, Stored, CausalModel, Tensor], Tensor]
@@ -153,8 +153,8 @@ def test_logits_are_those_of_the_paper(case: str, target: CausalModel, tmp_path:
     stored, paper, steps = CASES[case]
     head = load_head(stored.save(tmp_path), target)
     states = features_of(head, target)
-    found = [*unrolled(head, torch.tensor([TEXT]), states, steps)]
+    by_step = [*unrolled(head, torch.tensor([TEXT]), states, steps)]
     wanted = paper(target, stored, states[0], steps)
     for step in range(steps):
-        torch.testing.assert_close(found[step][0, ROOT], wanted[step], rtol=0, atol=2e-5)
+        torch.testing.assert_close(by_step[step][0, ROOT], wanted[step], rtol=0, atol=2e-5)
     assert all(not torch.equal(a, b) for a, b in pairwise(wanted))

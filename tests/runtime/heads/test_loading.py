@@ -36,8 +36,8 @@ def target(home: Path) -> CausalModel:
 
 def changed(stored: Stored, drop: str = "", **tensors: Tensor) -> Stored:
     """The same with other tensors, and without one."""
-    kept = {name: x for name, x in stored.tensors.items() if name != drop}
-    return Stored(stored.config, {**kept, **tensors})
+    remaining = {name: x for name, x in stored.tensors.items() if name != drop}
+    return Stored(stored.config, {**remaining, **tensors})
 
 
 BROKEN: dict[str, tuple[Stored, str]] = {
@@ -109,11 +109,11 @@ SAME_LAYERS: tuple[dict[str, Any], ...] = (
 
 def test_every_spelling_of_layers_names_the_same_states(target: CausalModel) -> None:
     """`speculators` counts layers that have run, others name the layer whose output it is."""
-    found = [
+    layers = [
         read_description(formats.eagle3(**more).config, target, "x").reads.layers
         for more in SAME_LAYERS
     ]
-    assert found == [(2, 3, 3)] * 3
+    assert layers == [(2, 3, 3)] * 3
     last = {"eagle_aux_hidden_state_layer_ids": [2, 3, 6]}
     with pytest.raises(MissingCapabilityError, match="after the target's last layer"):
         read_description(formats.eagle3(**last).config, target, "x")
@@ -132,7 +132,7 @@ def test_a_heads_own_matrix_is_kept(target: CausalModel, tmp_path: Path) -> None
     assert not torch.equal(head.weights_by_name()["heads.0.weight"], target.head.weight)
 
 
-def test_what_a_step_passes_on_is_told_by_the_flag(target: CausalModel, tmp_path: Path) -> None:
+def test_what_a_step_passes_on_is_set_by_the_flag(target: CausalModel, tmp_path: Path) -> None:
     plain, normed = formats.eagle3(), formats.eagle3(norm_output=True)
     heads = [load_head(x.save(tmp_path / str(n)), target) for n, x in enumerate((plain, normed))]
     tokens, features = torch.tensor([TEXT]), torch.randn(1, len(TEXT), 96).double()
@@ -201,7 +201,7 @@ def test_a_targets_module_is_that_of_the_paper(form: str, home: Path, tmp_path: 
     target = load_model(folder, dtype="float64")
     head = load_module(folder, target, 0)
     states = torch.randn(1, len(TEXT), 32).double()
-    found = [*unrolled(head, torch.tensor([TEXT]), states, 2)]
+    by_step = [*unrolled(head, torch.tensor([TEXT]), states, 2)]
     start = {"deepseek": "model.layers.6.", "mimo": "model.mtp_layers.0.", "qwen": "mtp."}[form]
     join, layer, *norms = NAMES[form]
     names = (
@@ -216,6 +216,6 @@ def test_a_targets_module_is_that_of_the_paper(form: str, home: Path, tmp_path: 
         layer_epsilon=1e-6,
     )  # fmt: skip
     for step in range(2):
-        torch.testing.assert_close(found[step][0, 6], wanted[step], rtol=0, atol=2e-5)
+        torch.testing.assert_close(by_step[step][0, 6], wanted[step], rtol=0, atol=2e-5)
     with pytest.raises(UsageError, match="holds no multi-token-prediction module 1"):
         load_module(folder, target, 1)

@@ -21,7 +21,7 @@ from specplan.ir.files import read_json
 from specplan.runtime.sources.datastore import Datastore, Packing
 from specplan.runtime.sources.datastore_build import build_datastore
 from specplan.runtime.sources.source import Wanted
-from tests.runtime.stated_trees import found_paths, stated_paths
+from tests.runtime.stated_trees import draft_paths, stated_paths
 
 
 def silent(description: str, done: int, total: int) -> None:
@@ -106,21 +106,21 @@ def test_a_batch_of_lookups_gives_the_trees_that_are_stated(
             return
         continuations = store.lookup(padded, np.array([len(text) for text in texts]), wanted)
     documents = [tokens for documents in shards for tokens in documents]
-    for text, paths in zip(texts, found_paths(continuations), strict=True):
+    for text, paths in zip(texts, draft_paths(continuations), strict=True):
         assert paths == stated_paths(followed(documents, text, wanted), wanted)
 
 
 def followed(documents: list[list[int]], text: list[int], wanted: Wanted) -> list[tuple[int, ...]]:
     """What followed the longest ends of a text in a corpus, sixteen tokens or fewer."""
     for same in range(min(wanted.longest, 16, len(text)), wanted.shortest - 1, -1):
-        found = [
+        continuations = [
             tuple(tokens[place : place + wanted.length])
             for tokens in documents
             for place in range(same, len(tokens))
             if tokens[place - same : place] == text[len(text) - same :]
         ]
-        if found:
-            return found
+        if continuations:
+            return continuations
     return []
 
 
@@ -266,7 +266,7 @@ def test_another_corpus_and_foreign_tokens_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vocabulary", [3000, 70_000])
-def test_memory_beside_the_mapped_files_stays_below_what_is_said(
+def test_memory_beside_the_mapped_files_stays_below_what_is_stated(
     vocabulary: int, tmp_path: Path
 ) -> None:
     """All contexts agree as far as is looked, in ten shards, of more bytes than are allowed."""
@@ -278,29 +278,31 @@ def test_memory_beside_the_mapped_files_stays_below_what_is_said(
         tracemalloc.start()
         store = Datastore(tmp_path, vocabulary, 16)
         continuations = store.lookup(texts, np.full(64, 24), wanted)
-        held, most = tracemalloc.get_traced_memory()
+        current, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert continuations.live.any(1).all()
-        assert held < 1e6 and 0.2 * store.most_bytes < most < store.most_bytes < size
+        assert current < 1e6 and 0.2 * store.most_bytes < most < store.most_bytes < size
 
 
-def test_progress_is_told_piece_by_piece_and_shard_by_shard(tmp_path: Path) -> None:
-    told: list[tuple[str, int, int]] = []
+def test_progress_is_reported_piece_by_piece_and_shard_by_shard(tmp_path: Path) -> None:
+    progress: list[tuple[str, int, int]] = []
     pieces = [lambda: [corpus(100, 9)]] * 3
-    found = build_datastore(tmp_path, pieces, 9, "x", lambda *step: told.append(step), together=202)
-    assert [done for _, done, total in told if total == 3] == [0, 1, 2, 3]
-    assert [done for _, done, total in told if total == 2] == [0, 1, 2]
-    assert found == {"tokens": 303, "places": 303 - 3, "shards": 2}
+    summary = build_datastore(
+        tmp_path, pieces, 9, "x", lambda *step: progress.append(step), together=202
+    )
+    assert [done for _, done, total in progress if total == 3] == [0, 1, 2, 3]
+    assert [done for _, done, total in progress if total == 2] == [0, 1, 2]
+    assert summary == {"tokens": 303, "places": 303 - 3, "shards": 2}
 
 
 def test_pieces_sorted_together_are_found_as_one(tmp_path: Path) -> None:
     shards = [corpus(300, 50, seed) for seed in range(4)]
-    apart = built(tmp_path / "apart", shards, 50)
+    separate = built(tmp_path / "apart", shards, 50)
     joined = built(tmp_path / "joined", shards, 50, together=10_000)
     for end in range(10, 300, 10):
         text, wanted = shards[end % 4][None, end - 10 : end], Wanted(1, 16, 4000, 1, 3999)
-        found = [store.lookup(text, np.array([10]), wanted) for store in (apart, joined)]
-        one, other = (set(each.tokens[0][each.live[0]].tolist()) for each in found)
+        drafts = [store.lookup(text, np.array([10]), wanted) for store in (separate, joined)]
+        one, other = (set(each.tokens[0][each.live[0]].tolist()) for each in drafts)
         assert one == other and one
 
 
@@ -315,6 +317,6 @@ def test_what_keeps_nothing_is_refused_or_left_out(tmp_path: Path) -> None:
     alone = built(tmp_path / "alone", shards[1:2], 9)
     for end in range(2, 9):
         asked = small[None, :end], np.array([end]), Wanted(1, 16, 8, 1, 7)
-        found, expected = store.lookup(*asked), alone.lookup(*asked)
-        assert found.tokens.tolist() == expected.tokens.tolist()
-        assert found.live.any()
+        drafts, expected = store.lookup(*asked), alone.lookup(*asked)
+        assert drafts.tokens.tolist() == expected.tokens.tolist()
+        assert drafts.live.any()

@@ -35,7 +35,7 @@ def cache_of(batch: int, slots: int, seed: int) -> KVCache:
     return made
 
 
-def kept_by_definition(
+def retained_by_definition(
     keys: list[list[float]], query: list[float], budget: int, chunk: int
 ) -> list[int]:
     """Tokens that one head keeps of a text, written out slowly."""
@@ -72,8 +72,8 @@ def test_what_is_kept_is_what_the_definition_says(
     budget = 2 * chunk + extra
     whole = cache_of(len(lengths), max(lengths) + 1, seed)
     if one_text:  # the same cache for all rows, each with a query of its own
-        whole.keys = [held[:1] for held in whole.keys]
-        whole.values = [held[:1] for held in whole.values]
+        whole.keys = [cached[:1] for cached in whole.keys]
+        whole.values = [cached[:1] for cached in whole.values]
     small = cache_of(len(lengths), budget + 3, seed + 100)
     gone = retrieve(small, whole, lengths, budget, chunk)
     assert whole.queries is not None
@@ -81,12 +81,16 @@ def test_what_is_kept_is_what_the_definition_says(
         source = 0 if one_text else row
         for layer in range(LAYERS):
             for head in range(HEADS):
-                keys, values = (held[layer][source, head] for held in (whole.keys, whole.values))
+                keys, values = (
+                    cached[layer][source, head] for cached in (whole.keys, whole.values)
+                )
                 query = whole.queries[layer][row, head].tolist()
-                kept = kept_by_definition(keys[:length].tolist(), query, budget, chunk)
-                assert len(kept) == length - gone[row] <= budget
-                assert torch.equal(small.keys[layer][row, head, : len(kept)], keys[kept])
-                assert torch.equal(small.values[layer][row, head, : len(kept)], values[kept])
+                retained = retained_by_definition(keys[:length].tolist(), query, budget, chunk)
+                assert len(retained) == length - gone[row] <= budget
+                assert torch.equal(small.keys[layer][row, head, : len(retained)], keys[retained])
+                assert torch.equal(
+                    small.values[layer][row, head, : len(retained)], values[retained]
+                )
 
 
 def test_a_planted_chunk_is_found_by_the_head_that_asks_for_it() -> None:

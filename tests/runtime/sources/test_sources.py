@@ -25,7 +25,7 @@ from specplan.runtime.sources.registry import SOURCES, new_source
 from specplan.runtime.sources.source import Source, Wanted
 from specplan.runtime.sources.text import lookup as lookup_in_text
 from specplan.runtime.sources.trie import Trie
-from tests.runtime.stated_trees import found_paths, stated_paths
+from tests.runtime.stated_trees import draft_paths, stated_paths
 
 texts = st.lists(st.integers(0, 3), min_size=1, max_size=40)
 
@@ -143,10 +143,10 @@ def test_trees_of_continuations_are_as_stated(
     for row, (_, tokens, _) in enumerate(followed):
         continuations[row, : len(tokens[:length])] = tokens[:length]
     texts, weights = (np.array([each[n] for each in followed]) for n in (0, 2))
-    found = continuation_trees(
+    drafts = continuation_trees(
         continuations, texts.astype(np.int64), 4, wanted, weights if weighed else None
     )
-    for text, paths in enumerate(found_paths(found)):
+    for text, paths in enumerate(draft_paths(drafts)):
         rows = [each for each in followed if each[0] == text]
         stated = stated_paths(
             [tuple(tokens) for _, tokens, _ in rows],
@@ -154,7 +154,7 @@ def test_trees_of_continuations_are_as_stated(
             [weight for *_, weight in rows] if weighed else None,
         )
         assert paths == stated
-    assert not found.tokens[~found.live].any()
+    assert not drafts.tokens[~drafts.live].any()
 
 
 def test_n_grams_are_counted_and_the_longest_known_run_decides() -> None:
@@ -168,15 +168,15 @@ def test_n_grams_are_counted_and_the_longest_known_run_decides() -> None:
 @given(text=texts)
 def test_an_n_gram_proposes_what_followed_most_often(text: list[int]) -> None:
     table = taught(NgramTable(4, 500), text, last=4)
-    found, _ = one(table, text, Wanted(1, 3))
+    proposed, _ = one(table, text, Wanted(1, 3))
     for order in range(min(3, len(text) - 1), 0, -1):
         counts = Counter(
             text[end] for end in range(order, len(text)) if text[end - order : end] == text[-order:]
         )
         if counts:
-            assert counts[found[0]] == max(counts.values())
+            assert counts[proposed[0]] == max(counts.values())
             return
-    assert found == []
+    assert proposed == []
 
 
 def test_n_grams_that_were_not_seen_for_longest_are_forgotten() -> None:
@@ -258,14 +258,14 @@ def test_phrases_are_the_newest_different_runs_after_a_token(
 
 def test_phrases_of_a_text_are_those_of_its_runs() -> None:
     text, order = [0, 1, 2, 0, 1, 3, 0, 2], 3
-    grown, told = Phrases(order, 4, 100), Phrases(order, 4, 100)
+    grown, from_runs = Phrases(order, 4, 100), Phrases(order, 4, 100)
     key = grown.begin(0)
     for end in range(1, len(text) + 1):
         grown.learn_text(key, np.array(text[:end]), order)
-    told.learn_runs([np.array(text[i : i + order]) for i in range(len(text) - order + 1)])
+    from_runs.learn_runs([np.array(text[i : i + order]) for i in range(len(text) - order + 1)])
     for last in range(4):
         wanted = Wanted(1, 1, 4, order - 1, 20)
-        assert one(grown, [last], wanted) == one(told, [last], wanted)
+        assert one(grown, [last], wanted) == one(from_runs, [last], wanted)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_plans_may_teach_a_source_what_it_learns(entry: Declaration) -> None:
 
 @pytest.mark.parametrize("vocabulary", [2, 20, 300])
 @pytest.mark.parametrize("kind", [k for k, made in SOURCES.items() if "text" in made.learns])
-def test_memory_stays_below_what_is_said(kind: str, vocabulary: int) -> None:
+def test_memory_stays_below_what_is_stated(kind: str, vocabulary: int) -> None:
     rng = np.random.default_rng(0)
     text = rng.integers(0, vocabulary, 20_000)
     tracemalloc.start()

@@ -30,10 +30,10 @@ def _slow(text: list[int], shortest: int, longest: int, length: int) -> list[int
 )
 def test_equals_the_obvious_search(text: list[int], shortest: int, more: int, length: int) -> None:
     longest = shortest + more
-    found = lookup(np.array(text), shortest=shortest, longest=longest, length=length)
-    assert found.tolist() == _slow(text, shortest, longest, length)
+    proposed = lookup(np.array(text), shortest=shortest, longest=longest, length=length)
+    assert proposed.tolist() == _slow(text, shortest, longest, length)
     drafts = continuations(np.array(text), Wanted(shortest, longest, 1, length))
-    assert drafts.tokens[drafts.live].tolist() == found.tolist()
+    assert drafts.tokens[drafts.live].tolist() == proposed.tolist()
 
 
 def test_prefers_long_matches_then_recent_ones() -> None:
@@ -56,24 +56,24 @@ def test_without_a_match_the_text_is_proposed_from_its_beginning() -> None:
 
 def test_repetition_proposes_whole_continuations() -> None:
     assert lookup(np.array([5] * 6), shortest=1, longest=3, length=4).tolist() == [5] * 4
-    found = lookup(np.array([1, 2, 3, 1, 2]), shortest=1, longest=2, length=5)
-    assert found.tolist() == [3, 1, 2, 3, 1]
+    proposed = lookup(np.array([1, 2, 3, 1, 2]), shortest=1, longest=2, length=5)
+    assert proposed.tolist() == [3, 1, 2, 3, 1]
 
 
 def test_continuations_are_merged_and_the_commonest_nodes_kept() -> None:
     text = np.array([1, 2, 3, 1, 2, 4, 1, 2, 3, 1, 2])  # 4 1 after the longest match, 3 1 twice
 
-    def found(**wanted: int) -> list[tuple[int, int]]:
+    def proposed(**wanted: int) -> list[tuple[int, int]]:
         there = continuations(text, Wanted(shortest=1, longest=3, **wanted))
         assert there.live[0].sum() == there.live[0].nonzero()[0][-1] + 1
         return list(zip(there.tokens[there.live], there.parents[there.live], strict=True))
 
-    apart = [(4, ROOT), (1, 0), (3, ROOT), (1, 2)]
-    assert found(children=3, length=2) == apart
-    assert found(children=3, length=2, nodes=4) == [(3, ROOT), (1, 0), (4, ROOT), (1, 2)]
-    assert found(children=3, length=2, nodes=3) == [(3, ROOT), (1, 0), (4, ROOT)]
-    assert found(children=2, length=2, nodes=3) == [(4, ROOT), (1, 0), (3, ROOT)]
-    assert found(children=1, length=2, nodes=1) == apart[:1]
+    whole = [(4, ROOT), (1, 0), (3, ROOT), (1, 2)]
+    assert proposed(children=3, length=2) == whole
+    assert proposed(children=3, length=2, nodes=4) == [(3, ROOT), (1, 0), (4, ROOT), (1, 2)]
+    assert proposed(children=3, length=2, nodes=3) == [(3, ROOT), (1, 0), (4, ROOT)]
+    assert proposed(children=2, length=2, nodes=3) == [(4, ROOT), (1, 0), (3, ROOT)]
+    assert proposed(children=1, length=2, nodes=1) == whole[:1]
 
 
 @given(
@@ -82,7 +82,7 @@ def test_continuations_are_merged_and_the_commonest_nodes_kept() -> None:
     more=st.integers(0, 8),
 )
 def test_longer_proposals_begin_like_shorter_ones(text: list[int], short: int, more: int) -> None:
-    def found(length: int) -> list[int]:
+    def proposed(length: int) -> list[int]:
         return lookup(np.array(text), shortest=1, longest=3, length=length).tolist()
 
-    assert found(short + more)[:short] == found(short)
+    assert proposed(short + more)[:short] == proposed(short)

@@ -26,12 +26,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def paths(drafts: SourceDrafts) -> set[tuple[int, ...]]:
     """Paths of the nodes of the first tree."""
-    found: list[tuple[int, ...]] = []
+    by_node: list[tuple[int, ...]] = []
     for token, parent, live in zip(
         drafts.tokens[0].tolist(), drafts.parents[0].tolist(), drafts.live[0].tolist(), strict=True
     ):
-        found.append((*(found[parent] if parent >= 0 else ()), token) if live else ())
-    return {path for path in found if path}
+        by_node.append((*(by_node[parent] if parent >= 0 else ()), token) if live else ())
+    return {path for path in by_node if path}
 
 
 def counted(run: tuple[int, ...], length: int) -> Counter[tuple[int, ...]]:
@@ -47,7 +47,7 @@ def counted(run: tuple[int, ...], length: int) -> Counter[tuple[int, ...]]:
     return counts
 
 
-def looked_up(source: Trees, text: tuple[int, ...], **wanted: int) -> set[tuple[int, ...]]:
+def drafted(source: Trees, text: tuple[int, ...], **wanted: int) -> set[tuple[int, ...]]:
     drafts = source.lookup(np.array([text]), np.array([len(text)]), Wanted(1, 3, **wanted))
     return paths(drafts)
 
@@ -58,28 +58,28 @@ def test_trees_are_the_commonest_continuations(folder: Path) -> None:
     for text in ((0,), (1, 2), (3, 0, 1), (4, 4, 2)):
         run = next(text[i:] for i in range(len(text)) if counted(text[i:], 1))
         counts = counted(run, 4)
-        tree = looked_up(source, text, children=16, length=4, nodes=16)
+        tree = drafted(source, text, children=16, length=4, nodes=16)
         assert len(tree) == min(16, len(counts)) and tree <= counts.keys()
         least = min(counts[path] for path in tree)
         assert all(counts[path] <= least for path in counts.keys() - tree)
-        small = looked_up(source, text, children=2, length=2, nodes=4)
+        small = drafted(source, text, children=2, length=2, nodes=4)
         assert small <= tree and max(map(len, small)) <= 2 and len(small) <= 4
         assert max(Counter(path[:-1] for path in small).values()) <= 2
-        chains = looked_up(source, text, children=2, length=3)
+        chains = drafted(source, text, children=2, length=3)
         assert chains <= tree and Counter(map(len, chains))[1] == min(2, Counter(map(len, tree))[1])
 
 
 def test_the_commonest_runs_are_kept_and_longer_ends_come_first(folder: Path) -> None:
     assert build_trees(folder, 5) == 5
     few = Trees(folder, 3)
-    assert [bool(looked_up(few, (one,), length=1)) for one in range(5)] == [True] * 5
-    whole = looked_up(few, (1,), children=64, length=8, nodes=64)
-    assert looked_up(few, (0, 1), children=64, length=8, nodes=64) == whole
+    assert [bool(drafted(few, (one,), length=1)) for one in range(5)] == [True] * 5
+    whole = drafted(few, (1,), children=64, length=8, nodes=64)
+    assert drafted(few, (0, 1), children=64, length=8, nodes=64) == whole
     assert few.most_bytes < 5 * 1000
     build_trees(folder, 30)
     more = Trees(folder, 3)
-    assert looked_up(more, (0, 1), children=64, length=8, nodes=64) != whole
-    assert looked_up(Trees(folder, 1), (0, 1), children=64, length=8, nodes=64) == whole
+    assert drafted(more, (0, 1), children=64, length=8, nodes=64) != whole
+    assert drafted(Trees(folder, 1), (0, 1), children=64, length=8, nodes=64) == whole
 
 
 def test_a_datastore_without_trees_says_how_to_make_them(tmp_path: Path) -> None:

@@ -107,11 +107,11 @@ def test_cliffs_are_steps(place: int, step: float, noise: float, share: float, e
     left, right = TOKENS[place], TOKENS[place + 1]
     tile = left + math.floor(edge * (right - left))
     law = tiled(tile, step)
-    found = device(law, batches=(1,), noise=noise)
+    stepped = device(law, batches=(1,), noise=noise)
     tokens = left + share * (right - left)
-    before = found.forward_seconds(MODEL, 1, left, 128)
-    after = found.forward_seconds(MODEL, 1, right, 128)
-    between = found.forward_seconds(MODEL, 1, tokens, 128)
+    before = stepped.forward_seconds(MODEL, 1, left, 128)
+    after = stepped.forward_seconds(MODEL, 1, right, 128)
+    between = stepped.forward_seconds(MODEL, 1, tokens, 128)
     if left < tokens < right:
         assert between.median in (before.median, after.median), "nothing is smoothed"
         assert between.low <= min(before.low, after.low)
@@ -131,9 +131,9 @@ def test_noise_is_no_cliff() -> None:
 
 
 def test_batches_step_too() -> None:
-    found = device(tiled(20, 0.4))
-    ends = [found.forward_seconds(MODEL, batch, 8, 128).median for batch in (1, 4)]
-    between = found.forward_seconds(MODEL, 2, 8, 128)
+    stepped = device(tiled(20, 0.4))
+    ends = [stepped.forward_seconds(MODEL, batch, 8, 128).median for batch in (1, 4)]
+    between = stepped.forward_seconds(MODEL, 2, 8, 128)
     assert between.median in ends and between.low <= ends[0] < ends[1] <= between.high
 
 

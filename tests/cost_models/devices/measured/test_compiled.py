@@ -46,7 +46,7 @@ def rounds(
     kernels: tuple[float, float], dispatch: float, others: float, noise: Sequence[float] = ()
 ) -> list[CompiledRun]:
     """Rounds of two models of 8 and 2 layers, as the form has them but for noise."""
-    found = []
+    runs = []
     for place, (batch, (tokens, drafts, target)) in enumerate(product((1, 4), PASSES)):
         spent = target * (1 + batch / 10), drafts * (1.5 + batch / 5)
         passes = [Passes("target", "float32", spent[0], 8.0)]
@@ -55,8 +55,8 @@ def rounds(
         compiled = sum(k * s for k, s in zip(kernels, spent, strict=True)) + others * rest
         compiled -= dispatch * sum(one.layers for one in passes)
         ratio = compiled / (sum(spent) + rest) * (1.0 + (noise[place] if noise else 0.0))
-        found.append(CompiledRun(f"probe {place}", batch, 100, "", ratio, tuple(passes), rest))
-    return found
+        runs.append(CompiledRun(f"probe {place}", batch, 100, "", ratio, tuple(passes), rest))
+    return runs
 
 
 @given(
@@ -79,7 +79,7 @@ def test_the_form_is_found_again(
         assert form.ratio(run) == pytest.approx(run.ratio, rel=0.01)
 
 
-def test_what_the_form_misses_is_told() -> None:
+def test_what_the_form_misses_is_reported() -> None:
     """It grows with the noise, and is not below it."""
     draws = np.random.default_rng(0).normal(size=2 * len(PASSES))
     errors = []
@@ -91,7 +91,7 @@ def test_what_the_form_misses_is_told() -> None:
 
 
 @given(seed=st.integers(0, 1000), count=st.integers(1, 4))
-def test_few_rounds_are_told_with_much_doubt(seed: int, count: int) -> None:
+def test_few_rounds_predict_with_much_doubt(seed: int, count: int) -> None:
     """Fewer than there are unknowns; what one round says of another is told by none."""
     noise = list(0.05 * np.random.default_rng(seed).normal(size=2 * len(PASSES)))
     runs = rounds((0.6, 0.4), 0.2, 0.5, noise)[:count]
@@ -106,8 +106,8 @@ def test_priced_rounds_are_fitted_ones() -> None:
     form = CompiledForm({("target", "float32"): 0.1, ("draft", "float32"): 0.5}, 1.0, 0.5, 0.0)
     (run,) = rounds((0.5, 0.5), 0.1, 0.3)[4:5]
     target, draft = run.passes
-    held = LEAST * target.seconds + max(0.5 * draft.seconds - draft.layers, LEAST * draft.seconds)
-    assert form.ratio(run) * run.interpreted == pytest.approx(held + 0.5 * run.others)
+    passes = LEAST * target.seconds + max(0.5 * draft.seconds - draft.layers, LEAST * draft.seconds)
+    assert form.ratio(run) * run.interpreted == pytest.approx(passes + 0.5 * run.others)
     assert form.factor(("another", "float32")) == pytest.approx(0.3), "the mean of the others"
 
 
@@ -139,13 +139,13 @@ def device(form: CompiledForm = FORM) -> CompiledDevice:
 
 
 def test_passes_lose_what_their_layers_cost_in_python() -> None:
-    found = device()
-    assert found.forward_seconds(LLAMA, 1, 1, 0).median == pytest.approx(0.75 * 3.2 - 0.05 * 32)
-    part = found.forward_seconds(LLAMA, 1, 8, 50, layers=(0, 8)).median
+    compiled = device()
+    assert compiled.forward_seconds(LLAMA, 1, 1, 0).median == pytest.approx(0.75 * 3.2 - 0.05 * 32)
+    part = compiled.forward_seconds(LLAMA, 1, 8, 50, layers=(0, 8)).median
     assert part == pytest.approx(0.75 * 6.4 - 0.05 * 8)
-    short = found.forward_seconds(LLAMA, 1, 8, 50, skips=Skips.of(range(1, 31))).median
+    short = compiled.forward_seconds(LLAMA, 1, 8, 50, skips=Skips.of(range(1, 31))).median
     assert short == pytest.approx(0.75 * 6.4 - 0.05 * (32 - 15)), "half a layer for a block"
-    both = found.forward_seconds(LLAMA, 1, np.array([1, 8]), 0).median
+    both = compiled.forward_seconds(LLAMA, 1, np.array([1, 8]), 0).median
     assert both == pytest.approx([0.8, 3.2])
 
 
@@ -155,33 +155,33 @@ def test_a_pass_never_comes_out_at_nothing() -> None:
 
 
 def test_everything_else_is_a_share_and_prompts_stay() -> None:
-    found, base = device(), MeasuredDevice(table())
-    assert found.op_seconds("accept", 1, 1).median == pytest.approx(0.2)
-    assert found.round_seconds(1).median == pytest.approx(0.1)
-    assert found.prefill_seconds(LLAMA, 1, 100) == base.prefill_seconds(LLAMA, 1, 100)
-    assert (found.kind, found.lane_overlap) == ("measured", 0.0)
-    assert found.provenance.backend == "onnxruntime"
-    assert found.basis([LLAMA]).endswith("by onnxruntime told from some that ran")
+    compiled, base = device(), MeasuredDevice(table())
+    assert compiled.op_seconds("accept", 1, 1).median == pytest.approx(0.2)
+    assert compiled.round_seconds(1).median == pytest.approx(0.1)
+    assert compiled.prefill_seconds(LLAMA, 1, 100) == base.prefill_seconds(LLAMA, 1, 100)
+    assert (compiled.kind, compiled.lane_overlap) == ("measured", 0.0)
+    assert compiled.provenance.backend == "onnxruntime"
+    assert compiled.basis([LLAMA]).endswith("by onnxruntime told from some that ran")
 
 
 def test_intervals_are_as_wide_as_both_errors() -> None:
-    found, base = device(), MeasuredDevice(table())
-    whole, own = (one.forward_seconds(LLAMA, 1, 1, 0) for one in (base, found))
-    for end, told in ((whole.low, own.low), (whole.high, own.high)):
+    compiled, base = device(), MeasuredDevice(table())
+    whole, own = (one.forward_seconds(LLAMA, 1, 1, 0) for one in (base, compiled))
+    for end, its_end in ((whole.low, own.low), (whole.high, own.high)):
         wide = np.hypot(0.75 * (end - whole.median) / own.median, FORM.error)
-        assert abs(told / own.median - 1.0) == pytest.approx(min(wide, 1.0)), "a difference's"
+        assert abs(its_end / own.median - 1.0) == pytest.approx(min(wide, 1.0)), "a difference's"
 
 
 def test_tables_keep_compiled_rounds(tmp_path: Path) -> None:
-    kept, path = table(), tmp_path / "device.json"
-    kept.compiled["inductor"] = tuple(rounds((0.8, 0.6), 0.2, 0.5))
-    kept.save(path)
-    found = load_device(path)
-    assert isinstance(found, MeasuredDevice) and found.table.compiled == kept.compiled
-    compiled = compiled_by(found, "inductor")
+    stored, path = table(), tmp_path / "device.json"
+    stored.compiled["inductor"] = tuple(rounds((0.8, 0.6), 0.2, 0.5))
+    stored.save(path)
+    loaded = load_device(path)
+    assert isinstance(loaded, MeasuredDevice) and loaded.table.compiled == stored.compiled
+    compiled = compiled_by(loaded, "inductor")
     assert isinstance(compiled, CompiledDevice)
-    assert compiled.form == fit_compiled(kept.compiled["inductor"])
-    assert compiled_by(found, "onnxruntime") is found, "none of its rounds were timed"
+    assert compiled.form == fit_compiled(stored.compiled["inductor"])
+    assert compiled_by(loaded, "onnxruntime") is loaded, "none of its rounds were timed"
     sheet = load_device("h200")
     assert compiled_by(sheet, "inductor") is sheet
 
@@ -204,9 +204,9 @@ def test_tables_keep_compiled_rounds(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_rounds_are_refused(tmp_path: Path, change: dict[str, object]) -> None:
-    kept, path = table(), tmp_path / "device.json"
-    kept.compiled["inductor"] = tuple(rounds((0.8, 0.6), 0.2, 0.5))
-    kept.save(path)
+    stored, path = table(), tmp_path / "device.json"
+    stored.compiled["inductor"] = tuple(rounds((0.8, 0.6), 0.2, 0.5))
+    stored.save(path)
     document = json.loads(path.read_text())
     document["compiled"]["inductor"][0] |= change
     path.write_text(json.dumps(document))

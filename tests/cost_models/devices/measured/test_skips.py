@@ -30,17 +30,17 @@ SETS = {
 
 
 def table() -> MeasuredTable:
-    found = MeasuredTable("here", Provenance("x", "eager", 1, "2026-11-21", 1e12))
+    measured = MeasuredTable("here", Provenance("x", "eager", 1, "2026-11-21", 1e12))
     for skips, seconds in SETS.items():
         for context in (0, 100):
             time = seconds * (1.0 + context / 1000)
-            found.add(
+            measured.add(
                 ForwardRow(
                     time, 0.9 * time, 1.1 * time, 5, model=LLAMA.digest, dtype=LLAMA.dtype,
                     batch=1, tokens=1, context=context, skip=skips.words,
                 )
             )  # fmt: skip
-    return found
+    return measured
 
 
 def seconds(skips: Skips, context: float = 0) -> float:
@@ -64,17 +64,17 @@ def test_other_sets_lie_between() -> None:
     assert seconds(Skips.of([5])) == seconds(Skips.of([9])), "blocks of one kind count alike"
 
 
-def test_a_set_that_was_measured_is_told_by_its_own_rows() -> None:
+def test_a_set_that_was_measured_is_priced_by_its_own_rows() -> None:
     """Others lie between the largest sets, whichever row comes last."""
-    found, own = table(), Skips.of(range(1, 16), range(1, 11))
-    found.add(
+    measured, own = table(), Skips.of(range(1, 16), range(1, 11))
+    measured.add(
         ForwardRow(
             3.0, 3.0, 3.0, 5, model=LLAMA.digest, dtype=LLAMA.dtype, batch=1, tokens=1, context=0,
             skip=own.words,
         )
     )  # fmt: skip
     for skips, expected in ((own, 3.0), (Skips.of([5]), 31.5), (Skips.of(INNER, INNER), 2.0)):
-        time = MeasuredDevice(found).forward_seconds(LLAMA, 1, 1, 0, 1, None, skips)
+        time = MeasuredDevice(measured).forward_seconds(LLAMA, 1, 1, 0, 1, None, skips)
         assert time.median == pytest.approx(expected)
 
 
@@ -92,7 +92,7 @@ def test_intervals_and_arrays() -> None:
     assert device.forward_seconds(LLAMA, 1, 1, 500, 1, None, skips).extrapolated
 
 
-def test_what_was_not_measured_is_said() -> None:
+def test_what_was_not_measured_is_stated() -> None:
     plain = MeasuredTable("here", table().provenance)
     plain.add(next(row for row in table().rows.values() if not row.key[-1]))
     device = MeasuredDevice(plain)
@@ -124,10 +124,10 @@ def test_rows_without_blocks_do_not_bend_the_fit() -> None:
     for tokens in (1, 2, 4, 8, 16, 32, 64):
         time = 0.01 + 0.001 * tokens
         for skips in SETS:
-            kept = time if not skips else 1e-6
+            row_seconds = time if not skips else 1e-6
             device.add(
                 ForwardRow(
-                    kept, kept, kept, 5, model=LLAMA.digest, dtype=LLAMA.dtype,
+                    row_seconds, row_seconds, row_seconds, 5, model=LLAMA.digest, dtype=LLAMA.dtype,
                     batch=1, tokens=tokens, context=0, skip=skips.words,
                 )
             )  # fmt: skip

@@ -37,7 +37,7 @@ def test_rows_hold_nine_tenths_of_other_runs(passes: int, grid: int, lasting: bo
     A run lasts as long as a pass over the grid. Rows are 2 % off by themselves in every pass.
     """
     rng = np.random.default_rng(7)
-    held, trials = 0, 600
+    covered, trials = 0, 600
     for _ in range(trials):
         slowness = 0.05 * rng.normal(size=(1 if lasting else grid, 1, passes + 1))
         slowness = 1.0 + np.broadcast_to(slowness, (grid, 1, passes + 1))
@@ -46,8 +46,8 @@ def test_rows_hold_nine_tenths_of_other_runs(passes: int, grid: int, lasting: bo
         centre = float(np.median(cells[0, 0]))
         own = own_half_width(centre, passes, (0.9, 1.1), 50, scatter)
         low, high = bounds(centre, own, drift)
-        held += low <= slowness[..., -1].mean() <= high
-    assert 0.87 < held / trials < 0.99
+        covered += low <= slowness[..., -1].mean() <= high
+    assert 0.87 < covered / trials < 0.99
 
 
 def test_one_pass_is_as_sure_as_its_runs() -> None:
@@ -64,8 +64,8 @@ def test_drift_is_what_rows_have_in_common() -> None:
     assert drift_half_width([steady]) == 0.0 == pass_scatter([steady])
     together = scales * slow
     assert drift_half_width([together]) > 0.15 and pass_scatter([together]) < 1e-12
-    apart = np.stack([slow, 2.0 - slow, np.ones(6)])
-    assert drift_half_width([apart]) < 1e-9 and pass_scatter([apart]) > 0.04
+    opposed = np.stack([slow, 2.0 - slow, np.ones(6)])
+    assert drift_half_width([opposed]) < 1e-9 and pass_scatter([opposed]) > 0.04
     assert drift_half_width([together[:, :2]]) == UNKNOWN_DRIFT == drift_half_width([])
     assert pass_scatter([]) == 0.0
 

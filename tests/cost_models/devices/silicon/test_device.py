@@ -150,7 +150,7 @@ def test_measured_ops_narrow_the_interval_of_the_fallback():
     assert computed.high / computed.median == pytest.approx(1.5, rel=0.01)
 
 
-def test_what_lies_outside_of_the_tables_is_said():
+def test_what_lies_outside_of_the_tables_is_stated():
     shape, device = public_shape("llama-3-8b"), silicon()
     assert device.forward_seconds(shape, 1, 1, 500_000).extrapolated
 

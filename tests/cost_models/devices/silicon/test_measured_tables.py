@@ -23,12 +23,12 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def tables():
     """Tables by system and stack, each read once."""
-    found: dict[str, KernelTables] = {}
+    loaded: dict[str, KernelTables] = {}
 
     def of(name: str) -> KernelTables:
-        if name not in found:
-            found[name] = KernelTables.of(systems_folder(), *name.split("/"))
-        return found[name]
+        if name not in loaded:
+            loaded[name] = KernelTables.of(systems_folder(), *name.split("/"))
+        return loaded[name]
 
     return of
 
@@ -60,15 +60,15 @@ def test_every_system_with_a_sheet_has_products_attention_and_reductions(tables)
     for name in list_systems(systems_folder()):
         if name.split("/")[0] not in SHEET_OF_SYSTEM:
             continue
-        found = tables(name)
-        seconds, reading = found.products("bfloat16").seconds(8, 4096, 4096)
+        system = tables(name)
+        seconds, reading = system.products("bfloat16").seconds(8, 4096, 4096)
         assert 2e-6 < seconds < 100e-6, name
         assert 0.0 < reading.error < 0.6, name
         decode = AttentionSize(8, 1, 2048, 32, 8, 128, "bfloat16")
-        seconds, reading = found.attention().seconds(decode)
+        seconds, reading = system.attention().seconds(decode)
         assert 2e-6 < seconds < 300e-6, name
         assert not reading.outside, name
-        seconds, _ = found.reduction().seconds(2, 1e6)
+        seconds, _ = system.reduction().seconds(2, 1e6)
         assert 2e-6 < seconds < 200e-6, name
 
 
@@ -113,7 +113,7 @@ def test_profiles_of_vidur_are_met_without_calibration(tables, shared, hardware,
     """Other machines, another year's software: Llama-2-7B's products, per op, tp 1, 2 and 4."""
     rows = json.loads((shared / "data" / "published_dev.json").read_text())
     products = tables(f"{system}/{stack}").products("bfloat16")
-    errors, held = [], []
+    errors, covered = [], []
     for row in rows:
         if row["metric"] != "layer_gemm_time" or row["hardware"] != hardware:
             continue
@@ -128,7 +128,7 @@ def test_profiles_of_vidur_are_met_without_calibration(tables, shared, hardware,
             inputs, outputs = sizes[name]
             seconds, reading = products.seconds(tokens, outputs, inputs)
             errors.append(seconds / (microseconds * 1e-6) - 1.0)
-            held.append(abs(errors[-1]) <= np.hypot(reading.error, ELSEWHERE_ERROR))
+            covered.append(abs(errors[-1]) <= np.hypot(reading.error, ELSEWHERE_ERROR))
     assert len(errors) == 132
     assert np.mean(np.abs(errors)) <= 0.11
-    assert np.mean(held) >= 0.8
+    assert np.mean(covered) >= 0.8

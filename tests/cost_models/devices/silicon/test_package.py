@@ -88,9 +88,9 @@ def test_the_current_version_is_taken_else_the_newest(systems):
             (folder / "gemm_perf.parquet").touch()
 
     def version(system: str) -> str:
-        found = package.find_table(systems, system, "gemm", "vllm", "gemm_perf")
-        assert found is not None
-        return found.parent.name
+        path = package.find_table(systems, system, "gemm", "vllm", "gemm_perf")
+        assert path is not None
+        return path.parent.name
 
     assert version("test_gpu") == "0.9.0"
     assert version("old_gpu") == "0.2.0"

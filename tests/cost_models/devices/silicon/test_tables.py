@@ -16,17 +16,17 @@ from tests.cost_models.devices.silicon import synthetic
 
 @pytest.fixture(scope="module")
 def products() -> Products:
-    found = Products.of(synthetic.SHEET, synthetic.products_table(), "bfloat16")
-    assert found is not None
-    return found
+    table = Products.of(synthetic.SHEET, synthetic.products_table(), "bfloat16")
+    assert table is not None
+    return table
 
 
 @pytest.fixture(scope="module")
 def attention() -> Attention:
     tables = {"decode": synthetic.decode_table(), "prompt": synthetic.prompt_table()}
-    found = Attention.of(synthetic.SHEET, tables)
-    assert found is not None
-    return found
+    table = Attention.of(synthetic.SHEET, tables)
+    assert table is not None
+    return table
 
 
 @given(m=st.integers(1, 1024), n=st.integers(512, 16384), k=st.integers(512, 16384))
@@ -50,7 +50,7 @@ def test_products_of_more_inputs_than_measured_keep_the_efficiency_and_say_so(pr
     assert reading.error > products.seconds(16, 4096, 16384)[1].error
 
 
-def test_products_narrower_than_measured_are_not_held(products):
+def test_products_narrower_than_measured_are_refused(products):
     assert products.holds(512, 512)
     assert not products.holds(8, 4096)
 
@@ -168,9 +168,9 @@ def test_reductions_are_those_of_captured_graphs():
     assert reduction is not None
     for message in (8192, 1e6, 3e7):
         moved = 2 * 7 / 8 * message
-        found = reduction.seconds(8, moved)
-        assert found is not None
-        assert found[0] == pytest.approx(5e-6 + moved / (0.7 * 450e9), rel=0.05)
+        predicted = reduction.seconds(8, moved)
+        assert predicted is not None
+        assert predicted[0] == pytest.approx(5e-6 + moved / (0.7 * 450e9), rel=0.05)
     assert reduction.seconds(4, 1e6) is None
 
 
@@ -181,9 +181,9 @@ def test_what_was_timed_out_of_a_cache_is_priced_from_memory():
     cached = synthetic.table(
         np.where(2.0 * n * k < 50e6, table.seconds / 4, table.seconds), **table.columns
     )
-    found = Products.of(synthetic.SHEET, cached, "bfloat16")
-    assert found is not None
-    seconds, _ = found.seconds(1, 4096, 4096)
+    from_memory = Products.of(synthetic.SHEET, cached, "bfloat16")
+    assert from_memory is not None
+    seconds, _ = from_memory.seconds(1, 4096, 4096)
     assert seconds == pytest.approx(2.0 * 4096 * 4096 / (0.85 * 3.35e12), rel=0.03)
-    large, _ = found.seconds(1, 16384, 16384)
+    large, _ = from_memory.seconds(1, 16384, 16384)
     assert large == pytest.approx(synthetic.product_seconds(1, 16384, 16384), rel=0.01)
