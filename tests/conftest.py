@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -50,6 +51,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if needing and not _has_gpu():
         for item in needing:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector modules and tests, which live to the end anyway.
+
+    A collection walks every object that is not frozen; torch and sympy alone hold a million.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 100)
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 def _has_gpu() -> bool:

@@ -128,9 +128,8 @@ def test_greedy_tokens(name: str, case: Case) -> None:
         assert in_batches(plan, models, requests[::50], 1) == tokens[::50], words
         lowered = run_passes(plan)
         if plan_digest(lowered) != plan_digest(plan):
-            first = decoded(EagerBackend().compile(lowered, models), requests[:50], BATCH)
-            assert first[:40] == decodes[:40], words
-            assert tokens_of(first) == tokens[:50], words
+            first = decoded(EagerBackend().compile(lowered, models), requests[:BATCH], BATCH)
+            assert first == decodes[:BATCH], words
         if not STATIC.refusals(plan):
             graphs = StaticExecutable(plan, models, buckets=BUCKETS)
             assert tokens_of(decoded(graphs, requests[:5], 5)) == tokens[:5], words

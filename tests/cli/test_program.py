@@ -48,10 +48,9 @@ def specplan_here(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(arguments, exit_code, out.getvalue(), err.getvalue())
 
 
-@pytest.fixture
-def no_torch(tmp_path: Path) -> str:
+def path_without_torch(folder: Path) -> str:
     """A PYTHONPATH with which torch and its company cannot be imported, as on a base install."""
-    (tmp_path / "sitecustomize.py").write_text(
+    (folder / "sitecustomize.py").write_text(
         "import sys\n"
         "class Blocker:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
@@ -59,15 +58,35 @@ def no_torch(tmp_path: Path) -> str:
         "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
         "sys.meta_path.insert(0, Blocker())\n"
     )
-    return os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
-@pytest.mark.parametrize("command", [(), *((command,) for command in COMMANDS)], ids=str)
-def test_help(command: tuple[str, ...], no_torch: str) -> None:
-    done = specplan(*command, "--help", PYTHONPATH=no_torch)
-    assert done.returncode == 0, done.stderr
-    assert "Usage" in done.stdout
-    assert command == () or "--json" in done.stdout
+@pytest.fixture
+def no_torch(tmp_path: Path) -> str:
+    return path_without_torch(tmp_path)
+
+
+def test_help_and_json_need_no_torch(no_torch: str, repository: Path) -> None:
+    """One process runs all of these commands, where torch cannot be imported."""
+    asked = [[*command, "--help"] for command in ([], *([name] for name in COMMANDS))]
+    asked += [[name, "--json"] for name in COMMANDS]
+    code = (
+        "import json, sys\nfrom tests.cli.test_program import specplan_here\n"
+        "done = [specplan_here(*one) for one in json.loads(sys.argv[1])]\n"
+        "print(json.dumps([[one.returncode, one.stdout, one.stderr] for one in done]))"
+    )
+    environment = {**os.environ, "PYTHONPATH": no_torch, "NO_COLOR": "1", "TERM": "dumb"}
+    whole = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(asked)],
+        capture_output=True, text=True, env=environment, cwd=repository,
+    )  # fmt: skip
+    assert whole.returncode == 0, whole.stderr
+    for arguments, (exit_code, out, err) in zip(asked, json.loads(whole.stdout), strict=True):
+        assert exit_code == 0, (arguments, err)
+        if arguments[-1] == "--help":
+            assert "Usage" in out and (len(arguments) == 1 or "--json" in out)
+        else:
+            assert isinstance(json.loads(out), dict) and err == "", arguments
 
 
 @pytest.mark.parametrize("name", [None, "nothing"])
@@ -88,16 +107,8 @@ def test_help_loads_no_torch() -> None:
     assert done.stdout.splitlines()[-1] == "set()"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_json_is_one_document_on_stdout(command: str, no_torch: str) -> None:
-    done = specplan(command, "--json", PYTHONPATH=no_torch)
-    assert done.returncode == 0, done.stderr
-    assert isinstance(json.loads(done.stdout), dict)
-    assert done.stderr == ""
-
-
 def test_schema_is_a_schema() -> None:
-    jsonschema.Draft202012Validator.check_schema(json.loads(specplan("schema").stdout))
+    jsonschema.Draft202012Validator.check_schema(json.loads(specplan_here("schema").stdout))
 
 
 def test_laws_are_listed_and_printed() -> None:
@@ -116,10 +127,10 @@ def test_laws_are_listed_and_printed() -> None:
 
 
 def test_methods_and_devices_are_listed() -> None:
-    methods = specplan("methods").stdout
+    methods = specplan_here("methods").stdout
     assert all(name in methods for name in ("autoregressive", "draft_model", "prompt_lookup"))
-    assert "h200" in specplan("devices").stdout
-    first, *_ = json.loads(specplan("devices", "--json").stdout)["devices"]
+    assert "h200" in specplan_here("devices").stdout
+    first, *_ = json.loads(specplan_here("devices", "--json").stdout)["devices"]
     assert set(first["sources"]) >= {"memory_bytes", "memory_bandwidth", "peak_flops"}
 
 
@@ -170,7 +181,7 @@ def test_one_is_shown_in_full(command: str, name: str, words: str) -> None:
 def test_with_json_errors_are_one_document(
     arguments: tuple[str, ...], exit_code: int, what: str
 ) -> None:
-    done = specplan(*arguments, "--json")
+    done = specplan_here(*arguments, "--json")
     error = json.loads(done.stdout)["error"]
     assert done.returncode == exit_code == error["code"]
     assert what in error["what"] and set(error) == {"what", "where", "remedy", "code", "errors"}
@@ -180,7 +191,7 @@ def test_with_json_errors_are_one_document(
 def test_with_json_every_error_of_a_problem_is_an_entry(tmp_path: Path) -> None:
     path = tmp_path / "problem.yaml"
     path.write_text("batch: 1\ndevice: h100\n")
-    error = json.loads(specplan("optimize", str(path), "--json").stdout)["error"]
+    error = json.loads(specplan_here("optimize", str(path), "--json").stdout)["error"]
     assert error["what"] == f"{len(error['errors'])} errors" and error["where"] == str(path)
     assert error["errors"][1]["where"] == f"{path}:2: device"
 
@@ -224,7 +235,7 @@ def test_version() -> None:
     ],
 )
 def test_usage_errors_exit_with_2(arguments: tuple[str, ...]) -> None:
-    assert specplan(*arguments).returncode == 2
+    assert specplan_here(*arguments).returncode == 2
 
 
 @pytest.mark.parametrize(

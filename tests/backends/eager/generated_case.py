@@ -116,18 +116,21 @@ round r {{
 
 
 def decode_alike(plan: Plan, models: dict[str, Any], drafts: bool = False) -> None:
-    """Greedily and sampled, op by op and as a graph; some of its `drafts` are kept.
+    """Op by op, as the oracle and as a graph; some of its `drafts` are kept.
 
-    Where it promises the target's distribution, greedy tokens are those of plain decoding.
+    Where it promises the target's distribution, greedy tokens are those of plain decoding, and the
+    oracle judges draws alone; the long matrix asks it of greedy decoding too.
     """
     temperatures = (0.0,) if plan.greedy_only else (0.0, 0.8)
     as_graph = temperatures[0 if LONG else -1 :] if not refusals(plan, STATIC) else ()
     for temperature in temperatures:
-        defined = decoded(OracleBackend().compile, plan, models, temperature)
-        assert decoded(EagerBackend().compile, plan, models, temperature) == defined
-        assert sum(defined.rounds) < sum(map(len, defined.tokens)) or not drafts
+        decodes = decoded(EagerBackend().compile, plan, models, temperature)
+        assert sum(decodes.rounds) < sum(map(len, decodes.tokens)) or not drafts
         if temperature in as_graph:
-            assert decoded(StaticExecutable, plan, models, temperature) == defined
-        if temperature == 0.0 and plan.assumptions.lossless:
+            assert decoded(StaticExecutable, plan, models, temperature) == decodes
+        as_plain = temperature == 0.0 and plan.assumptions.lossless
+        if as_plain:
             plainly = decoded(EagerBackend().compile, alone(plan), models, 0.0)
-            assert defined.tokens == plainly.tokens
+            assert decodes.tokens == plainly.tokens
+        if LONG or not as_plain or plan.greedy_only:
+            assert decoded(OracleBackend().compile, plan, models, temperature) == decodes

@@ -67,11 +67,14 @@ def models_of(plan: Plan, models: dict[str, Any]) -> dict[str, Any]:
     return needed
 
 
-def decoded(plan: Plan, models: dict[str, Any], temperature: float, batch: int) -> Any:
+def decoded(
+    plan: Plan, models: dict[str, Any], temperature: float, batch: int, every: int = 1
+) -> Any:
+    """What every so many prompts are continued by."""
     requests = [
         Request(prompt_tokens=prompt, max_new_tokens=8, temperature=temperature, seed=row)
         for row, prompt in enumerate(PROMPTS)
-    ]
+    ][::every]
     executable = EagerBackend().compile(plan, models)
     return [
         item.tokens
@@ -99,4 +102,4 @@ def test_every_written_plan_decodes(path: Path, models: dict[str, Any], expected
     if plan.assumptions.lossless:
         assert together == expected
     if plan.assumptions.reproducible and not plan.greedy_only:
-        assert decoded(plan, given, 0.9, 4) == decoded(plan, given, 0.9, 1)
+        assert decoded(plan, given, 0.9, 4)[::2] == decoded(plan, given, 0.9, 1, every=2)

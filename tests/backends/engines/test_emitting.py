@@ -153,7 +153,7 @@ def test_a_number_type_that_an_engine_lacks(tmp_path: Path) -> None:
 
 
 def test_any_version_is_marked(tmp_path: Path) -> None:
-    value = problem(tmp_path)
+    value = problem(tmp_path) | {"methods": ["eagle3"]}
     with pytest.raises(UsageError, match="--any-version"):
         emit(value, "sglang@9", out=tmp_path / "out")
     emit(value, "sglang@9", out=tmp_path / "out", any_version=True)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from specplan.backends.kernels import cuda_forms, torch_forms
 from specplan.runtime.models.kv_cache import KVCache
 from tests.backends.kernels.cases import attention_case, rotation_case, tree_case
+from tests.matrix import sized
 
-few = settings(max_examples=7, deadline=None, derandomize=True)
+few = settings(max_examples=sized(4, 7), deadline=None, derandomize=True)
 
 
 @few
@@ -94,7 +95,7 @@ def test_norms_and_gated_activations_of_any_width(seed: int, rows: int, width: i
 
 
 @pytest.mark.parametrize("rule", ["greedy", "token", "recursive"])
-@settings(max_examples=18, deadline=None, derandomize=True)
+@settings(max_examples=sized(8, 18), deadline=None, derandomize=True)
 @given(seed=st.integers(0, 99999))
 def test_rules_say_the_same(rule: str, seed: int) -> None:
     tree, target, uniforms = tree_case(seed, chain=rule == "token")

@@ -124,7 +124,7 @@ round r {{
 """)
 
 
-def requests(temperature: float = 0.0, limit: int = 12) -> list[Request]:
+def requests(temperature: float = 0.0, limit: int = 8) -> list[Request]:
     """Two requests with prompts of unlike lengths, which repeat themselves."""
     prompts = [np.random.default_rng(size).integers(0, VOCABULARY, size) for size in (4, 6)]
     return [
@@ -156,14 +156,21 @@ def proves(plan: Plan) -> None:
         assert all(decoded(plan, models, 0.8))
 
 
-@pytest.fixture
-def datastore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What plans of a datastore read."""
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of what plans of a datastore read."""
+    folder = tmp_path_factory.mktemp("stores")
     text = np.random.default_rng(0).integers(0, VOCABULARY, 4000).astype(np.uint8)
     for name in ("datastore", "groups", "crest"):
-        build_datastore(tmp_path / name, [lambda: [text]], VOCABULARY, "a text", lambda *_: None)
-        build_trees(tmp_path / name, 100)
-    monkeypatch.chdir(tmp_path)
+        build_datastore(folder / name, [lambda: [text]], VOCABULARY, "a text", lambda *_: None)
+        build_trees(folder / name, 100)
+    return folder
+
+
+@pytest.fixture
+def datastore(stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans name the folders of datastores, from where they run."""
+    monkeypatch.chdir(stores)
 
 
 @pytest.mark.parametrize(

@@ -22,26 +22,54 @@ from specplan.planner.answer.not_tried import not_tried_lines
 from specplan.planner.explain.data import explain
 from specplan.planner.explain.words import explain_words
 from specplan.planner.search.comparing import score
-from specplan.planner.search.search import search
+from specplan.planner.search.search import SearchResult, search
 from specplan.planner.trees.candidates import left_by_trees
 from specplan.result import Result
 from tests.planner.example_facts import SEVEN_BILLION, example_facts, profiles
 
 
-def explained(folder: Path, **changes: Any) -> tuple[dict[str, Any], str]:
-    """The explanation of the example problem, as JSON data and as one text."""
-    data = json.loads(
-        json.dumps(explain(search(example_facts(folder, **changes))), allow_nan=False)
-    )
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
+    """The search of the example problem."""
+    return search(example_facts(tmp_path_factory.mktemp("example")))
+
+
+def explained(result: SearchResult) -> tuple[dict[str, Any], str]:
+    """The explanation of a search, as JSON data and as one text."""
+    data = json.loads(json.dumps(explain(result), allow_nan=False))
     return data, "\n".join(explain_words(data))
+
+
+@pytest.fixture(scope="module")
+def explanation(result: SearchResult) -> tuple[dict[str, Any], str]:
+    """Of the example problem."""
+    return explained(result)
+
+
+def searched(folder: Path, **changes: Any) -> SearchResult:
+    """The search of the example problem with changes."""
+    return search(example_facts(folder, **changes))
+
+
+@pytest.fixture(scope="module")
+def losing(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
+    """Hardly a draft token is accepted."""
+    given = rates([0.001], trials=100000)
+    return searched(tmp_path_factory.mktemp("losing"), given=given)
+
+
+@pytest.fixture(scope="module")
+def unknown(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
+    """No acceptance is known."""
+    return searched(tmp_path_factory.mktemp("unknown"), given={})
 
 
 def rates(*rows: Sequence[float], trials: float = 1000) -> dict[Drafter, AcceptanceProfile]:
     return {Model("draft"): AcceptanceProfile.from_hazards(rows, trials=trials)}
 
 
-def test_speculation_that_wins(tmp_path: Path) -> None:
-    data, text = explained(tmp_path)
+def test_speculation_that_wins(explanation: tuple[dict[str, Any], str]) -> None:
+    data, text = explanation
     assert data["verdict"] == "speculate"
     gain = data["speedup"]
     assert 1.0 < gain["low"] <= gain["mean"] <= gain["high"]
@@ -51,13 +79,13 @@ def test_speculation_that_wins(tmp_path: Path) -> None:
     assert "Batch 4: " in text and "tokens per round" in text
 
 
-def test_one_name_is_one_speed(tmp_path: Path) -> None:
+def test_one_name_is_one_speed(result: SearchResult) -> None:
     """Of all requests and with prompts everywhere, while decoding or of one where the name says."""
-    result = Result(search(example_facts(tmp_path)))
-    data, report = result.explanation(), result.search.as_dict()
+    answer = Result(result)
+    data, report = answer.explanation(), result.as_dict()
     stored = report["candidates"][report["chosen"]]["estimates"]
     rows = zip(
-        result.estimates, data["chosen"]["by_batch"], stored, result_rows(result), strict=True
+        answer.estimates, data["chosen"]["by_batch"], stored, result_rows(answer), strict=True
     )
     for estimate, figures, entry, row in rows:
         whole = estimate.batch * estimate.output_tokens / estimate.request_seconds.median
@@ -88,9 +116,9 @@ def test_where_runs_would_tell_they_are_recommended(tmp_path: Path) -> None:
         assert ("specplan tune" in "\n".join(explain_words(data))) == here
 
 
-def test_a_dtype_that_no_config_states_is_an_assumption(tmp_path: Path) -> None:
-    facts = example_facts(tmp_path)
-    stated = explain(search(facts))["assumptions"]
+def test_a_dtype_that_no_config_states_is_an_assumption(result: SearchResult) -> None:
+    facts = result.facts
+    stated = explain(result)["assumptions"]
     assert not any("states no dtype" in words for words in stated)
     guessed = replace(facts, target=replace(facts.target, states_dtype=False))
     assumed = explain(search(guessed))["assumptions"]
@@ -98,8 +126,8 @@ def test_a_dtype_that_no_config_states_is_an_assumption(tmp_path: Path) -> None:
     assert f'"target" is {dtype}: its config.json states no dtype' in assumed
 
 
-def test_runners_up_are_the_best_of_every_family(tmp_path: Path) -> None:
-    data, text = explained(tmp_path)
+def test_runners_up_are_the_best_of_every_family(explanation: tuple[dict[str, Any], str]) -> None:
+    data, text = explanation
     families = [(entry["method"], entry["family"]) for entry in data["runners_up"]]
     assert len(set(families)) == len(families)
     assert {method for method, _ in families} == {
@@ -144,8 +172,8 @@ def test_what_has_no_rival_is_reported_without_one(tmp_path: Path) -> None:
     assert "Instead" not in "\n".join(explain_words(data))
 
 
-def test_time_adds_up(tmp_path: Path) -> None:
-    data, text = explained(tmp_path)
+def test_time_adds_up(explanation: tuple[dict[str, Any], str]) -> None:
+    data, text = explanation
     for entry, figures in zip(data["time"]["chosen"], data["chosen"]["by_batch"], strict=True):
         seconds = [part["seconds"]["mean"] for part in entry["parts"]]
         assert sum(seconds) == pytest.approx(figures["seconds_per_round"]["mean"])
@@ -154,7 +182,7 @@ def test_time_adds_up(tmp_path: Path) -> None:
 
 
 def test_acceptance_is_reported_by_depth(tmp_path: Path) -> None:
-    data, text = explained(tmp_path, given=rates([0.7]))
+    data, text = explained(searched(tmp_path, given=rates([0.7])))
     acceptance = data["acceptance"][0]
     assert "chain" in acceptance["words"] and "static trees" not in text.split("\n")[-1]
     shares = [entry["accepted_at_least"]["mean"] for entry in acceptance["by_depth"]]
@@ -176,7 +204,7 @@ def test_a_tree_is_drawn_with_a_line_per_leaf() -> None:
 
 
 def test_what_the_chosen_plan_drafts_is_drawn(tmp_path: Path) -> None:
-    data, _ = explained(tmp_path, given=rates([0.7]))
+    data, _ = explained(searched(tmp_path, given=rates([0.7])))
     parents = data["acceptance"][0]["parents"]
     title, *drawn = picture_lines(data)
     assert title.startswith(f'Drafted by "draft" ({data["chosen"]["words"]})')
@@ -190,7 +218,8 @@ def test_what_the_chosen_plan_drafts_is_drawn(tmp_path: Path) -> None:
 
 
 def test_plain_decoding_that_is_faster(tmp_path: Path) -> None:
-    data, text = explained(tmp_path, given=rates([0.001], trials=100000), draft=SEVEN_BILLION)
+    given = rates([0.001], trials=100000)
+    data, text = explained(searched(tmp_path, given=given, draft=SEVEN_BILLION))
     assert data["verdict"] == "plain_faster"
     assert data["chosen"]["method"] == "autoregressive"
     assert 'The best with speculation, draft model "draft" K=1, is estimated at' in text
@@ -198,7 +227,7 @@ def test_plain_decoding_that_is_faster(tmp_path: Path) -> None:
 
 
 def test_plain_decoding_within_the_error(tmp_path: Path) -> None:
-    data, text = explained(tmp_path, given=rates([0.06], trials=20))
+    data, text = explained(searched(tmp_path, given=rates([0.06], trials=20)))
     assert data["verdict"] == "plain_within_error"
     gain = data["best_drafting"]["speedup"]
     assert gain["low"] < 1.0 < gain["high"]
@@ -207,14 +236,14 @@ def test_plain_decoding_within_the_error(tmp_path: Path) -> None:
 
 def test_nothing_but_plain_decoding(tmp_path: Path) -> None:
     alone = {"target": {"path": "target"}}
-    data, text = explained(tmp_path, given={}, models=alone)
+    data, text = explained(searched(tmp_path, given={}, models=alone))
     assert data["verdict"] == "plain_only" and data["best_drafting"] is None
     assert data["acceptance"] == []
     assert "No plan with speculation could be compared with it." in text
 
 
-def test_no_decision_without_any_acceptance(tmp_path: Path) -> None:
-    data, text = explained(tmp_path, given={})
+def test_no_decision_without_any_acceptance(unknown: SearchResult) -> None:
+    data, text = explained(unknown)
     assert data["verdict"] == "undecided" and data["best_drafting"] is None
     assert text.startswith("No decision: no acceptance is known for draft")
     assert "Chosen" not in text and "acceptance: {draft: 0.75}" in text
@@ -230,7 +259,7 @@ def test_drafting_refused_by_a_limit(tmp_path: Path) -> None:
     plain = search(example_facts(tmp_path, methods=["autoregressive"])).plain
     limit = plain.estimates[-1].memory.total + 1e6
     changes = {"methods": ["draft_model"], "limits": {"memory": limit}}
-    data, text = explained(tmp_path, **changes)
+    data, text = explained(searched(tmp_path, **changes))
     assert data["verdict"] == "plain_only"
     assert "Every plan with speculation misses a limit: limits.memory: memory needed is" in text
     chains = next(e for e in data["refused"] if e["family"] == "chain by draft")
@@ -238,16 +267,15 @@ def test_drafting_refused_by_a_limit(tmp_path: Path) -> None:
     assert entry in text
 
 
-def test_plain_decoding_refused_by_a_limit(tmp_path: Path) -> None:
-    plain = search(example_facts(tmp_path)).plain
-    tpot = 0.8 * max(e.seconds_per_token.median for e in plain.estimates)
-    data, text = explained(tmp_path, limits={"tpot": tpot})
+def test_plain_decoding_refused_by_a_limit(tmp_path: Path, result: SearchResult) -> None:
+    tpot = 0.8 * max(e.seconds_per_token.median for e in result.plain.estimates)
+    data, text = explained(searched(tmp_path, limits={"tpot": tpot}))
     assert data["verdict"] == "plain_refused"
     assert "Without speculation a limit is missed: limits.tpot: time per token is" in text
 
 
-def test_assumptions_are_stated(tmp_path: Path) -> None:
-    data, text = explained(tmp_path)
+def test_assumptions_are_stated(explanation: tuple[dict[str, Any], str]) -> None:
+    data, text = explanation
     assert "time on h200 is computed from data-sheet figures" in data["assumptions"]
     assert 'the acceptance of "draft" is a given table of rates' in data["assumptions"]
     assert text.split("\n")[-1].startswith("Assumptions: ")
@@ -257,15 +285,18 @@ def test_a_measured_profile_is_reported_with_its_positions(tmp_path: Path) -> No
     key = profiles(True)[Model("draft")].key
     traces = tuple(tuple((0, 0, 1, -1)[(i + j) % 4] for i in range(40)) for j in range(6))
     given = {Model("draft"): AcceptanceProfile(key, Ranks(traces))}
-    data, _ = explained(tmp_path, given=given)
+    data, _ = explained(searched(tmp_path, given=given))
     sentence = 'the acceptance of "draft" was measured at 240 positions of 6 prompts'
     assert sentence in data["assumptions"]
 
 
-def test_words_are_one_line_each_and_hold_no_raw_floats(tmp_path: Path) -> None:
+def test_words_are_one_line_each_and_hold_no_raw_floats(
+    tmp_path: Path, result: SearchResult
+) -> None:
     alone = {"given": {}, "models": {"target": {"path": "target"}}}
-    for changes in ({}, alone, {"temperature": 0.8}, {"device": "cpu-generic"}):
-        data, text = explained(tmp_path, **changes)
+    changed = (alone, {"temperature": 0.8}, {"device": "cpu-generic"})
+    for one in (result, *(searched(tmp_path, **changes) for changes in changed)):
+        data, text = explained(one)
         lines = [line for line in text.split("\n") if line not in set(not_tried_lines(data))]
         assert all(line.endswith(".") for line in lines), lines
         assert "e-0" not in text and "None" not in text
@@ -284,7 +315,9 @@ def floats_without_interval(value: Any, path: str = "") -> list[str]:
     return [bare for name, item in items for bare in floats_without_interval(item, name)]
 
 
-def test_every_estimate_has_its_interval(tmp_path: Path) -> None:
+def test_every_estimate_has_its_interval(
+    result: SearchResult, losing: SearchResult, unknown: SearchResult
+) -> None:
     """As data: what else is a float is the evidence's own count, or the range of a search.
 
     Probabilities and regrets of the choice say what the intervals leave open.
@@ -299,8 +332,8 @@ def test_every_estimate_has_its_interval(tmp_path: Path) -> None:
         ".what_if[].acceptance", ".what_if[].pays_from", ".setting.temperature",
         ".what_if[].gain",  # beside its gain_interval
     }  # fmt: skip
-    for changes in ({}, {"given": rates([0.001], trials=100000)}, {"given": {}}):
-        data, text = explained(tmp_path, **changes)
+    for one in (result, losing, unknown):
+        data, text = explained(one)
         assert set(floats_without_interval(data)) <= known
         marked = re.sub(r"\([^()]* to [^()]*\)", "#", text)
         bare = [
@@ -312,8 +345,8 @@ def test_every_estimate_has_its_interval(tmp_path: Path) -> None:
         assert bare == []
 
 
-def test_the_report_holds_every_estimate_with_its_interval(tmp_path: Path) -> None:
-    report = json.loads(json.dumps(search(example_facts(tmp_path)).as_dict()))
+def test_the_report_holds_every_estimate_with_its_interval(result: SearchResult) -> None:
+    report = json.loads(json.dumps(result.as_dict()))
     for candidate in report["candidates"]:
         for estimate in candidate["estimates"]:
             for field in ("memory_bytes", "tokens_per_round", "tokens_per_second", "rounds"):
@@ -322,15 +355,17 @@ def test_the_report_holds_every_estimate_with_its_interval(tmp_path: Path) -> No
                 assert part["seconds"]["low"] <= part["seconds"]["mean"] <= part["seconds"]["high"]
 
 
-def test_formula_and_break_even_are_printed(tmp_path: Path) -> None:
-    data, text = explained(tmp_path)
+def test_formula_and_break_even_are_printed(
+    explanation: tuple[dict[str, Any], str], losing: SearchResult, unknown: SearchResult
+) -> None:
+    data, text = explanation
     assert {point["unknown"] for part in data["break_even"] for point in part["points"]} == {
         "acceptance", "draft_seconds", "batch", "prompt_tokens",
     }  # fmt: skip
     assert "Formula sequoia (" in text and "E*t_t/(d*t_d + t_v)" in text
     assert "- by acceptance, at batch 1 with prompts of 40 tokens: from 0." in text
-    data, text = explained(tmp_path, given=rates([0.001], trials=100000))
+    data, text = explained(losing)
     assert [entry["law"] for entry in data["laws"]] == ["round_time"]
     assert 'Where draft model "draft" K=1 is faster than no speculation' in text
-    data, text = explained(tmp_path, given={})
+    data, text = explained(unknown)
     assert data["break_even"] == [] and "is faster than no speculation" not in text

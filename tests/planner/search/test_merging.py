@@ -27,8 +27,11 @@ from specplan.planner.templates.merged_rounds import (
     take_turns,
 )
 from tests.cost_models.rounds.test_pricing import PLAIN, greedy_chain
+from tests.matrix import sized
 from tests.planner.rich_facts import rich_facts
 
+STRIDE = sized(19, 5)
+"""Every so many of all pairs are merged; no divisor of how many settings a method has."""
 CONDITIONS = (("batch <= 2", "r0"), ("", "r1"))
 
 
@@ -66,7 +69,7 @@ def _nameless(plan: Plan, name: State) -> tuple[StateDeclaration, ...]:
 def test_each_round_keeps_its_own_states(temperature: float, tmp_path: Path) -> None:
     plans = _plans(rich_facts(tmp_path, temperature=temperature))
     with_renamed = 0
-    for one, other in islice(combinations(plans, 2), 0, None, 5):
+    for one, other in islice(combinations(plans, 2), 0, None, STRIDE):
         merged = merge_plans({"r0": one, "r1": other})
         for given, part in (("r0", one), ("r1", other)):
             for own, called in round_names(given, part).items():
@@ -77,12 +80,12 @@ def test_each_round_keeps_its_own_states(temperature: float, tmp_path: Path) -> 
         assert promised.reproducible == (
             one.assumptions.reproducible and other.assumptions.reproducible
         )
-    assert with_renamed > 20
+    assert with_renamed > 10
 
 
 def test_any_two_rounds_make_a_right_plan(tmp_path: Path) -> None:
     plans = _plans(rich_facts(tmp_path, temperature=0.8))
-    for one, other in islice(combinations(plans, 2), 0, None, 7):
+    for one, other in islice(combinations(plans, 2), 0, None, STRIDE + 2):
         merged = merge_plans({"r0": one, "r1": other})
         assert parse_plan(print_plan(merged)) == merged
         parts = {"r0": one, "r1": other}

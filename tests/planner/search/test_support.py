@@ -82,7 +82,7 @@ def test_schedules_are_made_of_rounds_that_run(tmp_path: Path) -> None:
 
 def test_an_op_that_does_not_run_is_refused_where_it_is_used(tmp_path: Path) -> None:
     no_loops = replace(CAPABILITIES, ops=CAPABILITIES.ops - {"repeat"})
-    searched = search_with(rich_facts(tmp_path), no_loops)
+    searched = search_with(rich_facts(tmp_path, methods=["draft_model"]), no_loops)
     chains = [c for c in searched.candidates if c.words == "chain of 4 by draft"]
     assert chains and all("it has no op repeat" in str(c.refusal) for c in chains)
 
@@ -117,7 +117,7 @@ def test_who_runs_all_trips_of_a_loop_pays_them_all(tmp_path: Path) -> None:
 def test_a_backend_that_runs_nothing_is_refused(tmp_path: Path) -> None:
     nothing = replace(CAPABILITIES, ops=frozenset({"root"}))
     with pytest.raises(MissingCapabilityError, match="it has no op forward"):
-        search_with(rich_facts(tmp_path), nothing)
+        search_with(rich_facts(tmp_path, methods=["draft_model", "eagle3"]), nothing)
 
 
 def test_no_backend_is_for_planning_only(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_no_backend_is_for_planning_only(tmp_path: Path) -> None:
 
 
 def test_optimize_writes_bundles_of_plans_that_run(tmp_path: Path) -> None:
-    facts = good_head(tmp_path)
+    facts = good_head(tmp_path, methods=["draft_model", "eagle3", "prompt_lookup"])
     for name, profile in facts.profiles.items():
         profile.save(tmp_path / f"{file_name(name)}.json")
     value = facts.problem.model_dump(mode="json")
