@@ -75,7 +75,7 @@ def test_greedy_output_is_that_of_plain_decoding(
     models: dict[str, CausalModel],
     expected: list[tuple[int, ...]],
 ) -> None:
-    for greedy, batch in ((True, 1), (True, 8), (False, 5)):
+    for greedy, batch in ((True, 3), (True, 8), (False, 5)):
         plan = dynamic_plan(*setting, greedy=greedy)
         assert in_batches(plan, models, requests_of(8), batch) == expected, (greedy, batch)
 
@@ -98,7 +98,7 @@ def test_other_architectures(family: str, tmp_path: Path) -> None:
     folder = save_tiny(family, tmp_path / family)
     draft = save_tiny("qwen3_windows", tmp_path / "draft")
     pairs = [(folder, folder), (folder, draft), (draft, folder)]
-    requests = requests_of(6)
+    requests = requests_of(3)
     for target, drafter in pairs:
         models = {
             "target": load_model(target, dtype="float64"),

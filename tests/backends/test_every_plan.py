@@ -31,7 +31,7 @@ from tests.backends.kinds import RUNNABLE, Kind, all_facts, kinds_of
 from tests.backends.pairs import in_batches, load_pair, plain, plans_after_passes, save_pair
 
 VOCABULARY = 61
-BATCH = 20
+BATCH = 50
 PROMPTS = ((3, 1, 4, 1, 5, 3, 1, 4, 1), (2, 7), (5, 9, 5, 9, 5, 9, 5, 9, 5, 9, 5), (8, 2, 8, 2, 8))
 """Of different lengths; most of them repeat themselves."""
 BUCKETS = [Bucket(8, 96)]
@@ -148,7 +148,7 @@ def test_sampled_tokens(name: str, case: Case) -> None:
             assert decoded(OracleBackend().compile(plan, models), requests, 5) == decodes, words
         if plan.assumptions.reproducible:
             eager.forget()
-            assert decoded(eager, requests, 1) == decodes, words
+            assert decoded(eager, requests[::2], 1) == decodes[::2], words
             assert decoded(eager, requests[::-1], 3) == decodes[::-1], words
         for after, lowered in plans_after_passes(plan):
             again = decoded(EagerBackend().compile(lowered, models), requests, 5)

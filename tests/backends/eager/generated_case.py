@@ -29,7 +29,7 @@ from tests.ir.generated import DATASTORE
 from tests.matrix import LONG
 
 VOCABULARY = 24
-LIMITS = (8, 11, 6)
+LIMITS = (6, 8, 4)
 """Tokens asked of each request."""
 
 
