@@ -46,10 +46,10 @@ def test_measured_law_and_divergence_are_the_enumerated_ones(rule: str) -> None:
         p, q = _exactly(target), _exactly(draft)
         law = emitted_law(Entry(rule), p.log(), p, q)
         assert law.tolist() == pytest.approx(exact.tolist(), abs=1e-9), numbers
-        apart = float((law - p).abs().sum()) / 2
-        assert apart == pytest.approx(float((exact - p).abs().sum()) / 2, abs=1e-9)
+        distance = float((law - p).abs().sum()) / 2
+        assert distance == pytest.approx(float((exact - p).abs().sum()) / 2, abs=1e-9)
         if rule == "token":
-            assert apart == pytest.approx(0.0, abs=1e-12)
+            assert distance == pytest.approx(0.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("rule", [name for name in RULES if hasattr(RULES[name], "passing_tokens")])
