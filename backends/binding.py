@@ -108,6 +108,13 @@ def check_requests(plan: Plan, models: Mapping[str, Module], requests: Sequence[
                 where=where,
                 remedy=f"Ask for at most {max(longest - length, 0)} new tokens.",
             )
+        if request.grammar is not None and request.grammar.tokens.vocab_size > vocabulary:
+            raise UsageError(
+                f"the grammar is over {request.grammar.tokens.vocab_size} tokens, and the target "
+                f"has {vocabulary}",
+                where=where,
+                remedy="Compile it with the target's tokenizer.",
+            )
         if plan.greedy_only and request.temperature > 0:
             raise UsageError(
                 f"the plan was made for temperature 0, and {request.temperature} is asked for",

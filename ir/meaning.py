@@ -10,7 +10,7 @@ Logits and distributions are opaque here: a `World` computes with them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -173,21 +173,31 @@ class Logits:
     """Logits by path; of a node, one vector for each level below it that the model looks ahead.
 
     Level 0 says what follows the node, level j what lies j nodes deeper.
+
+    Attributes:
+        of: as the model gave them.
+        left: what a request's grammar leaves of logits after a path; None without a grammar.
     """
 
     of: Mapping[Path, Sequence[Vector]] = field(default_factory=dict)
+    left: Callable[[Path, Vector], Vector] | None = None
 
     def own(self, path: Path) -> Vector | None:
         """What follows a node, by its own logits."""
-        return self.of[path][0] if path in self.of else None
+        return self._at(path, self.of[path][0]) if path in self.of else None
 
     def ahead(self, tree: Tree, number: int) -> Vector | None:
         """What follows a node: by its own logits, or by that level of its nearest ancestor's."""
         for level, above in enumerate([*tree.ancestors(number), ROOT]):
             levels = self.of.get(tree.path(above))
             if levels is not None:
-                return levels[level] if level < len(levels) else None
+                return (
+                    self._at(tree.path(number), levels[level]) if level < len(levels) else None
+                )
         return None
+
+    def _at(self, path: Path, vector: Vector) -> Vector:
+        return vector if self.left is None else self.left(path, vector)
 
 
 @dataclass(frozen=True)

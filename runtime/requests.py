@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from specplan.ir.errors import UsageError
+from specplan.runtime.grammar import Grammar
 
 LEAST_TEMPERATURE = 1e-5
 """Below it, logits over the temperature may overflow float32."""
@@ -25,6 +26,7 @@ class Request:
         seed: any integer; with the prompt and the settings it determines sampled output.
         stop_tokens: emission ends after the first of these, which is part of the output tokens.
         stop_strings: the text is cut before the first of these that appears in it.
+        grammar: what the output must follow; the tokens that end it are stop tokens.
 
     Raises:
         UsageError: names the field that is out of range.
@@ -38,6 +40,7 @@ class Request:
     seed: int = 0
     stop_tokens: tuple[int, ...] = ()
     stop_strings: tuple[str, ...] = ()
+    grammar: Grammar | None = None
 
     def __post_init__(self) -> None:
         for name in ("prompt_tokens", "stop_tokens", "stop_strings"):
@@ -45,6 +48,9 @@ class Request:
             if isinstance(value, str):
                 raise UsageError("must be a list, not a string", where=f"request.{name}")
             object.__setattr__(self, name, tuple(value))
+        if self.grammar is not None:
+            stops = dict.fromkeys((*self.stop_tokens, *self.grammar.ends))
+            object.__setattr__(self, "stop_tokens", tuple(stops))
         checks = (
             ("prompt_tokens", bool(self.prompt_tokens), "needs at least one token"),
             ("prompt_tokens", _all_ids(self.prompt_tokens), "token ids are integers from 0"),

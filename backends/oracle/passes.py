@@ -89,9 +89,12 @@ class Pass:
             for name in names
         }
         return tuple(
-            Logits({path: by_path[path] for path in _paths(item) if path in by_path})
+            Logits(
+                {path: by_path[path] for path in _paths(item) if path in by_path},
+                self.world.left_by_grammar if name == "logits" else None,
+            )
             for item in self.operands
-            for by_path in outputs.values()
+            for name, by_path in outputs.items()
         )
 
     def wanted(self) -> dict[Path, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -24,6 +24,7 @@ from specplan.ir.types.value_types import ROOT, TreeType, Type
 from specplan.ir.values import TEXT_STATE, State, Value
 from specplan.ir.world import Batch
 from specplan.runtime import sampling
+from specplan.runtime.grammar import allowed
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.registry import BatchSource
 from specplan.runtime.sources.source import Wanted
@@ -104,6 +105,26 @@ class OneRequest(Arithmetic):
             "emitted": len(self.begin) - self.prompt_length,
             "phase": 0,
         }
+
+    @property
+    def left_by_grammar(self) -> Callable[[Path, Tensor], Tensor] | None:
+        """What the request's grammar leaves of logits after a path; None without a grammar."""
+        return None if self.request.grammar is None else self._masked
+
+    def _masked(self, path: Path, logits: Tensor) -> Tensor:
+        """Logits after a path, which a new parser reads from the start; all where it refuses."""
+        grammar = self.request.grammar
+        assert grammar is not None
+        parser = grammar.matcher()
+        output = list(path[self.prompt_length :])
+        if max(output, default=0) >= grammar.tokens.vocab_size:
+            return logits
+        if parser.try_consume_tokens(output) < len(output):
+            return logits
+        masks = np.frombuffer(parser.compute_bitmask(), np.int32)
+        masks = np.pad(masks, (0, -(-len(logits) // 32) - len(masks)))
+        ruled_out = torch.from_numpy(~allowed(masks, len(logits)))
+        return logits.masked_fill(ruled_out, torch.finfo(logits.dtype).min / 4)
 
     def commit(self, state: State, alive: Tree | None) -> None:
         """See `World.commit`."""

@@ -13,6 +13,7 @@ from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
 from specplan.backends.static.fusing import fused_for
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.session import Program, StaticSession
+from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import Plan
 from specplan.passes.pipeline import run_passes
 from specplan.runtime.models.modules import Module
@@ -63,8 +64,15 @@ class StaticExecutable(BoundPlan):
 
         Raises:
             UsageError: names the request and what is wrong with it.
+            MissingCapabilityError: a request has a grammar.
         """
         check_requests(self.plan, self.models, requests)
+        if any(request.grammar is not None for request in requests):
+            raise MissingCapabilityError(
+                "a round that is one graph cannot ask the parser of a grammar between its ops",
+                where=f"plan {self.plan.name}",
+                remedy="Run the plan op by op: backend eager.",
+            )
         bucket = bucket_for(requests, capacity, self.buckets)
         return StaticSession(self, requests, bucket)
 

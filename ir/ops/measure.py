@@ -101,8 +101,8 @@ class Measure(Op):
         if isinstance(value, Judged):
             return (float(len(value.nodes)),)
         if isinstance(value, Logits):
-            first = next(iter(value.of.values()), None)
-            return (0.0 if first is None else world.measured(self.kind, first[0]),)
+            first = next((value.own(path) for path in value.of), None)
+            return (0.0 if first is None else world.measured(self.kind, first),)
         if isinstance(value, list):
             return (float(value[0]),)
         nodes = Picked(value, value.numbers) if isinstance(value, Tree) else value

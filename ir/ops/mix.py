@@ -73,8 +73,8 @@ class Mix(Op):
         first, *others = (scope[name] for name in self.logits)
         weights = [float(scope[name]) for name in self.weights]
         mixed: dict[Path, Any] = {}
-        for path, levels in first.of.items():
-            vectors = [levels[0], *(_vector_of(other, path) for other in others)]
+        for path in first.of:
+            vectors = [first.own(path), *(_vector_of(other, path) for other in others)]
             if all(vector is not None for vector in vectors):
                 mixed[path] = (world.mixed(self.law, vectors, weights),)
         return (Logits(mixed),)

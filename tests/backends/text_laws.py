@@ -13,6 +13,7 @@ from torch import Tensor
 
 from specplan.ir.plan import Plan
 from specplan.measure.acceptance.teacher import text_logits
+from specplan.runtime.grammar import Grammar
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings, probabilities
@@ -28,6 +29,7 @@ def law_of_texts(
     target: CausalModel,
     others: Sequence[CausalModel] = (),
     law: Callable[..., Tensor] | None = None,
+    left: Callable[[tuple[int, ...]], np.ndarray] | None = None,
 ) -> np.ndarray:
     """Probability of every text of `LENGTH` tokens, by enumeration.
 
@@ -35,16 +37,21 @@ def law_of_texts(
         target: whose law it is.
         others: models whose logits a law combines with the target's.
         law: of the logits `[models, V]`, those of the mixture.
+        left: which tokens may follow a text, bool `[V]`; all where it is left out.
     """
     joint = np.ones((VOCABULARY,) * LENGTH)
     settings = SamplingSettings.of([Request(prompt_tokens=PROMPT, **SETTINGS)])
     for length in range(LENGTH):
         for before in product(range(VOCABULARY), repeat=length):
+            if not joint[before].any():
+                continue
             text = [*PROMPT, *before, 0]
             logits = text_logits(target, text, len(text) - 1)
             if law is not None:
                 more = [text_logits(model, text, len(text) - 1) for model in others]
                 logits = law(torch.stack([logits, *more]), None)
+            if left is not None:
+                logits = logits.masked_fill(~torch.from_numpy(left(before)), -torch.inf)
             joint[before] *= (
                 probabilities(logits[None], settings)[0, 0]
                 .numpy()
@@ -55,13 +62,19 @@ def law_of_texts(
 
 
 def p_value(
-    plan: Plan, models: dict[str, CausalModel], expected: np.ndarray, seeds: int = 6000
+    plan: Plan,
+    models: dict[str, CausalModel],
+    expected: np.ndarray,
+    seeds: int = 6000,
+    grammar: Grammar | None = None,
 ) -> float:
     """Chance of counts as far from the expected law, over so many seeds, whole batches of 500."""
     counts = np.zeros(len(expected))
     for start in range(0, seeds, 500):
         requests = [
-            Request(prompt_tokens=PROMPT, max_new_tokens=LENGTH, seed=seed, **SETTINGS)
+            Request(
+                prompt_tokens=PROMPT, max_new_tokens=LENGTH, seed=seed, grammar=grammar, **SETTINGS
+            )
             for seed in range(start, start + 500)
         ]
         for tokens in run(plan, models, requests):

@@ -80,6 +80,12 @@ def run_forward(
     elif cache is not None and call.texts:
         _advance_scratch(reached, cache, spec)
     rows = rows_of_pass(session, spec, call, passed, operands)
+    if batch.grammars is not None:
+        each = zip((nodes for nodes in operands for _ in spec.gives), spec.gives * len(operands), rows)
+        rows = [
+            batch.grammars.masked(own, nodes) if name == "logits" else own
+            for nodes, name, own in each
+        ]
     return Ran(rows, call.tokens.shape[1], passed.context)
 
 

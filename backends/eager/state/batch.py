@@ -10,6 +10,7 @@ from torch import Tensor
 
 from specplan.backends.eager.plan_analysis import PlanAnalysis
 from specplan.backends.eager.state.caches import Cache, Retention
+from specplan.backends.eager.state.grammars import Grammars
 from specplan.backends.eager.state.texts import Texts
 from specplan.backends.eager.state.tracks import Track
 from specplan.backends.ops.load import stored_tree
@@ -40,6 +41,7 @@ class Batch(Texts):
         caches: by the name of the cache state.
         sources: by the name of the source state.
         values: by the name of the value state, what the last round left.
+        grammars: what outputs must follow; None where no request has a grammar.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Batch(Texts):
         self.tracks: dict[str, Track] = {}
         self.values: dict[str, Tree | Tensor] = {}
         self.sources = dict(sources)
+        self.grammars = Grammars.of(self.requests)
 
     @cached_property
     def ends(self) -> Tensor:  # type: ignore[override]
@@ -140,6 +143,8 @@ class Batch(Texts):
         start = self.lengths[row]
         if appended:
             self._write(row, start, appended)
+            if self.grammars is not None:
+                self.grammars.append(row, appended)
         self.lengths[row] = start + len(appended)
         self.done[row] = self.done[row] or self.lengths[row] >= self.limits[row]
         self._forget()

@@ -222,6 +222,8 @@ class Logits:
         nodes: the nodes, where they are the same columns for all requests.
         sure: all live ones of these nodes have a vector.
         deeper: of the same nodes, logits that look one token further ahead, two, and so on.
+        mask: what a request's grammar leaves of logits `[B, W, V]` of nodes; those of the nodes
+            themselves are masked already.
     """
 
     keys: Tensor
@@ -230,6 +232,7 @@ class Logits:
     nodes: Nodes | None = None
     sure: bool = True
     deeper: tuple[Logits, ...] = ()
+    mask: Callable[[Tensor, Nodes], Tensor] | None = None
 
     def of(self, wanted: Nodes) -> tuple[Tensor, Tensor]:
         """Vectors `[B, W, V]` of nodes, arbitrary where there is none; and which exist."""
@@ -255,7 +258,7 @@ class Logits:
             vectors = torch.where((settles & known)[:, :, None], values, vectors)
             there = there | (settles & known)
             settled = settled | self.of(above)[1]
-        return vectors, there
+        return (vectors if self.mask is None else self.mask(vectors, wanted)), there
 
 
 @dataclass(frozen=True, eq=False)

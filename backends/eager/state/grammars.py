@@ -1,0 +1,61 @@
+"""Grammars of a batch: logits of nodes, masked along their paths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from threading import Lock
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specplan.backends.ops.tensors.values import Logits, Nodes
+from specplan.runtime.grammar import Constraint, allowed
+from specplan.runtime.requests import Request
+
+
+class Grammars:
+    """The constraint of each request that has one.
+
+    All nodes of a forward are masked at once. Lanes that run side by side take turns, since a
+    request has one parser.
+    """
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self._of = [None if one.grammar is None else Constraint(one.grammar) for one in requests]
+        self._turn = Lock()
+
+    @classmethod
+    def of(cls, requests: Sequence[Request]) -> Grammars | None:
+        """None where no request has a grammar."""
+        return cls(requests) if any(one.grammar is not None for one in requests) else None
+
+    def append(self, row: int, tokens: Sequence[int]) -> None:
+        """A request's text has grown."""
+        constraint = self._of[row]
+        if constraint is not None:
+            constraint.append(tokens)
+
+    def masked(self, logits: Logits, nodes: Nodes) -> Logits:
+        """Logits of nodes under the grammars; deeper levels are masked where they are read."""
+        values = self.mask(logits.values, nodes)
+        return replace(logits, values=values, mask=self.mask if logits.deeper else None)
+
+    def mask(self, values: Tensor, nodes: Nodes) -> Tensor:
+        """Logits `[B, W, V]` of nodes: those of impossible tokens are the least there is.
+
+        A quarter of the least finite number, so that differences of masked logits stay numbers.
+        """
+        tree, vocabulary = nodes.tree, values.shape[2]
+        masks = np.full((*values.shape[:2], -(-vocabulary // 32)), -1, dtype=np.int32)
+        facts = zip(
+            nodes.columns.tolist(), tree.tokens.tolist(), tree.parents.tolist(), tree.keys.tolist(),
+            strict=True,
+        )  # fmt: skip
+        with self._turn:
+            for constraint, own, (wanted, *columns) in zip(self._of, masks, facts, strict=True):
+                if constraint is not None:
+                    constraint.fill(own, wanted, *columns)
+        ruled_out = torch.from_numpy(~allowed(masks, vocabulary)).to(values.device)
+        return values.masked_fill(ruled_out, torch.finfo(values.dtype).min / 4)

@@ -1,0 +1,193 @@
+"""Grammars that an output must follow, by `llguidance`: which tokens may come next.
+
+The distribution of a request with a grammar is that of its model with every token that no text of
+the grammar goes on with set to probability 0 (masked sampling). So a plan needs no op for it: logits
+are masked along the path of their node, in drafts and in judgement alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specplan.ir.errors import UsageError
+from specplan.runtime.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+GrammarKind: TypeAlias = Literal["json_schema", "lark", "regex"]
+KINDS: tuple[GrammarKind, ...] = get_args(GrammarKind)
+Words = NDArray[np.int32]
+"""Masks `[..., W]`: bit b of word w is token 32 w + b, set where it may come next."""
+
+_JSON_STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+"""As `json.dumps` writes it. Free white space has no bound, so that a schema would bound no text;
+a schema that wants another style says so by "x-guidance"."""
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """A compiled grammar over the tokens of one vocabulary.
+
+    Attributes:
+        kind: what the text is: a JSON schema, a grammar in Lark's notation, a regular expression.
+        text: of the grammar.
+        tokens: the vocabulary, as `vocabulary_of` gives it.
+
+    Raises:
+        UsageError: the text is no such grammar.
+    """
+
+    kind: GrammarKind
+    text: str
+    tokens: LLTokenizer = field(repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        broken = self._start.get_error()
+        if broken:
+            raise UsageError(
+                f"the grammar cannot be compiled ({broken.splitlines()[0]})",
+                where=self.kind,
+                remedy="Give a JSON schema, a grammar in Lark's notation, or a regular expression.",
+            )
+
+    @cached_property
+    def _start(self) -> LLMatcher:
+        """Before the first token; copies share what it has learned of the vocabulary."""
+        from llguidance import LLMatcher
+
+        compilers: dict[str, Any] = {
+            "json_schema": lambda text: LLMatcher.grammar_from_json_schema(text, _JSON_STYLE),  # type: ignore[arg-type]
+            "lark": LLMatcher.grammar_from_lark,
+            "regex": LLMatcher.grammar_from_regex,
+        }
+        try:
+            source = compilers[self.kind](self.text)
+        except ValueError as error:
+            raise UsageError(f"the grammar cannot be read ({error})", where=self.kind) from error
+        return LLMatcher(self.tokens, source, log_level=0)
+
+    def matcher(self) -> LLMatcher:
+        """A parser before the first token."""
+        return self._start.deep_copy()
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Tokens that end a text; the parser allows one where the text is complete."""
+        return tuple(self.tokens.eos_tokens)
+
+    @property
+    def words(self) -> int:
+        """Words of a mask."""
+        return -(-self.tokens.vocab_size // 32)
+
+
+def vocabulary_of(tokenizer: Tokenizer) -> LLTokenizer:
+    """A tokenizer's vocabulary as the parser reads it.
+
+    Raises:
+        UsageError: it is no fast tokenizer, or no token ends a text.
+    """
+    from llguidance import LLTokenizer
+
+    fast = getattr(tokenizer.backend, "backend_tokenizer", None)
+    if fast is None or not tokenizer.stop_tokens:
+        raise UsageError(
+            "grammars need a tokenizer with a tokenizer.json and a token that ends a text",
+            where="the target's tokenizer",
+            remedy="Add tokenizer.json, and eos_token_id to generation_config.json.",
+        )
+    return LLTokenizer(fast.to_str(), eos_token=list(tokenizer.stop_tokens))
+
+
+class Constraint:
+    """The grammar of one request, as far as its text has come.
+
+    The parser moves along the nodes that masks are asked for, and back; what it has said of a
+    node is remembered until the text grows.
+    """
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self._parser, self._ends = grammar.matcher(), frozenset(grammar.ends)
+        self._size = grammar.tokens.vocab_size
+        self._line: list[int] = []  # keys of the nodes that the parser has taken in below the text
+        self._masks: dict[int, Words] = {}
+
+    def append(self, tokens: Sequence[int]) -> None:
+        """The text has grown."""
+        self._parser.rollback(len(self._line))
+        self._line.clear()
+        self._masks.clear()
+        self._parser.try_consume_tokens(list(tokens))
+
+    def fill(
+        self,
+        masks: Words,
+        wanted: Sequence[int],
+        tokens: Sequence[int],
+        parents: Sequence[int],
+        keys: Sequence[int],
+    ) -> None:
+        """What may follow nodes of a tree; masks of nodes that the grammar rules out stay.
+
+        Args:
+            masks: `[N, W]`, one for each wanted node; W may exceed the words of the grammar.
+            wanted: N columns of the tree; 0 is the root, the last token of the text.
+            tokens: of all columns.
+            parents: columns.
+            keys: of their paths.
+        """
+        words = self.grammar.words
+        address, _ = masks.__array_interface__["data"]
+        for place, column in enumerate(wanted):
+            known = self._masks.get(keys[column])
+            if known is not None:
+                masks[place] = known
+                continue
+            if self._move(column, tokens, parents, keys):
+                masks[place, words:] = 0
+                start = address + place * masks.strides[0]
+                self._parser.unsafe_compute_mask_ptr(start, words * 4)
+            self._masks[keys[column]] = masks[place]
+
+    def _move(
+        self, column: int, tokens: Sequence[int], parents: Sequence[int], keys: Sequence[int]
+    ) -> bool:
+        """Take in the path to a node; whether the grammar allows it, and the text goes on.
+
+        The parser never takes in an end, or a token that it does not know: it does not find back
+        from there.
+        """
+        path, line, shared = [], self._line, 0
+        while column:
+            path.append(column)
+            column = parents[column]
+        path.reverse()
+        most = min(len(line), len(path))
+        while shared < most and line[shared] == keys[path[shared]]:
+            shared += 1
+        if shared < len(line):
+            self._parser.rollback(len(line) - shared)
+            del line[shared:]
+        for node in path[shared:]:
+            token = tokens[node]
+            if token in self._ends or token >= self._size:
+                return False
+            if not self._parser.try_consume_tokens([token]):
+                return False
+            line.append(keys[node])
+        return True
+
+
+def allowed(masks: Words, vocabulary: int) -> NDArray[np.bool_]:
+    """Which of so many tokens masks `[..., W]` leave, bool `[..., vocabulary]`."""
+    bits = np.unpackbits(masks.view(np.uint8), axis=-1, count=vocabulary, bitorder="little")
+    return bits.view(np.bool_)
+
