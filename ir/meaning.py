@@ -191,9 +191,7 @@ class Logits:
         for level, above in enumerate([*tree.ancestors(number), ROOT]):
             levels = self.of.get(tree.path(above))
             if levels is not None:
-                return (
-                    self._at(tree.path(number), levels[level]) if level < len(levels) else None
-                )
+                return self._at(tree.path(number), levels[level]) if level < len(levels) else None
         return None
 
     def _at(self, path: Path, vector: Vector) -> Vector:

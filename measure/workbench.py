@@ -17,6 +17,7 @@ from specplan.runtime import require_torch
 
 if TYPE_CHECKING:
     from specplan.runtime.executable import Executable
+    from specplan.runtime.grammar import Grammar
     from specplan.runtime.requests import Request
     from specplan.runtime.tokenizer import Tokenizer
 
@@ -32,10 +33,12 @@ class TokenPrompt:
     Attributes:
         id: its name in the prompts file.
         tokens: the last ones, at most as many as the workload's longest prompt.
+        followed: kind and text of what its output must follow, instead of the workload's.
     """
 
     id: str
     tokens: tuple[int, ...]
+    followed: tuple[str, str] | None = None
 
 
 class Workbench:
@@ -60,6 +63,8 @@ class Workbench:
         missing = self.backend.available()
         if missing is not None:
             raise MissingCapabilityError(missing, where=f"backend {self.runs_by}")
+        self._grammars: dict[tuple[str, str] | None, Grammar] = {}
+        self._vocabulary: Any = None
 
     @cached_property
     def models(self) -> dict[str, Any]:
@@ -105,11 +110,21 @@ class Workbench:
         executable: Executable = self.backend.compile(plan, models)
         return executable
 
-    def request(self, tokens: Sequence[int], seed: int, **options: Any) -> Request:
+    def grammar(self, prompt: TokenPrompt) -> Grammar | None:
+        """What the output after a prompt must follow: its own grammar, or else the workload's."""
+        from specplan.runtime.grammar import Grammar, vocabulary_of
+
+        followed = prompt.followed or self.problem.workload.followed
+        if followed is not None and followed not in self._grammars:
+            self._vocabulary = self._vocabulary or vocabulary_of(self.tokenizer)
+            self._grammars[followed] = Grammar(*followed, self._vocabulary)
+        return self._grammars.get(followed)
+
+    def request(self, prompt: TokenPrompt, seed: int, **options: Any) -> Request:
         """A request at the workload's sampling settings, for `output_tokens` unless told otherwise.
 
         Args:
-            tokens: the prompt.
+            prompt: its tokens, and what its output follows.
             seed: of its sampling.
             options: further settings of `Request`.
         """
@@ -121,8 +136,9 @@ class Workbench:
             "temperature": workload.temperature,
             "top_k": workload.top_k,
             "top_p": workload.top_p,
+            "grammar": self.grammar(prompt),
         }
-        return Request(prompt_tokens=tuple(tokens), seed=seed, **(settings | options))
+        return Request(prompt_tokens=prompt.tokens, seed=seed, **(settings | options))
 
     def prompts(self, split: str) -> list[TokenPrompt]:
         """The workload's prompts of its task and of a split, as tokens; see `chosen_prompts`.
@@ -131,7 +147,10 @@ class Workbench:
             UsageError: no prompts are given, or none is left.
         """
         chosen, longest = chosen_prompts(self.problem, split), self.prompt_tokens
-        return [TokenPrompt(p.id, tuple(self.tokenizer.encode(p.text)[-longest:])) for p in chosen]
+        return [
+            TokenPrompt(p.id, tuple(self.tokenizer.encode(p.text)[-longest:]), p.followed)
+            for p in chosen
+        ]
 
     def fingerprint(self, *more: Any) -> str:
         """Name for a stored measurement: changes when models, dtypes or backend do."""

@@ -30,7 +30,7 @@ from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.measured.plans import MeasuredPlan, MeasuredPlans, plan_key
 from specplan.planner.measured.tuned import tuned
 from specplan.planner.method import Family, Method, Options, discover_methods
-from specplan.planner.problem.limits import Quality
+from specplan.planner.problem.limits import Followed, Quality
 from specplan.planner.problem.loading import load_problem, problem_from_dict
 from specplan.planner.problem.schema import Problem, problem_json_schema
 from specplan.planner.problem.setting_checks import DATASTORE_FILE
@@ -54,6 +54,7 @@ __all__ = [
     "Candidate",
     "DrafterPrices",
     "Family",
+    "Followed",
     "MeasuredPlan",
     "MeasuredPlans",
     "Method",

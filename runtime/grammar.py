@@ -1,8 +1,8 @@
 """Grammars that an output must follow, by `llguidance`: which tokens may come next.
 
-The distribution of a request with a grammar is that of its model with every token that no text of
-the grammar goes on with set to probability 0 (masked sampling). So a plan needs no op for it: logits
-are masked along the path of their node, in drafts and in judgement alike.
+The distribution of a request with a grammar is that of its model, with probability 0 for every
+token that no text of the grammar goes on with (masked sampling). So a plan needs no op for it:
+logits are masked along the path of their node, in drafts and in judgement alike.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,6 @@ from specplan.runtime.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
-GrammarKind: TypeAlias = Literal["json_schema", "lark", "regex"]
-KINDS: tuple[GrammarKind, ...] = get_args(GrammarKind)
 Words = NDArray[np.int32]
 """Masks `[..., W]`: bit b of word w is token 32 w + b, set where it may come next."""
 
@@ -44,7 +42,7 @@ class Grammar:
         UsageError: the text is no such grammar.
     """
 
-    kind: GrammarKind
+    kind: str
     text: str
     tokens: LLTokenizer = field(repr=False, compare=False)
 
@@ -191,3 +189,14 @@ def allowed(masks: Words, vocabulary: int) -> NDArray[np.bool_]:
     bits = np.unpackbits(masks.view(np.uint8), axis=-1, count=vocabulary, bitorder="little")
     return bits.view(np.bool_)
 
+
+def along(grammar: Grammar, output: Sequence[int], vocabulary: int) -> NDArray[np.bool_]:
+    """Which tokens may stand at each place of an output, bool `[n, vocabulary]`.
+
+    All of them behind a token that the grammar rules out, or that ends the text.
+    """
+    masks = np.full((len(output), -(-vocabulary // 32)), -1, dtype=np.int32)
+    columns = range(len(output))
+    tokens = [0, *output[:-1]]
+    Constraint(grammar).fill(masks, columns, tokens, [max(c - 1, 0) for c in columns], columns)
+    return allowed(masks, vocabulary)

@@ -27,6 +27,7 @@ class AcceptanceKey:
             given by a source; "run" where the very rounds ran: lengths are then of whole drafts,
             whatever their shape.
         match: shortest and longest suffix looked up, tokens; for sources.
+        grammar: digest of what outputs must follow; "" for nothing.
     """
 
     drafter: Drafter
@@ -38,6 +39,7 @@ class AcceptanceKey:
     top_p: float = 1.0
     how: How = "best"
     match: tuple[int, int] | None = None
+    grammar: str = ""
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> AcceptanceKey:
@@ -57,13 +59,15 @@ class AcceptanceKey:
     def as_data(self) -> dict[str, Any]:
         """Ready for JSON."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
+        if not self.grammar:
+            del named["grammar"]
         return {**named, "drafter": str(self.drafter)}
 
     def differences(self, other: AcceptanceKey) -> tuple[str, ...]:
         """What keeps a profile with this key from serving where `other` is asked for."""
         mine, theirs = self.as_data(), other.as_data()
         return tuple(
-            f"{name}: {mine[name]!r} against {theirs[name]!r}"
-            for name in mine
-            if mine[name] != theirs[name]
+            f"{name}: {mine.get(name)!r} against {theirs.get(name)!r}"
+            for name in {**mine, **theirs}
+            if mine.get(name) != theirs.get(name)
         )

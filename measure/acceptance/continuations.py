@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from specplan.ir.files import read_json, write_json_atomic
 from specplan.measure.device.probes import plain_plan
@@ -29,7 +30,14 @@ def continue_prompts(
         Emitted tokens per prompt, in the order of the prompts.
     """
     workload = bench.problem.workload
-    sampling = (workload.temperature, workload.top_k, workload.top_p, bench.problem.seed)
+    sampling: tuple[Any, ...] = (
+        workload.temperature,
+        workload.top_k,
+        workload.top_p,
+        bench.problem.seed,
+    )
+    if workload.followed_digest:
+        sampling += (workload.followed_digest,)
     name = bench.fingerprint(sampling, bench.output_tokens, bench.prompt_tokens, "continuations")
     path = bench.problem.profiles / "continuations" / f"{name}.json"
     known = _read(path)
@@ -51,11 +59,11 @@ def continue_prompts(
 def request_of(bench: Workbench, prompt: TokenPrompt, index: int) -> Request:
     """The request for the prompt of an index, at the workload's settings."""
     stops = bench.tokenizer.stop_tokens
-    return bench.request(prompt.tokens, bench.problem.seed + index, stop_tokens=stops)
+    return bench.request(prompt, bench.problem.seed + index, stop_tokens=stops)
 
 
 def _key(prompt: TokenPrompt) -> str:
-    return " ".join(map(str, prompt.tokens))
+    return " ".join([*map(str, prompt.tokens), *(prompt.followed or ())])
 
 
 def _read(path: Path) -> dict[str, tuple[int, ...]]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from specplan.measure.acceptance.teacher import NO_RANK, TracedText, greedy_ranks
+from specplan.measure.acceptance.teacher import NO_RANK, TracedText, allowed_along, greedy_ranks
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
 from specplan.runtime.models.heads.unrolled import unrolled
@@ -62,7 +62,9 @@ def head_ranks(
             if stop <= 0:
                 break
             first = int(part[0]) + 1 + step
-            own_ranks = greedy_ranks(own[:stop], tokens[first : first + stop], most)
+            places = range(first - start, first - start + stop)
+            own = allowed_along(text.request, text.output, own[:stop], places)
+            own_ranks = greedy_ranks(own, tokens[first : first + stop], most)
             ranks[first - start : first - start + stop, step] = torch.tensor(own_ranks)
     return [tuple(row) for row in ranks.tolist()]
 

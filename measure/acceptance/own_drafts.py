@@ -16,6 +16,7 @@ from torch import Tensor
 from specplan.ir.blocks import Skips
 from specplan.measure.acceptance.teacher import (
     SinkWindow,
+    allowed_along,
     greedy_ranks,
     sampled_ranks,
     text_states,
@@ -47,7 +48,7 @@ class TeacherText:
     def __init__(
         self, model: CausalModel, request: Request, output: Sequence[int], most: int
     ) -> None:
-        self.model, self.request, self.most = model, request, most
+        self.model, self.request, self.output, self.most = model, request, output, most
         self.start, self.places = len(request.prompt_tokens), len(output)
         text = [*request.prompt_tokens, *output]
         self.text = torch.tensor(text, device=model.device)
@@ -121,10 +122,12 @@ class TeacherText:
     def _judge(self, logits: Tensor, places: list[int], depth: int) -> list[bool]:
         """Whether the token that each place drafts at this depth is accepted."""
         at = [place + depth for place in places]
+        logits = allowed_along(self.request, self.output, logits, at)
         if self.request.temperature == 0.0:
             wanted = self.text[self.start :][at].tolist()
             return [rank == 0 for rank in greedy_ranks(logits, wanted, 1)]
         target = self.model.logits(self._states[None, at])[0]
+        target = allowed_along(self.request, self.output, target, at)
         numbers = [place * self.most + depth for place in places]
         return [rank == 0 for rank in sampled_ranks(target, logits, self.request, 1, numbers)]
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from specplan.runtime.acceptance import RULES, DraftedTree
+from specplan.runtime.grammar import along
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.requests import Request
@@ -66,7 +67,28 @@ class TracedText:
     @property
     def logits(self) -> Tensor:
         """The target's logits along the output, `[n, V]`."""
-        return self.target.logits(self._states[None])[0]
+        return self.allowed(self.target.logits(self._states[None])[0])
+
+    def allowed(self, logits: Tensor) -> Tensor:
+        """Logits `[n, V]` along the output under the request's grammar."""
+        return allowed_along(self.request, self.output, logits, range(len(self.output)))
+
+
+def allowed_along(
+    request: Request, output: Sequence[int], logits: Tensor, places: Sequence[int]
+) -> Tensor:
+    """Logits of tokens of an output, without those that the request's grammar rules out.
+
+    Args:
+        request: with a grammar, or without one.
+        output: its output.
+        logits: `[W, V]`, of what the target or a drafter puts at each place.
+        places: W places of the output.
+    """
+    if request.grammar is None:
+        return logits
+    left = torch.from_numpy(along(request.grammar, output, logits.shape[1]))
+    return logits.masked_fill(~left[list(places)].to(logits.device), -torch.inf)
 
 
 @torch.inference_mode()

@@ -194,7 +194,7 @@ def _ranks(bench: Workbench, key: AcceptanceKey, text: TracedText) -> Row:
     model = bench.models[drafter.name if isinstance(drafter, Model) else drafter.model]
     layers = drafter.layers if isinstance(drafter, FirstLayers) else None
     window = (drafter.budget, SINKS) if isinstance(drafter, SmallCache) else None
-    draft = text_logits(model, text.tokens, text.start, layers, window)
+    draft = text.allowed(text_logits(model, text.tokens, text.start, layers, window))
     chains = key.how == "draw" or isinstance(drafter, Interleaved)
     most = 1 if chains else MOST_RANKS
     if key.temperature == 0.0:

@@ -112,7 +112,7 @@ def executable_timer(bench: Workbench, executable: Executable) -> Timer:
             executable.forget()
             seen.clear()
         seen.update(names)
-        requests = [bench.request(prompt.tokens, bench.problem.seed) for prompt in prompts]
+        requests = [bench.request(prompt, bench.problem.seed) for prompt in prompts]
         arrivals: list[float] = []
         start = perf_counter()
         output = generate(

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import trim_mean
 
 from specplan.cost_models.devices.measured.rows import ForwardRow, OpRow, PrefillRow, RoundRow, Row
-from specplan.measure.workbench import PROFILE, Workbench
+from specplan.measure.workbench import PROFILE, TokenPrompt, Workbench
 from specplan.runtime.executable import Executable, read_forward_variant
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
@@ -68,7 +68,10 @@ def requests_of(bench: Workbench, batch: int, context: int, seed: int) -> list[R
     prompts = bench.prompts(PROFILE)
     chosen = [prompts[(seed * batch + row) % len(prompts)].tokens for row in range(batch)]
     texts = [(tokens * (size // len(tokens) + 1))[-size:] for tokens in chosen]
-    return [bench.request(text, seed, max_new_tokens=EMITTED) for text in texts]
+    return [
+        bench.request(TokenPrompt("", text), seed, max_new_tokens=EMITTED, grammar=None)
+        for text in texts
+    ]
 
 
 def joined(runs: Sequence[ProbeTimes]) -> Samples:

@@ -83,6 +83,7 @@ def acceptance_key(
         top_p=float(workload.top_p),
         how=_how(problem, drafter, shapes),
         match=match,
+        grammar=workload.followed_digest,
     )
 
 
@@ -213,7 +214,7 @@ def check_profiles(
 ) -> None:
     """Refuse profiles of other drafters, models, tasks or sampling settings.
 
-    What a profile or the problem leaves open (digest, task, match) may be anything.
+    What a profile or the problem leaves open (digest, task, match, grammar) may be anything.
 
     Raises:
         UsageError: naming the first difference.
@@ -239,4 +240,5 @@ def _completed(key: AcceptanceKey, wanted: AcceptanceKey) -> AcceptanceKey:
         task=key.task if key.task and wanted.task else wanted.task,
         how="draw_distinct" if plain_draws else key.how,
         match=wanted.match,
+        grammar=key.grammar or wanted.grammar,
     )

@@ -32,7 +32,8 @@ def plans_path(facts: ProblemFacts, machine: Provenance | str) -> Path:
     about = [
         SCHEMA_VERSION,
         {role: [shape.digest, shape.dtype] for role, shape in facts.shapes.items()},
-        [workload.task, workload.temperature, workload.top_k, workload.top_p],
+        [workload.task, workload.temperature, workload.top_k, workload.top_p]
+        + [workload.followed_digest] * bool(workload.followed_digest),
         workload.output_tokens,
         machine if isinstance(machine, str) else {name: asdict(machine)[name] for name in _NAMED},
     ]

@@ -1,4 +1,4 @@
-"""Limits of a plan, and quantities with a unit as users write them: `20ms`, `80GB`, `80GiB`."""
+"""Limits of plans and outputs, and quantities as users write them: `20ms`, `80GB`, `80GiB`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+
+from specplan.ir.files import name_of, read_text
 
 SECONDS_PER_UNIT = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 BYTES_PER_UNIT = {"B": 1.0} | {
@@ -164,6 +166,35 @@ class Quality(Strict):
     )
     seconds: Duration = Field(default=10.0, description="Time after which the command is ended.")
     memory: Size = Field(default=1e9, description="Memory that the command may take, in bytes.")
+
+
+class Followed(Strict):
+    """What every output must follow; nothing by default."""
+
+    json_schema: Path | None = Field(
+        default=None,
+        description="File of a JSON schema that every output follows; relative to the problem "
+        "file. A prompt may have its own.",
+    )
+    grammar: Path | None = Field(
+        default=None,
+        description="File of a grammar in Lark's notation that every output follows, instead of "
+        "json_schema; relative to the problem file. A prompt may have its own.",
+    )
+
+    @property
+    def followed(self) -> tuple[str, str] | None:
+        """Kind and text of what outputs follow."""
+        kinds = {"json_schema": self.json_schema, "lark": self.grammar}
+        for kind, path in kinds.items():
+            if path is not None:
+                return kind, read_text(path, "grammar")
+        return None
+
+    @property
+    def followed_digest(self) -> str:
+        """A name for it in keys; "" where outputs follow nothing."""
+        return "" if self.followed is None else name_of("\n".join(self.followed))
 
 
 class Limits(Strict):

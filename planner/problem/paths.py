@@ -84,6 +84,8 @@ def resolve_paths(problem: Problem, base: Path) -> Problem:
         update={
             "trace": absolute(problem.workload.trace),
             "prompts": absolute(problem.workload.prompts),
+            "json_schema": absolute(problem.workload.json_schema),
+            "grammar": absolute(problem.workload.grammar),
         }
     )
     limits, quality = problem.limits, problem.limits.quality

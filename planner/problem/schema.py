@@ -22,7 +22,7 @@ from specplan.planner.problem.acceptance import (
     drafters_with_priors,
     printed_drafter,
 )
-from specplan.planner.problem.limits import Limits, Strict
+from specplan.planner.problem.limits import Followed, Limits, Strict
 
 SCHEMA_VERSION = 1
 
@@ -102,7 +102,7 @@ class Models(Strict):
         return {"target": self.target, **{draft.name: draft for draft in self.drafts}}
 
 
-class Workload(Strict):
+class Workload(Followed):
     """The requests to be served.
 
     Give `output_tokens` with `prompt_tokens` or `prompt_lengths`, or `trace`.

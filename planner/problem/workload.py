@@ -58,6 +58,12 @@ def check_workload(problem: Problem, origin: Origin) -> Errors:
     if workload.trace is not None:
         with origin.key("workload.trace"):
             lengths_known = [one.prompt_tokens for one in read_trace(workload.trace)]
+    if workload.json_schema is not None and workload.grammar is not None:
+        yield origin.usage(
+            "workload.grammar", "grammar and json_schema are both given", "Keep one of the two."
+        )
+    with origin.key("workload.grammar" if workload.grammar else "workload.json_schema"):
+        _ = workload.followed  # readable
     yield from _check_cached_prefix(workload.cached_prefix, lengths_known, origin)
 
 
@@ -162,12 +168,14 @@ class Prompt:
         text: what the model continues.
         task: what kind of text it is.
         split: which part of the data it belongs to.
+        followed: kind and text of what its output must follow, instead of the workload's.
     """
 
     id: str
     text: str
     task: str = ""
     split: str = ""
+    followed: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -231,7 +239,23 @@ def _prompt(value: dict[str, Any], number: int, where: str) -> Prompt:
                 f'"{key}" must be a text, got {word!r}', where=where, remedy="Quote the value."
             )
         words[key] = word
-    return Prompt(text=text, **words)
+    return Prompt(text=text, followed=_followed(value, where), **words)
+
+
+def _followed(value: dict[str, Any], where: str) -> tuple[str, str] | None:
+    """A prompt's own schema, as an object, or its own grammar, as a text."""
+    schema, grammar = value.get("json_schema"), value.get("grammar")
+    if not isinstance(schema, dict | None) or not isinstance(grammar, str | None):
+        raise UsageError(
+            '"json_schema" must be an object, and "grammar" a text',
+            where=where,
+            remedy="Write the schema itself, not the name of its file.",
+        )
+    if schema is not None and grammar is not None:
+        raise UsageError("a schema and a grammar are both given", where=where, remedy="Keep one.")
+    if schema is not None:
+        return "json_schema", json.dumps(schema)
+    return None if grammar is None else ("lark", grammar)
 
 
 def _length(value: dict[str, Any], key: str, where: str) -> int:

@@ -70,9 +70,8 @@ def sources_of_batch(
     plan: Plan, vocabulary: int, shared: Mapping[str, Source], requests: Sequence[Request]
 ) -> dict[str, BatchSource]:
     """Every source of a plan, by name, for a batch."""
-    prompts = [len(request.prompt_tokens) for request in requests]
     return {
-        str(state.name): BatchSource(state, vocabulary, shared.get(str(state.name)), prompts)
+        str(state.name): BatchSource(state, vocabulary, shared.get(str(state.name)), requests)
         for state in plan.states
         if isinstance(state, SourceState)
     }
@@ -88,15 +87,22 @@ class BatchSource:
     """
 
     def __init__(
-        self, state: SourceState, vocabulary: int, shared: Source | None, prompts: Sequence[int]
+        self,
+        state: SourceState,
+        vocabulary: int,
+        shared: Source | None,
+        requests: Sequence[Request],
     ) -> None:
         self.kind = state.kind.name
         self.width = row_width(state)
         self._shared = shared
         self._last = 0
-        self.each = [shared or new_source(state, vocabulary) for _ in prompts]
+        self.each = [
+            (shared or new_source(state, vocabulary)).of_request(request) for request in requests
+        ]
         self._keys = [
-            source.begin(prompt) for source, prompt in zip(self.each, prompts, strict=True)
+            source.begin(len(request.prompt_tokens))
+            for source, request in zip(self.each, requests, strict=True)
         ]
 
     def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
@@ -107,7 +113,7 @@ class BatchSource:
             lengths: int64 `[B * W]`.
             wanted: limits.
         """
-        if self._shared is not None:
+        if self._shared is self.each[0] and self._shared is not None:
             return self._shared.lookup(texts, lengths, wanted)
         count = len(self.each)
         parts = zip(self.each, np.split(texts, count), np.split(lengths, count), strict=True)

@@ -9,12 +9,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specplan.ir.plan import SourceState
+
+if TYPE_CHECKING:
+    from specplan.runtime.requests import Request
 
 Tokens = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -128,6 +131,10 @@ class Source(ABC):
     def row_width(cls, sizes: Mapping[str, int]) -> int:
         """Likeliest tokens that a source of these sizes learns of a row."""
         return 0
+
+    def of_request(self, request: Request) -> Source:
+        """The source as one request uses it; itself, where requests do not matter."""
+        return self
 
     @property
     @abstractmethod

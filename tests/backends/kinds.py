@@ -86,6 +86,7 @@ def all_facts(
         methods=[*RUNNABLE],
         sources=sorted({word for method in RUNNABLE.values() for word in method.sources}),
         datastore=str(folder / "corpus"),
+        constrained=True,
         models={
             "target": {"path": "target"},
             "drafts": [{"name": name, "path": name} for name in ("draft", *DRAFTERS)],

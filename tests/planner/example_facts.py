@@ -196,14 +196,22 @@ def example_facts(
     given: Mapping[Drafter, AcceptanceProfile] | None = None,
     target: Mapping[str, Any] = SEVEN_BILLION,
     draft: Mapping[str, Any] = SIXTY_EIGHT_MILLION,
+    constrained: bool = False,
     **changes: Any,
 ) -> ProblemFacts:
-    """Write the models' configs (no weights: a named device needs none) and gather the facts."""
+    """Write the models' configs (no weights: a named device needs none) and gather the facts.
+
+    `constrained` outputs follow a JSON schema.
+    """
     for name, config in (("target", target), ("draft", draft)):
         full = {**SHARED, **config, "dtype": "bfloat16"}
         write_checkpoint(folder / name, weights=False, **full)
     if temperature:
         changes["workload"] = workload(temperature=temperature) | changes.get("workload", {})
+    if constrained:
+        (folder / "schema.json").write_text('{"type": "object"}', encoding="utf-8")
+        changes["workload"] = workload() | changes.get("workload", {})
+        changes["workload"] = changes["workload"] | {"json_schema": "schema.json"}
     problem = problem_from_dict(example_problem(**changes), folder)
     if given is not None:
         return gather_facts(problem, profiles=given)

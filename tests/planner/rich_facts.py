@@ -124,6 +124,7 @@ def rich_facts(
         temperature=temperature,
         target=TARGET | dict(target_changes),
         draft=SIXTY_EIGHT_MILLION,
+        constrained=True,
         **(settings | changes),
     )
     if "given" in changes:

@@ -81,11 +81,7 @@ def run_forward(
         _advance_scratch(reached, cache, spec)
     rows = rows_of_pass(session, spec, call, passed, operands)
     if batch.grammars is not None:
-        each = zip((nodes for nodes in operands for _ in spec.gives), spec.gives * len(operands), rows)
-        rows = [
-            batch.grammars.masked(own, nodes) if name == "logits" else own
-            for nodes, name, own in each
-        ]
+        rows = batch.grammars.of_pass(rows, operands, spec.gives)
     return Ran(rows, call.tokens.shape[1], passed.context)
 
 

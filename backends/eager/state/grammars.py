@@ -37,10 +37,20 @@ class Grammars:
         if constraint is not None:
             constraint.append(tokens)
 
-    def masked(self, logits: Logits, nodes: Nodes) -> Logits:
-        """Logits of nodes under the grammars; deeper levels are masked where they are read."""
-        values = self.mask(logits.values, nodes)
-        return replace(logits, values=values, mask=self.mask if logits.deeper else None)
+    def of_pass(
+        self, rows: Sequence[Logits], operands: Sequence[Nodes], gives: Sequence[str]
+    ) -> list[Logits]:
+        """What a pass gives of each operand, its logits under the grammars.
+
+        Levels below the first are masked where they are read: only there are their nodes known.
+        """
+        masked = []
+        for place, own in enumerate(rows):
+            if gives[place % len(gives)] == "logits":
+                values = self.mask(own.values, operands[place // len(gives)])
+                own = replace(own, values=values, mask=self.mask if own.deeper else None)
+            masked.append(own)
+        return masked
 
     def mask(self, values: Tensor, nodes: Nodes) -> Tensor:
         """Logits `[B, W, V]` of nodes: those of impossible tokens are the least there is.

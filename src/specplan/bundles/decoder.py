@@ -12,6 +12,7 @@ from specplan.backends.registry import INTERPRETER
 from specplan.bundles.writing import open_bundle
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import MODULE_PREFIX
+from specplan.planner import Followed
 from specplan.runtime import require_torch
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from specplan.ir.plan import Plan
     from specplan.runtime.executable import Executable
     from specplan.runtime.generate import Generation, OnTokens
+    from specplan.runtime.grammar import Grammar
     from specplan.runtime.requests import Request
     from specplan.runtime.tokenizer import Tokenizer
 
@@ -44,6 +46,8 @@ class Settings:
         top_p: sample among the fewest tokens with this total probability; 1 is off.
         seed: of the first prompt; each further prompt adds 1.
         stop: strings before which the text ends.
+        followed: what the text must follow: "json_schema", "lark" or "regex", and the schema, the
+            grammar in Lark's notation or the regular expression.
     """
 
     max_new_tokens: int = 128
@@ -52,6 +56,7 @@ class Settings:
     top_p: float | None = None
     seed: int = 0
     stop: tuple[str, ...] = ()
+    followed: tuple[str, str] | None = None
 
 
 class TextDecoder:
@@ -61,14 +66,21 @@ class TextDecoder:
         executable: a compiled plan.
         tokenizer: of its target.
         sampling: temperature, top_k and top_p where settings leave them out.
+        followed: what texts must follow where settings leave it out.
     """
 
     def __init__(
-        self, executable: Executable, tokenizer: Tokenizer, sampling: Mapping[str, float]
+        self,
+        executable: Executable,
+        tokenizer: Tokenizer,
+        sampling: Mapping[str, float],
+        followed: tuple[str, str] | None = None,
     ) -> None:
         self.executable = executable
         self.tokenizer = tokenizer
         self.sampling = {name: sampling[name] for name in GREEDY}
+        self.followed = followed
+        self._grammars: dict[tuple[str, str], Grammar] = {}
 
     def generate(
         self,
@@ -98,6 +110,17 @@ class TextDecoder:
 
         return generate(self.executable, requests, tokenizer=self.tokenizer, on_tokens=on_tokens)
 
+    def _grammar(self, settings: Settings) -> Grammar | None:
+        """What texts must follow, compiled once."""
+        followed = settings.followed or self.followed
+        if followed is None:
+            return None
+        if followed not in self._grammars:
+            from specplan.runtime.grammar import Grammar, vocabulary_of
+
+            self._grammars[followed] = Grammar(*followed, vocabulary_of(self.tokenizer))
+        return self._grammars[followed]
+
     def _request(self, prompt: Prompt, settings: Settings, index: int) -> Request:
         from specplan.runtime.chat import chat_tokens
         from specplan.runtime.requests import Request
@@ -116,6 +139,7 @@ class TextDecoder:
             seed=settings.seed + index,
             stop_tokens=self.tokenizer.stop_tokens,
             stop_strings=settings.stop,
+            grammar=self._grammar(settings),
             **sampling,
         )
 
@@ -146,7 +170,9 @@ class Decoder(TextDecoder):
         self.bundle.check_models()
         executable = open_executable(self.bundle, load_models(self.bundle, device))
         tokenizer = load_tokenizer(self.bundle.model_folder("target"))
-        super().__init__(executable, tokenizer, self.bundle.problem["workload"])
+        workload = self.bundle.problem["workload"]
+        named = {name: workload.get(name) for name in ("json_schema", "grammar")}
+        super().__init__(executable, tokenizer, workload, Followed(**named).followed)
 
 
 class PlanDecoder(TextDecoder):

@@ -65,6 +65,14 @@ def run(
     chat: Annotated[
         bool, typer.Option("--chat", help="Each prompt is a user's message to a chat model.")
     ] = False,
+    json_schema: Annotated[
+        Path | None,
+        typer.Option(metavar="F", help="A JSON schema that every text follows."),
+    ] = None,
+    grammar: Annotated[
+        Path | None,
+        typer.Option(metavar="F", help="A grammar in Lark's notation that every text follows."),
+    ] = None,
     stream: Annotated[
         bool, typer.Option("--stream", help="Print text as it is generated (one prompt only).")
     ] = False,
@@ -84,6 +92,7 @@ def run(
         top_p=top_p,
         seed=seed,
         stop=tuple(stop or ()),
+        followed=_followed(json_schema, grammar),
     )
     prompts: list[Prompt] = list(texts)
     if chat:
@@ -120,6 +129,15 @@ def _decoder(source: Path, models: Sequence[str], backend: str | None) -> TextDe
             remedy="Leave it out, or give a plan text instead of the bundle.",
         )
     return Decoder(source)
+
+
+def _followed(json_schema: Path | None, grammar: Path | None) -> tuple[str, str] | None:
+    """Kind and text of what texts must follow."""
+    if json_schema is not None and grammar is not None:
+        raise UsageError("there are two grammars", where="--grammar", remedy="Give one of them.")
+    if json_schema is not None:
+        return "json_schema", read_text(json_schema, "JSON schema")
+    return None if grammar is None else ("lark", read_text(grammar, "grammar"))
 
 
 def _read(path: Path) -> str:

@@ -14,6 +14,7 @@ KINDS = {
     "adjacency": ("width",),
     "datastore": ("order",),
     "trees": ("order",),
+    "grammar": ("capacity",),
 }
 """Sources of tokens, and their parameters."""
 SIZES = {"order": (3, 4), "capacity": (64, 200), "width": (4, 6)}
@@ -25,7 +26,7 @@ DATASTORE = "datastore"
 
 def look_up(build: Builder, tree: str, at: str) -> str:
     """The tree with what was found below some nodes."""
-    if build.chance(0.35):
+    if build.chance(0.25):
         match = build.pick("[1, 3]", "[2, 3]", "[1, 1]", "[0, 2]")
         length = build.random.randint(1, 3)
         words = f"match={match} length={length}"
@@ -39,7 +40,7 @@ def look_up(build: Builder, tree: str, at: str) -> str:
         words = "match=[1, 1]"
     elif kind == "phrases":
         words = f"match=[1, 1] children={build.pick(1, 3)} length=2"
-    if kind == "automaton":
+    if kind in ("automaton", "grammar"):
         words += f" length={build.random.randint(1, 3)}"
     elif kind != "phrases":
         words += f" children={_children(build, at)} length={build.random.randint(1, 2)}"
@@ -61,7 +62,7 @@ def _declared(build: Builder, kind: str) -> str:
     state = f"@{kind}"
     if state in build.plan.states:
         return state
-    sizes = (f"{name}={build.pick(*SIZES[name])}" for name in KINDS[kind] if build.chance(0.7))
+    sizes = (f"{name}={build.pick(*SIZES[name])}" for name in KINDS[kind] if build.chance(0.9))
     words = f"source {kind}({', '.join(sizes)})".replace("()", "")
     scope = build.pick("", "", " scope=request", " scope=process", " scope=group")
     if kind == "automaton":
@@ -81,7 +82,7 @@ def teach(build: Builder, tree: str, rows: str) -> None:
         match state.removeprefix("@"):
             case "adjacency":
                 build.do(f"update {state} {tree} logits={rows}")
-            case "ngram" | "automaton" | "log" | "trie":
+            case "ngram" | "automaton" | "log" | "trie" | "grammar":
                 root = build.let("root", "r")
                 build.do(f"update {state} {root} last={build.random.randint(2, 5)}")
             case "phrases":
