@@ -4,9 +4,9 @@
 
 Each prompt asks for a record of its own random schema: nested objects, bounded arrays,
 enumerations, bounded integers and short strings, so that the schema bounds the output. Every output
-is parsed and validated by `jsonschema`. Three plans decode them: no speculation, a chain of the draft
-model, and the grammar's own drafts (`domino`). The cost of grammars is the processor time inside
-the masks, over that of the whole decode: no clock that other programs move.
+is parsed and validated by `jsonschema`. Three plans decode them: no speculation, a chain of the
+draft model, and the grammar's own drafts (`domino`). The cost of grammars is the processor time
+inside the masks, over that of the whole decode: no clock that other programs move.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ from specplan.runtime.requests import Request
 from specplan.runtime.tokenizer import Tokenizer, load_tokenizer
 
 MODELS = Path(__file__).parent.parent / "examples" / "reference_models"
-NAMES = tuple(
-    ["name", "path", "size", "count", "status", "items", "value", "key", "index", "mode", "kind"]
-)
+NAMES = ("name", "path", "size", "count", "status", "items", "value", "key", "mode", "kind")
 WORDS = ("open", "closed", "read", "write", "error", "none", "left", "right", "first", "last")
 MOST_TOKENS = 320
 
