@@ -106,10 +106,10 @@ class OneRequest(Arithmetic):
             "phase": 0,
         }
 
-    @property
-    def left_by_grammar(self) -> Callable[[Path, Tensor], Tensor] | None:
-        """What the request's grammar leaves of logits after a path; None without a grammar."""
-        return None if self.request.grammar is None else self._masked
+    def left(self, output: str) -> Callable[[Path, Tensor], Tensor] | None:
+        """What a grammar leaves of logits after a path; None without one, and of other outputs."""
+        masked = output == "logits" and self.request.grammar is not None
+        return self._masked if masked else None
 
     def _masked(self, path: Path, logits: Tensor) -> Tensor:
         """Logits after a path, which a new parser reads from the start; all where it refuses."""

@@ -33,6 +33,13 @@ PromptFileOption = Annotated[
         "--prompt-file", metavar="F", help="A file to continue; - is stdin; may be repeated."
     ),
 ]
+SchemaOption = Annotated[
+    Path | None, typer.Option(metavar="F", help="A JSON schema that every text follows.")
+]
+GrammarOption = Annotated[
+    Path | None,
+    typer.Option(metavar="F", help="A grammar in Lark's notation that every text follows."),
+]
 BackendOption = Annotated[
     str | None,
     typer.Option(
@@ -65,14 +72,8 @@ def run(
     chat: Annotated[
         bool, typer.Option("--chat", help="Each prompt is a user's message to a chat model.")
     ] = False,
-    json_schema: Annotated[
-        Path | None,
-        typer.Option(metavar="F", help="A JSON schema that every text follows."),
-    ] = None,
-    grammar: Annotated[
-        Path | None,
-        typer.Option(metavar="F", help="A grammar in Lark's notation that every text follows."),
-    ] = None,
+    json_schema: SchemaOption = None,
+    grammar: GrammarOption = None,
     stream: Annotated[
         bool, typer.Option("--stream", help="Print text as it is generated (one prompt only).")
     ] = False,
