@@ -89,7 +89,7 @@ class Pass:
             for name in names
         }
         return tuple(
-            Logits({path: by_path[path] for path in _paths(item) if path in by_path}, self.world.left(name))
+            Logits({p: by_path[p] for p in _paths(item) if p in by_path}, self.world.left(name))
             for item in self.operands
             for name, by_path in outputs.items()
         )

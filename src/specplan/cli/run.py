@@ -33,6 +33,10 @@ PromptFileOption = Annotated[
         "--prompt-file", metavar="F", help="A file to continue; - is stdin; may be repeated."
     ),
 ]
+StopOption = Annotated[
+    list[str] | None,
+    typer.Option("--stop", metavar="TEXT", help="Stop before this text; may be repeated."),
+]
 SchemaOption = Annotated[
     Path | None, typer.Option(metavar="F", help="A JSON schema that every text follows.")
 ]
@@ -65,10 +69,7 @@ def run(
     seed: Annotated[
         int, typer.Option(help="Seed of the first prompt; each further prompt adds 1.")
     ] = 0,
-    stop: Annotated[
-        list[str] | None,
-        typer.Option("--stop", metavar="TEXT", help="Stop before this text; may be repeated."),
-    ] = None,
+    stop: StopOption = None,
     chat: Annotated[
         bool, typer.Option("--chat", help="Each prompt is a user's message to a chat model.")
     ] = False,
