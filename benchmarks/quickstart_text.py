@@ -30,7 +30,7 @@ from typing import Any
 
 from specplan import api
 from specplan.measure.device.probes import plain_plan
-from specplan.measure.workbench import Workbench, chosen_prompts
+from specplan.measure.workbench import TokenPrompt, Workbench, chosen_prompts
 from specplan.planner import load_problem
 from specplan.runtime.generate import Completion, generate
 
@@ -141,7 +141,7 @@ def measured(
     for first in range(0, len(prompts), BATCH):
         requests = [
             bench.request(
-                bench.tokenizer.encode(prompt.text),
+                TokenPrompt(prompt.id, tuple(bench.tokenizer.encode(prompt.text))),
                 first + place,
                 temperature=temperature,
                 top_p=top_p,

@@ -30,7 +30,7 @@ from specplan.measure.progress import Progress
 from specplan.measure.quality.commands import Scorer, drop
 from specplan.measure.quality.laws import check_law, drafts_nothing, recorded
 from specplan.measure.quality.prompts import Parts
-from specplan.measure.workbench import Workbench
+from specplan.measure.workbench import TokenPrompt, Workbench
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings, probabilities
@@ -161,7 +161,13 @@ def _of_own_text(bench: Workbench, parts: Parts, plan: Plan, group: range) -> It
     texts = [parts.tokens[place].tokens for place in group]
     halves = [max(1, len(text) // 2) for text in texts]
     requests = [
-        bench.request(text[:half], place, max_new_tokens=len(text) - half, stop_tokens=())
+        bench.request(
+            TokenPrompt("", text[:half]),
+            place,
+            max_new_tokens=len(text) - half,
+            stop_tokens=(),
+            grammar=None,
+        )
         for place, text, half in zip(group, texts, halves, strict=True)
     ]
     forced = [text[half:] for text, half in zip(texts, halves, strict=True)]

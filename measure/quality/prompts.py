@@ -66,5 +66,5 @@ def quality_parts(bench: Workbench) -> Parts:
         )
     chosen, longest = (*first, *second), bench.prompt_tokens
     encode = bench.tokenizer.encode
-    tokens = tuple(TokenPrompt(p.id, tuple(encode(p.text)[-longest:])) for p in chosen)
+    tokens = tuple(TokenPrompt(p.id, tuple(encode(p.text)[-longest:]), p.followed) for p in chosen)
     return Parts(chosen, tokens, len(first))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from specplan.ir.errors import NothingToCompareError
@@ -166,7 +166,7 @@ class Race:
         draws = random.Random(f"{self.seed} {self.machine} {load} {epoch}")
         order = draws.sample(list(self.prompts), len(self.prompts))
         chosen = order[place * batch : (place + 1) * batch]
-        return tuple(TokenPrompt(prompt.id, prompt.tokens[-longest:]) for prompt in chosen)
+        return tuple(replace(prompt, tokens=prompt.tokens[-longest:]) for prompt in chosen)
 
     def _trial(self, key: str, turn: Turn, trials: Sequence[Trial]) -> Trial:
         """Run a plan; its first run in a process only warms caches and allocators."""

@@ -111,7 +111,7 @@ def test_a_law_is_that_of_the_rule_and_of_both_models(folder: Path) -> None:
     """The first emitted token of each prompt: recorded while running, and from the two models."""
     bench = bench_of(folder, measure="divergence")
     parts = quality_parts(bench)
-    requests = [bench.request(one.tokens, place) for place, one in enumerate(parts.tokens[:6])]
+    requests = [bench.request(one, place) for place, one in enumerate(parts.tokens[:6])]
     settings = SamplingSettings.of(requests[:1])
     for rule in ("token", "lenient", "typical", "relaxed", "rollback", "top_beta"):
         plan = chain(rule)
