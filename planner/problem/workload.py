@@ -59,9 +59,8 @@ def check_workload(problem: Problem, origin: Origin) -> Errors:
         with origin.key("workload.trace"):
             lengths_known = [one.prompt_tokens for one in read_trace(workload.trace)]
     if workload.json_schema is not None and workload.grammar is not None:
-        yield origin.usage(
-            "workload.grammar", "grammar and json_schema are both given", "Keep one of the two."
-        )
+        both = "grammar and json_schema are both given"
+        yield origin.usage("workload.grammar", both, "Keep one of the two.")
     with origin.key("workload.grammar" if workload.grammar else "workload.json_schema"):
         _ = workload.followed  # readable
     yield from _check_cached_prefix(workload.cached_prefix, lengths_known, origin)
@@ -251,11 +250,9 @@ def _followed(value: dict[str, Any], where: str) -> tuple[str, str] | None:
             where=where,
             remedy="Write the schema itself, not the name of its file.",
         )
-    if schema is not None and grammar is not None:
-        raise UsageError("a schema and a grammar are both given", where=where, remedy="Keep one.")
-    if schema is not None:
-        return "json_schema", json.dumps(schema)
-    return None if grammar is None else ("lark", grammar)
+    if schema is None:
+        return None if grammar is None else ("lark", grammar)
+    return "json_schema", json.dumps(schema)
 
 
 def _length(value: dict[str, Any], key: str, where: str) -> int:
