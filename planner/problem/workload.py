@@ -245,11 +245,9 @@ def _followed(value: dict[str, Any], where: str) -> tuple[str, str] | None:
     """A prompt's own schema, as an object, or its own grammar, as a text."""
     schema, grammar = value.get("json_schema"), value.get("grammar")
     if not isinstance(schema, dict | None) or not isinstance(grammar, str | None):
-        raise UsageError(
-            '"json_schema" must be an object, and "grammar" a text',
-            where=where,
-            remedy="Write the schema itself, not the name of its file.",
-        )
+        remedy = "Write the schema itself, not the name of its file."
+        what = '"json_schema" must be an object, and "grammar" a text'
+        raise UsageError(what, where=where, remedy=remedy)
     if schema is None:
         return None if grammar is None else ("lark", grammar)
     return "json_schema", json.dumps(schema)
