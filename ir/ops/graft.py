@@ -135,8 +135,10 @@ def _voted(merged: Tree, joined: Tree) -> Tree:
     nodes, voted = list(merged.nodes), set[Path]()
     for number in merged.live_nodes:
         path, above = merged.path(number), votes.get(merged.path(merged.nodes[number].parent))
-        share = votes[path] if above is None else min(votes[path] / above, 1.0)
-        nodes[number] = replace(nodes[number], score=log(share) if path not in voted else -inf)
+        share = votes[path] if above is None else min(votes[path] / above, 1.0) if above else 0.0
+        nodes[number] = replace(
+            nodes[number], score=log(share) if share and path not in voted else -inf
+        )
         voted.add(path)
     return replace(merged, nodes=tuple(nodes))
 

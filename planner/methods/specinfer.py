@@ -4,7 +4,7 @@ SpecInfer (Miao et al. 2023, arXiv 2305.09781), its merge of several speculators
 chain; the chains are joined at the root, and equal tokens continue together. The tree is judged by
 its multi-step rule: children of a node one after another, each against the distribution of the
 drafter that drew it, which keeps the target's distribution at every temperature. At temperature 0
-chains are best choices. Drafters are two draft models, or a draft model and the text itself (prompt
+chains are best choices. Drafters are any number of draft models and the text itself (prompt
 lookup), whose continuation counts as certain. Trees of one model's first ranks, the paper's
 expansion, are among those of `draft_model`.
 """
@@ -45,10 +45,10 @@ class SpecInferOptions(Options):
 class SpecInfer(ProfiledByRunning[SpecInferOptions]):
     """Pays where drafters err at different places."""
 
-    summary = "chains of two drafters, merged into one tree"
+    summary = "chains of several drafters, merged into one tree"
     paper = "Miao et al. 2023, arXiv 2305.09781"
     differs = (
-        "Two drafters, not trained to complement each other, whose children are judged in a fixed "
+        "Drafters are not trained to complement each other, and children are judged in a fixed "
         "order and not in a random one."
     )
     shape = "dynamic tree"
@@ -56,9 +56,10 @@ class SpecInfer(ProfiledByRunning[SpecInferOptions]):
     family = "merged chains"
 
     def settings(self, models: Sequence[str]) -> Iterator[SpecInferOptions]:
-        """Every two draft models, and every one with the text, by length."""
-        pairs = combinations([*models, TEXT.name], 2)
-        return (SpecInferOptions(pair, length) for pair, length in product(pairs, LENGTHS))
+        """Every two and more of the draft models and the text, by length."""
+        every = [*models, TEXT.name]
+        groups = (group for size in range(2, len(every) + 1) for group in combinations(every, size))
+        return (SpecInferOptions(group, length) for group, length in product(groups, LENGTHS))
 
     def plan(self, facts: ProblemFacts, options: SpecInferOptions) -> Plan:
         """Draft in turn, merge, verify, accept."""
