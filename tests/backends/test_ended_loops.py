@@ -70,7 +70,7 @@ def side_by_side(
     return trips
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("temperature", [pytest.param(0.0, marks=pytest.mark.long), 0.8])
 def test_every_kind_runs_as_the_interpreter_does(
     models: dict[str, CausalModel], tmp_path: Path, temperature: float
 ) -> None:

@@ -13,7 +13,7 @@ import yaml
 import specplan as package
 from specplan.ir.text.picture import to_dot, to_mermaid
 from specplan.passes.pipeline import PASSES, run_passes
-from tests.cli.test_program import no_torch, specplan, specplan_here
+from tests.cli.test_program import no_torch, specplan, specplan_each, specplan_here
 from tests.planner.checkpoints import VOCABULARY, write_checkpoint
 
 __all__ = ["no_torch"]
@@ -296,19 +296,18 @@ def test_profile_acceptance(folder: Path) -> None:
     assert "rank 0" in table.stdout
 
 
-@pytest.mark.parametrize(
-    "command", [("optimize", "PROBLEM"), ("tune", "PROBLEM"), ("profile", "device", "PROBLEM"),
-                ("profile", "acceptance", "PROBLEM"), ("run", "BUNDLE", "--prompt", "abc"),
-                ("bench", "BUNDLE")], ids=lambda command: command[0] + command[1].lower(),
-)  # fmt: skip
 def test_a_missing_extra_is_reported_with_its_command(
-    folder: Path, bundle: Path, no_torch: str, command: tuple[str, ...]
+    folder: Path, bundle: Path, no_torch: str
 ) -> None:
-    named = {"PROBLEM": str(folder / "problem.yaml"), "BUNDLE": str(bundle)}
-    done = specplan(*(named.get(word, word) for word in command), PYTHONPATH=no_torch)
-    assert done.returncode == 4, done.stderr
-    assert "pip install 'specplan[run]'" in done.stderr
-    assert done.stdout == ""
+    problem = str(folder / "problem.yaml")
+    commands = [
+        ("optimize", problem), ("tune", problem), ("profile", "device", problem),
+        ("profile", "acceptance", problem), ("run", str(bundle), "--prompt", "abc"),
+        ("bench", str(bundle)),
+    ]  # fmt: skip
+    for done in specplan_each(commands, no_torch):
+        assert done.returncode == 4, done
+        assert "pip install 'specplan[run]'" in done.stderr and done.stdout == "", done
 
 
 def test_planning_from_ready_tables_needs_no_torch(

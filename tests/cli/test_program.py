@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from typer.main import get_command
 from specplan.cli import main
 from specplan.ir import errors
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 COMMANDS = ("methods", "devices", "laws", "schema")
 BLOCKED = ("torch", "transformers", "tokenizers")
 
@@ -66,10 +68,10 @@ def no_torch(tmp_path: Path) -> str:
     return path_without_torch(tmp_path)
 
 
-def test_help_and_json_need_no_torch(no_torch: str, repository: Path) -> None:
-    """One process runs all of these commands, where torch cannot be imported."""
-    asked = [[*command, "--help"] for command in ([], *([name] for name in COMMANDS))]
-    asked += [[name, "--json"] for name in COMMANDS]
+def specplan_each(
+    commands: Sequence[Sequence[str]], no_torch: str
+) -> list[subprocess.CompletedProcess[str]]:
+    """Run some commands in one process in which torch cannot be imported."""
     code = (
         "import json, sys\nfrom tests.cli.test_program import specplan_here\n"
         "done = [specplan_here(*one) for one in json.loads(sys.argv[1])]\n"
@@ -77,16 +79,25 @@ def test_help_and_json_need_no_torch(no_torch: str, repository: Path) -> None:
     )
     environment = {**os.environ, "PYTHONPATH": no_torch, "NO_COLOR": "1", "TERM": "dumb"}
     whole = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(asked)],
-        capture_output=True, text=True, env=environment, cwd=repository,
+        [sys.executable, "-c", code, json.dumps(commands)],
+        capture_output=True, text=True, env=environment, cwd=REPOSITORY,
     )  # fmt: skip
     assert whole.returncode == 0, whole.stderr
-    for arguments, (exit_code, out, err) in zip(asked, json.loads(whole.stdout), strict=True):
-        assert exit_code == 0, (arguments, err)
-        if arguments[-1] == "--help":
-            assert "Usage" in out and (len(arguments) == 1 or "--json" in out)
+    return [
+        subprocess.CompletedProcess(command, *done)
+        for command, done in zip(commands, json.loads(whole.stdout), strict=True)
+    ]
+
+
+def test_help_and_json_need_no_torch(no_torch: str) -> None:
+    commands = [[*command, "--help"] for command in ([], *([name] for name in COMMANDS))]
+    commands += [[name, "--json"] for name in COMMANDS]
+    for done in specplan_each(commands, no_torch):
+        assert done.returncode == 0, done
+        if done.args[-1] == "--help":
+            assert "Usage" in done.stdout and (len(done.args) == 1 or "--json" in done.stdout)
         else:
-            assert isinstance(json.loads(out), dict) and err == "", arguments
+            assert isinstance(json.loads(done.stdout), dict) and done.stderr == "", done
 
 
 @pytest.mark.parametrize("name", [None, "nothing"])
@@ -119,7 +130,7 @@ def test_laws_are_listed_and_printed() -> None:
     done = specplan_here("explain", "--law", "pearl").stdout
     assert done == specplan_here("laws", "pearl").stdout
     assert "arXiv 2408.11850" in done and "1.5825" in done
-    page = Path(__file__).resolve().parents[2] / "docs/laws.md"
+    page = REPOSITORY / "docs/laws.md"
     assert specplan_here("laws", "--markdown").stdout == page.read_text(encoding="utf-8")
     lost = specplan_here("explain", "--law", "nobody")
     assert lost.returncode == 2 and "Known: block_verification" in lost.stderr

@@ -154,7 +154,7 @@ def test_a_place_tells_what_was_left_of_its_round(temperature: float, tmp_path: 
     assert rounds == result.rounds
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("temperature", [pytest.param(0.0, marks=pytest.mark.long), 0.8])
 @pytest.mark.parametrize("named", [False, True], ids=["offered", "named"])
 def test_requests_rehearsed_together_tell_what_each_tells_alone(
     named: bool, temperature: float, tmp_path: Path
