@@ -85,7 +85,7 @@ def sampled_requests(temperature: float) -> list[Request]:
     requests = [
         Request(
             prompt_tokens=prompt,
-            max_new_tokens=6 + 2 * row,
+            max_new_tokens=4 + 2 * row,
             temperature=temperature * (1.0, 0.0, 1.5, 2.5)[row],
             top_k=(0, 20)[row % 2],
             seed=row + 17,
@@ -138,7 +138,11 @@ def test_greedy_tokens(name: str, case: Case) -> None:
 
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_sampled_tokens(name: str, case: Case) -> None:
-    """Draws are those of the definition and of the seed, whoever else is in the batch."""
+    """Draws are those of the definition and of the seed, whoever else is in the batch.
+
+    Of a method's first and last kind also after each pass and alone; of the others, after all
+    passes and in other batches.
+    """
     models, requests, lossless = case.models, sampled_requests(0.8), RUNNABLE[name].lossless
     for kind, ends in kinds(name, case.facts[0.8]):
         words, plan, _ = kind
@@ -149,9 +153,11 @@ def test_sampled_tokens(name: str, case: Case) -> None:
             assert decoded(OracleBackend().compile(plan, models), requests, 5) == decodes, words
         if plan.assumptions.reproducible:
             eager.forget()
-            assert decoded(eager, requests[::2], 1) == decodes[::2], words
             assert decoded(eager, requests[::-1], 3) == decodes[::-1], words
-        for after, lowered in plans_after_passes(plan):
+            if ends or LONG:
+                assert decoded(eager, requests[::2], 1) == decodes[::2], words
+        stages = plans_after_passes(plan)
+        for after, lowered in stages if ends or LONG else stages[-1:]:
             again = decoded(EagerBackend().compile(lowered, models), requests, 5)
             assert again == decodes, (words, after)
         if not STATIC.refusals(plan):
