@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -151,10 +150,11 @@ def _parameter(name: str, annotation: Any) -> inspect.Parameter:
 
 def _devices(incomplete: str) -> list[str]:
     """Devices for shell completion, with the number of them that was typed."""
-    from specplan.cost_models.devices.device import list_devices
+    from specplan.cost_models.devices.device import list_devices, one_device
 
-    count = re.match(r"(\d+x)?", incomplete)
-    return [f"{count[0] if count else ''}{name}" for name in list_devices()]
+    begun = f"{incomplete}-"  # so that there is a name, also after `8x` alone
+    count = begun.removesuffix(one_device(begun))
+    return [f"{count}{name}" for name in list_devices()]
 
 
 def _backends(incomplete: str) -> list[str]:
