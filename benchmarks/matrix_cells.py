@@ -154,7 +154,7 @@ class Matrix:
             if place == min(len(mine), len(theirs)):
                 item["tie"] = False
             elif cell.temperature:
-                item["tie"] = self._shaken_apart(cell, prompt, theirs, place)
+                item["tie"] = self._is_tie(cell, prompt, theirs, place)
             else:
                 item["margin"] = self._margin(prompt, theirs[:place], mine[place], theirs[place])
                 item["tie"] = item["margin"] <= NEAR_TIE

@@ -123,9 +123,9 @@ def test_shaken_weights_tell_a_tie(cells: ModuleType, matrix: Any) -> None:
     """Only where the interpreter's own token changes."""
     cell = cells.Cell("tie", plain(greedy=False), "eager", 1, 0.8)
     theirs = matrix.find(cell)["tokens"][0]
-    assert not matrix._shaken_apart(cell, 0, theirs, 3)
+    assert not matrix._is_tie(cell, 0, theirs, 3)
     other = [*theirs[:3], (theirs[3] + 1) % 61, *theirs[4:]]
-    assert matrix._shaken_apart(cell, 0, other, 3)
+    assert matrix._is_tie(cell, 0, other, 3)
 
 
 def test_cells_depend_on_sources_and_versions(cells: ModuleType) -> None:
