@@ -21,7 +21,7 @@ QUICKSTART := .work/quickstart
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HF_HUB_OFFLINE := 1
 
-.PHONY: help setup quickstart test test-all test-engines check lint count format clean
+.PHONY: help setup quickstart test test-all test-engines peers check lint count format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -65,6 +65,10 @@ test-all: $(STAMP) ## Run the tests and their long matrix (docs/testing.md)
 test-engines: $(STAMP) ## Install serving engines into .work/engines, and let them read and run what is emitted
 	$(BIN)/python -m tests.engines.environments
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/engines $(ARGS)
+
+peers: $(STAMP) ## Install other runtimes into .work/peers, and compare speeds (ARGS="--limit 2")
+	$(BIN)/python benchmarks/peer_workers/environments.py
+	$(BIN)/python benchmarks/peers.py $(ARGS)
 
 check: $(STAMP) ## Plan recorded problems anew, and compare (ARGS="--base-python PATH" or --update)
 	$(BIN)/specplan check plans examples/ci/plans $(ARGS)

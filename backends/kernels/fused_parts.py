@@ -53,12 +53,14 @@ class Fused:
         moves: models in whose caches accepted paths are moved by one.
         rules: acceptance rules that are one.
         layers: number types, as torch names them, in which norms and gated activations are.
+        joined: models whose rotation, writes to the cache and attention are one op of a runtime.
     """
 
     attention: frozenset[str] = frozenset()
     moves: frozenset[str] = frozenset()
     rules: frozenset[str] = frozenset()
     layers: frozenset[str] = frozenset()
+    joined: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, models: Mapping[str, Heads]) -> Fused:

@@ -15,21 +15,21 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx.traceback import preserve_node_meta
 
+from specplan.backends.onnx_export.memory import AFTER, in_place
 from specplan.backends.static.export import exported
 from specplan.backends.static.functional import FunctionalRound
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import weight_names
+from specplan.backends.static.traced.joined_attention import angles_of
 from specplan.backends.static.traced.round_run import PLAN_OP
 from specplan.ir.errors import MissingCapabilityError
 
 OPSET = 23
 """The first with `Attention` and `RMSNormalization`."""
-REPORT, AFTER = "report", ".after"
-"""The first output, and what the names of the others have after those of the inputs."""
+REPORT = "report"
+"""The first output."""
 NOWHERE = "the checkpoint"
 """Where the model says that its weights are."""
-SCATTERS = frozenset({"ScatterND", "ScatterElements"})
-"""Ops that copy their first input to their output only where the two differ in memory."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ def export_round(graph: RoundGraph, tensors: Sequence[Tensor]) -> Exported:
     """
     from specplan.backends.onnx_export.translations import TRANSLATIONS
 
-    interface = graph.interface
+    interface, slots = graph.interface, tensors[0].shape[1]
+    graph.angles = {name: angles_of(graph.models[name], slots) for name in graph.fused.joined}
     with torch.no_grad(), _quiet(), preserve_node_meta():
         program = exported(FunctionalRound(graph), tensors)
         try:
@@ -85,7 +86,7 @@ def export_round(graph: RoundGraph, tensors: Sequence[Tensor]) -> Exported:
     _name(model.graph, interface.names(), [REPORT, *(name + AFTER for name in interface.written())])
     _drop_unchanged(model.graph)
     read = _weights_elsewhere(model.graph, weights)
-    return Exported(model, read, tuple(_in_place(model.graph)))
+    return Exported(model, read, tuple(in_place(model.graph)))
 
 
 def source_of(node: Any) -> str:
@@ -242,36 +243,3 @@ def _drop_unchanged(graph: Any) -> None:
     changed = [value for value in graph.outputs if not unchanged(value)]
     graph.outputs.clear()
     graph.outputs.extend(changed)
-
-
-def _in_place(graph: Any) -> list[str]:
-    """Inputs whose memory may be that of their outputs.
-
-    What makes the output must come after whatever reads the input, in every order in which the
-    graph can run, and must be an op that writes some places and leaves the others.
-    """
-    inputs = {value.name: value for value in graph.inputs}
-    names = []
-    for output in graph.outputs:
-        name = output.name.removesuffix(AFTER)
-        last, given = output.producer(), inputs.get(name)
-        if last is None or given is None or last.op_type not in SCATTERS:
-            continue
-        if given in last.inputs[1:]:
-            continue
-        before = _ancestors(last)
-        if all(id(reader) in before for reader, _ in given.uses()):
-            names.append(name)
-    return names
-
-
-def _ancestors(node: Any) -> set[int]:
-    """A node, and all whose results it depends on."""
-    ancestors, waiting = {id(node)}, [node]
-    while waiting:
-        for value in waiting.pop().inputs:
-            above = None if value is None else value.producer()
-            if above is not None and id(above) not in ancestors:
-                ancestors.add(id(above))
-                waiting.append(above)
-    return ancestors

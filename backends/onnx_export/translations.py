@@ -9,14 +9,60 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import onnx
 import onnx_ir
 import torch
 from onnxscript.function_libs.torch_lib.ops import core
 from onnxscript.onnx_opset import opset18
+from onnxscript.values import Opset
+
+from specplan.backends.static.traced import joined_attention as _joined  # noqa: F401  (registers the op)
 
 INT64 = 7
 """The element type in ONNX's `TensorProto`."""
+INT32 = 6
 op: Any = opset18  # typed for eager values, not for those of a graph under construction
+
+
+def _own_ops() -> Any:
+    """ONNX Runtime's own op set, as far as it is written here; onnx knows none of its schemas."""
+    schema, domain = onnx.defs.OpSchema, "com.microsoft"
+    if not onnx.defs.has("GroupQueryAttention", 1, domain):
+        names = "query key value past_key past_value seqlens_k total_sequence_length cos_cache"
+        names += " sin_cache position_ids attention_bias"
+        kinds = {"seqlens_k": "M", "total_sequence_length": "M", "position_ids": "I"}
+        given, floats = schema.FormalParameterOption.Optional, ["tensor(float)", "tensor(float16)"]
+        onnx.defs.register_schema(
+            schema(
+                "GroupQueryAttention",
+                domain,
+                1,
+                inputs=[
+                    schema.FormalParameter(name, kinds.get(name, "T"), "", param_option=given)
+                    for name in names.split()
+                ],
+                outputs=[
+                    schema.FormalParameter(name, "T", "")
+                    for name in ("output", "present_key", "present_value")
+                ],
+                type_constraints=[
+                    ("T", floats, ""), ("M", ["tensor(int32)"], ""), ("I", ["tensor(int64)"], "")
+                ],
+                attributes=[
+                    schema.Attribute(name, kind, "", required=False)
+                    for name, kind in (
+                        ("num_heads", schema.AttrType.INT),
+                        ("kv_num_heads", schema.AttrType.INT),
+                        ("do_rotary", schema.AttrType.INT),
+                        ("scale", schema.AttrType.FLOAT),
+                    )
+                ],
+            )
+        )  # fmt: skip
+    return Opset(domain, 1)
+
+
+contrib = _own_ops()
 
 
 def searchsorted(
@@ -75,6 +121,41 @@ def where(flag: Any, chosen: Any, other: Any) -> Any:
     return op.Or(op.And(flag, chosen), op.And(op.Not(flag), other))
 
 
+def joined_attention(
+    joined: Any,
+    keys: Any,
+    values: Any,
+    first: Any,
+    positions: Any,
+    slots: Any,
+    cos: Any,
+    sin: Any,
+    bias: Any,
+    scale: float,
+) -> Any:
+    """`GroupQueryAttention`, which writes to the cache that it is given where it may."""
+    columns, kv_heads, size = joined.shape[1], keys.shape[1], keys.shape[3]
+    last = op.Add(first, op.Constant(value_ints=[columns - 1]))
+    heads = joined.shape[2] // size - 2 * kv_heads
+    return contrib.GroupQueryAttention(
+        joined,
+        None,
+        None,
+        keys,
+        values,
+        op.Cast(last, to=INT32),
+        op.Cast(op.Squeeze(op.Shape(slots)), to=INT32),
+        cos,
+        sin,
+        positions,
+        *(() if bias is None else (bias,)),
+        num_heads=int(heads),
+        kv_num_heads=int(kv_heads),
+        scale=scale,
+        do_rotary=1,
+    )
+
+
 TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.ops.aten.where.self: where,
     torch.ops.aten.searchsorted.Tensor: searchsorted,
@@ -82,5 +163,6 @@ TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.ops.aten.index_put.default: index_put,
     torch.ops.aten.full.default: full,
     torch.ops.aten.linear.default: linear,
+    torch.ops.specplan.joined_attention.default: joined_attention,
 }
 """Translations by torch op."""

@@ -11,11 +11,12 @@ from torch import Tensor
 from specplan.backends.machine import onnxruntime_version
 from specplan.backends.onnxruntime.capabilities import CAPABILITIES
 from specplan.backends.onnxruntime.package import load_package, write_package
-from specplan.backends.onnxruntime.providers import Provider, choose_provider
+from specplan.backends.onnxruntime.providers import Provider, choose_provider, own_ops
 from specplan.backends.registry import missing_packages
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import RoundBackend
 from specplan.backends.static.session import Program
+from specplan.backends.static.traced.joined_attention import joinable
 from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime.models.modules import Module
 
@@ -72,6 +73,12 @@ class OnnxRuntimeBackend(RoundBackend):
                 remedy="Leave the context out, or choose TensorrtExecutionProvider.",
             )
         return provider
+
+    def joined(self, models: Mapping[str, Module]) -> frozenset[str]:
+        """See `RoundBackend.joined`: `GroupQueryAttention` of the CPU provider."""
+        device = next(iter(models.values())).device.type
+        there = find_spec("onnxruntime") is not None and "GroupQueryAttention" in own_ops()
+        return joinable(models) if device == "cpu" and there else frozenset()
 
     def check(self, models: Mapping[str, Module], *, frozen: bool) -> None:
         """See `RoundBackend.check`."""

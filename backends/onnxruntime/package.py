@@ -26,14 +26,10 @@ import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from torch import Tensor
 
-from specplan.backends.onnx_export.exporting import (
-    AFTER,
-    REPORT,
-    Exported,
-    export_round,
-    source_of,
-)
-from specplan.backends.onnxruntime.providers import Provider
+from specplan.backends.onnx_export.exporting import REPORT, Exported, export_round, source_of
+from specplan.backends.onnx_export.fusions import fuse
+from specplan.backends.onnx_export.memory import AFTER, expose_versions
+from specplan.backends.onnxruntime.providers import Provider, own_ops
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import named_weights
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -92,6 +88,8 @@ def write_package(
     import onnx_ir
 
     made = export_round(graph, tensors)
+    fuse(made.model, own_ops(provider.name))
+    expose_versions(made.model.graph, made.in_place)
     onnx_ir.save(made.model, folder / CODE)
     _write_names(made, folder)
     try:
@@ -185,7 +183,9 @@ class OnnxRound:
         self._report = (tuple(map(int, report.shape)), _REPORT_TYPES[report.type])
         places = {name: place for place, name in enumerate(self._inputs)}
         self._written = [
-            (name, places[name]) for name in (item.name.removesuffix(AFTER) for item in written)
+            (item.name, name, places[name])
+            for item in written
+            for name in [item.name.rpartition(AFTER)[0]]
         ]
         self.in_place = frozenset(in_place)
         self._bound: dict[tuple[str, bool], tuple[int, torch.Size]] = {}
@@ -195,13 +195,13 @@ class OnnxRound:
         copied = []
         for name, tensor in zip(self._inputs, tensors, strict=True):
             self._bind(name, tensor, output=False)
-        for name, place in self._written:
+        for output, name, place in self._written:
             goal = tensors[place]
             if name not in self.in_place:
-                fresh = torch.empty_like(goal)
-                copied.append((goal, fresh))
+                fresh = goal.clone()  # an op may leave alone what nothing attends to
+                copied.append((goal if output.endswith(AFTER) else fresh, fresh))
                 goal = fresh
-            self._bind(name + AFTER, goal, output=True)
+            self._bind(output, goal, output=True)
         shape, dtype = self._report
         report = torch.empty(shape, dtype=dtype, device=tensors[0].device)
         self._bind(REPORT, report, output=True)
@@ -209,7 +209,8 @@ class OnnxRound:
             torch.cuda.current_stream(report.device).synchronize()
         self._session.run_with_iobinding(self._binding)
         for old, new in copied:
-            old.copy_(new)
+            if old is not new:
+                old.copy_(new)
         return report
 
     def _bind(self, name: str, tensor: Tensor, *, output: bool) -> None:

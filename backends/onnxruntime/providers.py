@@ -33,6 +33,14 @@ class Provider:
     context: bool = False
 
 
+def own_ops(provider: str = "CPUExecutionProvider") -> frozenset[str]:
+    """Ops of ONNX Runtime's own set that a provider here has kernels for."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    kernels = (one for one in state.get_all_opkernel_def() if one.provider == provider)
+    return frozenset(one.op_name for one in kernels if one.domain == "com.microsoft")
+
+
 CPU = Provider("CPUExecutionProvider", "cpu", frozenset({"float16", "float32", "float64"}))
 CUDA = Provider(
     "CUDAExecutionProvider",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from torch import Tensor
@@ -34,6 +35,7 @@ class StaticExecutable(BoundPlan):
         fused_on: kinds of device on which parts of a round are kernels of our own.
         captured_on: kinds of device on which rounds are captured in CUDA graphs; programs must be
             such as can be.
+        joined: models whose attention is one op of the runtime; see `Fused`.
     """
 
     def __init__(
@@ -44,12 +46,13 @@ class StaticExecutable(BoundPlan):
         buckets: Sequence[Bucket] = (),
         fused_on: Collection[str] = (),
         captured_on: Collection[str] = (),
+        joined: Collection[str] = (),
     ) -> None:
         super().__init__(plan, models)
         self.lowered = run_passes(plan)
         self.analysis = PlanAnalysis(self.lowered, models)
         self.buckets = list(buckets)
-        self.fused = fused_for(models, fused_on)
+        self.fused = replace(fused_for(models, fused_on), joined=frozenset(joined))
         self.captured_on = frozenset(captured_on)
         self._compile = compile_round
         self._graphs: dict[tuple[str, Sampling], RoundGraph] = {}

@@ -62,6 +62,8 @@ class FunctionalCache(KVCache):
         cache: whose tensors it begins with.
     """
 
+    functional = True
+
     def __init__(self, cache: KVCache) -> None:
         super().__init__(list(cache.keys), list(cache.values), cache.positions)
 

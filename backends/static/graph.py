@@ -32,6 +32,8 @@ class RoundGraph(nn.Module):
     Attributes:
         first: passes that may find text missing, and have the host catch it up.
         pending: by cache and segment, how much text may be missing when the round begins.
+        least_text: tokens that the one text of a batch must have.
+        angles: by model whose attention is one op of a runtime, cosines and sines of all positions.
         masked: some pass computes a mask over all slots attended to.
     """
 
@@ -61,6 +63,8 @@ class RoundGraph(nn.Module):
         }
         self.first = _first(item, analysis)
         self.pending = {name: _pending(self.first, name) for name in self.model_of}
+        self.least_text = max((spec.pending for spec in self.first if fused.joined), default=0)
+        self.angles: dict[str, tuple[Tensor, Tensor]] = {}
         forwards = [op for op in walk(item.ops) if isinstance(op, Forward)]
         self.masked = any(op.model not in fused.attention for op in forwards)
 

@@ -20,7 +20,7 @@ from specplan.ir.files import name_of, read_json, write_json_atomic
 from specplan.ir.text.printer import print_plan
 
 MADE_FOR = "made_for.json"
-MEANING = 5
+MEANING = 6
 """Version of the tensors and of the report: raised where names do not show that it has changed."""
 _PARTS = {"tensors": "other tensors", "round": "another round", "weights": "other weights"}
 
@@ -43,7 +43,8 @@ def identity(graph: RoundGraph, weights: Mapping[str, Tensor]) -> dict[str, str]
 
 
 def _words(fused: Fused) -> list[list[str]]:
-    return [sorted(names) for names in (fused.attention, fused.moves, fused.rules, fused.layers)]
+    parts = (fused.attention, fused.moves, fused.rules, fused.layers, fused.joined)
+    return [sorted(names) for names in parts]
 
 
 def write_identity(folder: Path, made: Mapping[str, str]) -> None:

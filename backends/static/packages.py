@@ -70,6 +70,10 @@ class RoundBackend(ABC):
     def load(self, folder: Path, models: Mapping[str, Module]) -> Program:
         """A compiled round, with the weights of these models."""
 
+    def joined(self, models: Mapping[str, Module]) -> frozenset[str]:
+        """Models whose rotation, writes to the cache and attention it runs as one op."""
+        return frozenset()
+
     def check(self, models: Mapping[str, Module], *, frozen: bool) -> None:
         """Refuse what cannot be compiled, or run, before anything is built.
 
@@ -117,7 +121,15 @@ class RoundBackend(ABC):
         models = {name: model for name, model in models.items() if name in run}
         self.check(models, frozen=frozen)
         packages = Packages(self, models, folder, frozen, set() if failed is None else failed)
-        return StaticExecutable(plan, models, packages, buckets, self.fused_on, self.captured_on)
+        return StaticExecutable(
+            plan,
+            models,
+            packages,
+            buckets,
+            self.fused_on,
+            self.captured_on,
+            self.joined(models),
+        )
 
 
 @dataclass

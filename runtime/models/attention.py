@@ -31,7 +31,25 @@ class PrefixMask:
     attend: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, float], Tensor]
 
 
-AttentionMask: TypeAlias = Tensor | PrefixMask
+@dataclass(frozen=True)
+class RowMask:
+    """A mask of columns in neighbouring slots, for an op that rotates, stores and attends.
+
+    Attributes:
+        seen: bool `[B, T, U]`, the slots that each column sees, none behind its own; None where it
+            sees all up to its own.
+        attend: from queries, keys and values of a layer side by side, `[B, T, (H + 2 H_kv) D]`, the
+            additive form of `seen`, `[B, 1, T, U]` or None, the layer's number and the factor of
+            the scores to `[B, T, H D]`.
+        bias: what `attend` gets.
+    """
+
+    seen: Tensor | None
+    attend: Callable[[Tensor, Tensor | None, int, float], Tensor]
+    bias: Tensor | None = None
+
+
+AttentionMask: TypeAlias = Tensor | PrefixMask | RowMask
 """The mask of layers: additive, as made by `additive_mask`, or for a kernel."""
 
 
@@ -67,6 +85,7 @@ def grouped_attention(
     kv_heads = key.shape[1]
     if noting is not None:
         noting.note(query, module.layer_idx)
+    assert not isinstance(attention_mask, RowMask), "only rotary layers have that op"
     if isinstance(attention_mask, PrefixMask):
         mask, scale = attention_mask, head_dim**-0.5 if scaling is None else scaling
         mixed = mask.attend(query, key, value, mask.prefix, mask.seen, scale)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from specplan.runtime.models.attention import (
     ATTENTION_NAME,
     AttentionMask,
     PrefixMask,
+    RowMask,
     additive_mask,
     grouped_attention,
 )
@@ -117,7 +119,7 @@ class CausalModel:
         tokens: Tensor,
         positions: Tensor,
         slots: Tensor,
-        mask: Tensor | PrefixMask,
+        mask: Tensor | PrefixMask | RowMask,
         cache: KVCache,
         layers: tuple[int, int] | None = None,
         features: Tensor | None = None,
@@ -136,7 +138,7 @@ class CausalModel:
             mask: bool `[B, T, U]`, which of the first U slots each token attends to, itself
                 included; U may be less than the slots of the cache, and the cost of attention is
                 that of U. Sliding windows are applied here, by position, not by the caller. Or a
-                `PrefixMask`, for models without sliding windows.
+                `PrefixMask` or `RowMask`, for models without sliding windows.
             cache: as made by `new_cache`.
             layers: half-open span of layers that run; all when None.
             features: hidden states `[B, T, hidden]` that enter the first of these layers, which
@@ -149,15 +151,18 @@ class CausalModel:
         """
         last = self.max_positions - 1
         positions = positions.clamp(0, last) if self._learned_positions else positions.clamp(min=0)
-        used = cache.capacity + 1 if isinstance(mask, PrefixMask) else mask.shape[2]
+        used = mask.shape[2] if isinstance(mask, Tensor) else cache.capacity + 1
         writer = cache.writer(positions, slots, used)
         writer.latest = latest
         by_window: dict[int | None, Tensor] = {}
+        known: AttentionMask = mask
+        if isinstance(mask, RowMask) and mask.seen is not None:
+            known = replace(mask, bias=additive_mask(mask.seen, 1, self.dtype))
 
         def masks(window: int | None) -> AttentionMask:
-            if isinstance(mask, PrefixMask):
+            if not isinstance(mask, Tensor):
                 assert window is None, "kernels know no sliding window"
-                return mask
+                return known
             if window not in by_window:
                 allowed = mask if window is None else mask & near(positions, cache, writer, window)
                 by_window[window] = additive_mask(allowed, self._groups, self.dtype)

@@ -28,6 +28,8 @@ class KVCache:
     """
 
     queries: list[Tensor] | None = None
+    functional = False
+    """Its tensors are replaced, never written to."""
 
     def __init__(self, keys: list[Tensor], values: list[Tensor], positions: Tensor) -> None:
         self.keys = keys

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from specplan.ir.blocks import NO_SKIPS, Skips
-from specplan.runtime.models.attention import AttentionMask, grouped_attention
+from specplan.runtime.models.attention import AttentionMask, RowMask, grouped_attention
 from specplan.runtime.models.kv_cache import CacheWriter
 
 
@@ -90,6 +90,10 @@ class RotaryLayer:
     ) -> Tensor:
         batch, tokens = cos.shape[:2]
         joined = functional.linear(normed, self.qkv, self.qkv_bias)
+        if isinstance(mask, RowMask):
+            joined = joined.view(batch, tokens, joined.shape[1])
+            mixed = mask.attend(joined, mask.bias, self.index, self.scaling)
+            return mixed.view(batch * tokens, mixed.shape[2])
         joined = joined.view(batch, tokens, self.heads + 2 * self.kv_heads, self.head_dim)
         query, key, value = self._stored(joined, cos, sin, writer)
         writer.note(query, self.index)

@@ -34,11 +34,13 @@ def run_pass(run: Pass, cache: NodeSlots | None, place: Placement | Fresh | None
         ends, text_slots = batch.ends, part(call.positions, 0, texts)
         if isinstance(shift, Tensor):
             ends, text_slots = ends - shift, text_slots - shift
+    before = cache.taken
     slots, offsets, seen, live = _slots(run, cache, place, ends, text_slots, live)
     cache.enter(spec, slots)
     sure = live is call.live and run.runner.taking_part() is None
     used += cache.taken
-    mask = cache.mask(slots, texts, ends, offsets, seen, used)
+    row = _in_a_row(run, cache, place, before)
+    mask = cache.mask(slots, texts, ends, offsets, seen, used, call.positions if row else None)
     if spec.block:
         assert isinstance(mask, Tensor), "kernels know no tokens that all see each other"
         columns_seen = slots.clamp(max=mask.shape[2] - 1)
@@ -103,6 +105,27 @@ def _slots(
             _run(cache, call, place, part(live, texts))
         slots = torch.cat([slots, drafted], 1) if texts else drafted
     return slots, offsets, seen, live
+
+
+def _in_a_row(run: Pass, cache: NodeSlots, place: Placement | Fresh | None, before: int) -> bool:
+    """Whether all columns stand in neighbouring slots and see none behind their own.
+
+    A column of text that is there already counts: it runs again, and writes what it wrote before.
+    """
+    spec, call = run.spec, run.call
+    width = call.tokens.shape[1] - call.texts
+    own = spec.cache is not None and spec.features is None and not spec.scratch and not spec.block
+    plain = cache.store.queries is None and cache.shift == 0 and call.slots is None
+    everyone = run.runner.taking_part() is None and call.texts <= max(spec.pending, 1)
+    if not (own and plain and everyone) or call.rooted:
+        return False
+    if not width:
+        return True
+    if not isinstance(place, Placement) or cache.placed is None or (call.texts and before):
+        return False
+    offsets, seen = place.offsets[:width], place.seen[:width]
+    following = offsets == tuple(range(before, before + width))
+    return following and all(max(mine) <= slot for slot, mine in zip(offsets, seen, strict=True))
 
 
 def _latest(live: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from specplan.backends.ops.commit import commit
 from specplan.backends.ops.forward import attention_mask
 from specplan.backends.ops.tensors.keys import places_of
 from specplan.runtime.masks import marked, prefix
-from specplan.runtime.models.attention import PrefixMask
+from specplan.runtime.models.attention import PrefixMask, RowMask
 from specplan.runtime.models.kv_cache import KVCache
 
 if TYPE_CHECKING:
@@ -125,10 +125,12 @@ class NodeSlots:
         offsets: Tensor | None,
         seen: Tensor | None,
         used: int,
-    ) -> Tensor | PrefixMask:
+        row: Tensor | None = None,
+    ) -> Tensor | PrefixMask | RowMask:
         """What the columns of a pass see of the first `used` slots; see `attention_mask`.
 
-        `offsets` are slots of the nodes counted from the text's end, `[W]` or `[B, W]`.
+        `offsets` are slots of the nodes counted from the text's end, `[W]` or `[B, W]`; `row` has
+        the positions of columns that stand in neighbouring slots, int64 `[B, T]`.
         """
         return attention_mask(slots, texts, ends, seen, torch.arange(used, device=slots.device))
 

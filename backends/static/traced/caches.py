@@ -15,7 +15,8 @@ from specplan.backends.ops.forward import attention_mask
 from specplan.backends.ops.tensors.values import Path
 from specplan.backends.static.fusing import FusedCache, kernel_mask
 from specplan.backends.static.interface import RoundTensors
-from specplan.runtime.models.attention import PrefixMask
+from specplan.backends.static.traced.joined_attention import joined_mask
+from specplan.runtime.models.attention import PrefixMask, RowMask
 
 if TYPE_CHECKING:
     from specplan.backends.static.graph import RoundGraph
@@ -38,6 +39,7 @@ class RoundCache(NodeSlots):
         analysis, fused, model = graph.analysis, graph.fused, graph.model_of[name]
         store, segments, pending = given.stores[name], analysis.segments[name], graph.pending[name]
         self._attended, self._fused = given.slots, model in fused.attention
+        self._angles = graph.angles.get(model) if store.functional else None
         if model in fused.moves:
             store = FusedCache(store, attended=self._fused)
         super().__init__(store, segments, analysis.plain.get(name), name in analysis.turning)
@@ -81,8 +83,20 @@ class RoundCache(NodeSlots):
         offsets: Tensor | None,
         seen: Tensor | None,
         used: int,
-    ) -> Tensor | PrefixMask:
+        row: Tensor | None = None,
+    ) -> Tensor | PrefixMask | RowMask:
         """See `NodeSlots.mask`; where attention is a kernel, of what follows a prefix."""
+        if self._angles is not None and row is not None and 1 in row.shape:
+            first = ends - texts if texts else ends + self.taken - row.shape[1]
+            whole = attention_mask(slots, texts, ends, seen, self._attended)
+            return joined_mask(
+                self.store,
+                first,
+                row,
+                None if seen is None else whole,
+                self._attended,
+                self._angles,
+            )
         if not self._fused:
             return attention_mask(slots, texts, ends, seen, self._attended)
         columns = torch.arange(texts, device=slots.device)[None]

@@ -1,0 +1,1 @@
+"""The runtimes that `benchmarks/peers.py` compares, each in a process of its own."""
