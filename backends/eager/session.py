@@ -10,6 +10,8 @@ from specplan.backends.eager import sources
 from specplan.backends.eager.interpreter import Interpreter, OpRecord
 from specplan.backends.eager.op_runner import Scope
 from specplan.backends.eager.passes.forward import catch_up
+from specplan.backends.eager.passes.pass_spec import PassSpec
+from specplan.backends.eager.state.caches import Cache
 from specplan.ir import ops as ir
 from specplan.ir.needs import Work
 from specplan.runtime.executable import Observer, StepResult
@@ -56,11 +58,15 @@ class EagerSession(Interpreter):
             if name not in self.analysis.prefilled:
                 continue
             spec, start = self.analysis.whole[name], perf_counter()
-            catch_up(self, cache, spec, 1)
+            self.take_in(cache, spec)
             if observer is not None:
                 seconds = perf_counter() - start
                 longest = max(self.lengths)
                 observer("prefill", spec.model, self.batch.size, longest, 0, seconds)
+
+    def take_in(self, cache: Cache, spec: PassSpec) -> None:
+        """Run the texts, all but the last token, through a model."""
+        catch_up(self, cache, spec, 1)
 
     @torch.inference_mode()
     def step(self, round_name: str, observer: Observer | None = None) -> StepResult:

@@ -11,13 +11,15 @@ from torch import Tensor
 from specplan.backends.machine import onnxruntime_version
 from specplan.backends.onnxruntime.capabilities import CAPABILITIES
 from specplan.backends.onnxruntime.package import load_package, write_package
+from specplan.backends.onnxruntime.prompts import PromptProgram, fits
 from specplan.backends.onnxruntime.providers import Provider, choose_provider, own_ops
 from specplan.backends.registry import missing_packages
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import RoundBackend
-from specplan.backends.static.session import Program
+from specplan.backends.static.session import Program, TextProgram
 from specplan.backends.static.traced.joined_attention import joinable
 from specplan.ir.errors import MissingCapabilityError
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.modules import Module
 
 
@@ -79,6 +81,13 @@ class OnnxRuntimeBackend(RoundBackend):
         device = next(iter(models.values())).device.type
         there = find_spec("onnxruntime") is not None and "GroupQueryAttention" in own_ops()
         return joinable(models) if device == "cpu" and there else frozenset()
+
+    def text_program(self, name: str, model: Module, slots: int) -> TextProgram | None:
+        """See `RoundBackend.text_program`."""
+        if not self.joined({name: model}) or not fits(name, model):
+            return None
+        assert isinstance(model, CausalModel)
+        return PromptProgram(model, slots)
 
     def check(self, models: Mapping[str, Module], *, frozen: bool) -> None:
         """See `RoundBackend.check`."""

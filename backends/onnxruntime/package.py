@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from torch import Tensor
@@ -30,6 +29,7 @@ from specplan.backends.onnx_export.exporting import REPORT, Exported, export_rou
 from specplan.backends.onnx_export.fusions import fuse
 from specplan.backends.onnx_export.memory import AFTER, expose_versions
 from specplan.backends.onnxruntime.providers import Provider, own_ops
+from specplan.backends.onnxruntime.values import bind, shared
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import named_weights
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -37,16 +37,6 @@ from specplan.ir.files import read_json, write_json_atomic
 from specplan.runtime.models.modules import Module
 
 CODE, NAMES, CONTEXT = "round.onnx", "round.json", "round_context.onnx"
-_BFLOAT16 = 16
-"""`TensorProto.BFLOAT16`; numpy has no such type."""
-_TYPES: dict[torch.dtype, Any] = {
-    torch.bool: np.bool_,
-    torch.int64: np.int64,
-    torch.float16: np.float16,
-    torch.float32: np.float32,
-    torch.float64: np.float64,
-    torch.bfloat16: _BFLOAT16,
-}
 _HERE = frozenset({"NotImplemented", "EPFail", "RuntimeException"})
 """Errors of ONNX Runtime that say more of the machine than of the graph."""
 _REPORT_TYPES = {
@@ -125,7 +115,7 @@ def load_package(
     lacking = set(names.weights) - set(known)
     if lacking:
         raise UsageError(f"the models have no weight {min(lacking)}", where=str(folder / NAMES))
-    weights = {name: _shared(known[name]) for name in names.weights}
+    weights = {name: shared(known[name]) for name in names.weights}
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = torch.get_num_threads()
@@ -218,25 +208,9 @@ class OnnxRound:
         where = (tensor.data_ptr(), tensor.shape)
         if self._bound.get((name, output)) == where:
             return
-        assert tensor.is_contiguous(), f"{name} is a view"
-        bind = self._binding.bind_output if output else self._binding.bind_input
-        device = tensor.device
-        bind(
-            name, device.type, device.index or 0, _TYPES[tensor.dtype], list(tensor.shape), where[0]
-        )
+        side = self._binding.bind_output if output else self._binding.bind_input
+        bind(side, name, tensor)
         self._bound[name, output] = where
-
-
-def _shared(weight: Tensor) -> Any:
-    """A value of ONNX Runtime on a weight's own memory."""
-    from onnxruntime import OrtValue
-
-    if weight.device.type != "cpu":  # initializers are taken from the host
-        weight = weight.cpu()
-    if weight.dtype == torch.bfloat16:
-        halves = weight.contiguous().view(torch.int16).numpy()
-        return OrtValue.ortvalue_from_numpy_with_onnx_type(halves, _BFLOAT16)
-    return OrtValue.ortvalue_from_numpy(weight.contiguous().numpy())
 
 
 def _agree(loaded: OnnxRound, tensors: Sequence[Tensor]) -> bool:

@@ -13,7 +13,7 @@ from specplan.backends.eager.plan_analysis import PlanAnalysis
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
 from specplan.backends.static.fusing import fused_for
 from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.session import Program, StaticSession
+from specplan.backends.static.session import Program, StaticSession, TextProgram
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import Plan
 from specplan.passes.pipeline import run_passes
@@ -36,6 +36,7 @@ class StaticExecutable(BoundPlan):
         captured_on: kinds of device on which rounds are captured in CUDA graphs; programs must be
             such as can be.
         joined: models whose attention is one op of the runtime; see `Fused`.
+        text_program: see `RoundBackend.text_program`; None interprets all prompts.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class StaticExecutable(BoundPlan):
         fused_on: Collection[str] = (),
         captured_on: Collection[str] = (),
         joined: Collection[str] = (),
+        text_program: Callable[[str, Module, int], TextProgram | None] | None = None,
     ) -> None:
         super().__init__(plan, models)
         self.lowered = run_passes(plan)
@@ -55,6 +57,8 @@ class StaticExecutable(BoundPlan):
         self.fused = replace(fused_for(models, fused_on), joined=frozenset(joined))
         self.captured_on = frozenset(captured_on)
         self._compile = compile_round
+        self._text_program = text_program
+        self._texts: dict[tuple[str, int], TextProgram | None] = {}
         self._graphs: dict[tuple[str, Sampling], RoundGraph] = {}
         self._programs: dict[tuple[str, Sampling, Bucket], Program] = {}
 
@@ -78,6 +82,15 @@ class StaticExecutable(BoundPlan):
             )
         bucket = bucket_for(requests, capacity, self.buckets)
         return StaticSession(self, requests, bucket)
+
+    def text_program(self, name: str, slots: int) -> TextProgram | None:
+        """What takes one prompt into a cache of a model; made when first asked for."""
+        if self._text_program is None:
+            return None
+        if (name, slots) not in self._texts:
+            made = self._text_program(name, self.models[name], slots)
+            self._texts[name, slots] = made
+        return self._texts[name, slots]
 
     def graph(self, name: str, sampling: Sampling) -> RoundGraph:
         """A round as a graph."""

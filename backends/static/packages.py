@@ -20,7 +20,7 @@ from specplan.backends.static.identity import (
     is_made_for,
     write_identity,
 )
-from specplan.backends.static.session import Program
+from specplan.backends.static.session import Program, TextProgram
 from specplan.ir.capabilities import Capabilities, require_support
 from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError, foreign_words
 from specplan.ir.files import staged
@@ -73,6 +73,10 @@ class RoundBackend(ABC):
     def joined(self, models: Mapping[str, Module]) -> frozenset[str]:
         """Models whose rotation, writes to the cache and attention it runs as one op."""
         return frozenset()
+
+    def text_program(self, name: str, model: Module, slots: int) -> TextProgram | None:
+        """What takes one prompt into a cache of a model with so many slots; None to interpret."""
+        return None
 
     def check(self, models: Mapping[str, Module], *, frozen: bool) -> None:
         """Refuse what cannot be compiled, or run, before anything is built.
@@ -129,6 +133,7 @@ class RoundBackend(ABC):
             self.fused_on,
             self.captured_on,
             self.joined(models),
+            self.text_program,
         )
 
 

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.passes.forward import reads_more, settle
+from specplan.backends.eager.passes.forward import reads_more, settle, took_in
+from specplan.backends.eager.passes.pass_spec import PassSpec
 from specplan.backends.eager.session import EagerSession
+from specplan.backends.eager.state.batch import MOST_CHUNK
+from specplan.backends.eager.state.caches import Cache
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.captured import CapturedRound, slots_attended
 from specplan.backends.static.graph import RoundGraph
@@ -20,6 +23,7 @@ from specplan.backends.static.traced.states import first_values, value_of
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import ValueState
 from specplan.runtime.executable import Observer, StepResult
+from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.requests import Request
 from specplan.runtime.uniforms import numbers_of
 
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 
 Program: TypeAlias = Callable[..., Tensor]
 """A round, compiled or not: from the tensors of its interface to its report."""
+TextProgram: TypeAlias = Callable[[Tensor, int, KVCache], None]
+"""Takes tokens `[1, T]`, the first of them at a position, into a cache."""
 
 
 class StaticSession(EagerSession):
@@ -97,6 +103,21 @@ class StaticSession(EagerSession):
             seconds = perf_counter() - start
             observer("round", None, self.batch.size, 1, used, seconds)
         return result
+
+    def take_in(self, cache: Cache, spec: PassSpec) -> None:
+        """See `EagerSession.take_in`; one prompt runs compiled, where the backend can."""
+        slots = cache.store.capacity + 1
+        plain = cache.retention is None and cache.store.queries is None
+        alone = plain and not spec.keeps and spec.features is None and self.batch.size == 1
+        program = self.programs.text_program(spec.model, slots) if alone else None
+        while program is not None:
+            start = min(cache.lengths[span][0] for span in spec.segments)
+            stop = min(start + MOST_CHUNK, self.batch.lengths[0] - 1)
+            if stop <= start:
+                break
+            program(self.batch.text[:, start:stop], start, cache.store)
+            took_in([stop], cache, spec, None)
+        super().take_in(cache, spec)
 
     def _interpreted(self, graph: RoundGraph) -> StepResult:
         """Let the interpreter run a round whose passes read more text than a graph has room for."""

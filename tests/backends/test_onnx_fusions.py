@@ -17,6 +17,7 @@ onnx_ir = pytest.importorskip("onnx_ir")
 
 import torch  # noqa: E402
 
+from specplan.backends.eager.backend import EagerBackend  # noqa: E402
 from specplan.backends.onnx_export.fusions import FUSIONS, fuse  # noqa: E402
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend  # noqa: E402
 from specplan.backends.onnxruntime.package import CODE, NAMES  # noqa: E402
@@ -130,8 +131,8 @@ def test_joined_attention_is_grouped_query_attention(batch: int, columns: int, t
     if bias is not None:
         given["bias"] = bias
     names = ["joined", "", "", *list(given)[1:]]
-    found = outputs_of_attention(names, given, heads, kv_heads)
-    for mine, theirs in zip(found, expected, strict=True):
+    results = outputs_of_attention(names, given, heads, kv_heads)
+    for mine, theirs in zip(results, expected, strict=True):
         wanted = theirs.numpy()
         if mine.ndim == 4:  # what follows the text is nobody's
             least = int(first.min()) + columns
@@ -176,8 +177,8 @@ def test_a_round_of_a_tree_is_fused_and_decodes_as_the_interpreter_does(tmp_path
     requests[0] = requests[0].__class__(prompt_tokens=(3,), max_new_tokens=12)  # one token of text
     expected = run(plan, models, requests)
     executable = OnnxRuntimeBackend().compile(plan, models, tmp_path / "rounds")
-    found = [generate(executable, [one]).completions[0].tokens for one in requests]
-    assert found == expected
+    tokens = [generate(executable, [one]).completions[0].tokens for one in requests]
+    assert tokens == expected
     (home,) = (tmp_path / "rounds").iterdir()
     graph = onnx.load(home / CODE, load_external_data=False).graph
     kinds = Counter(node.op_type for node in graph.node)
@@ -189,6 +190,36 @@ def test_a_round_of_a_tree_is_fused_and_decodes_as_the_interpreter_does(tmp_path
     assert in_place >= caches | {"dkv.keys.0", "dkv.values.0"}
     passed = {item.name for item in graph.output if item.name.startswith("dkv.keys.0.after")}
     assert passed == {"dkv.keys.0.after", "dkv.keys.0.after.0", "dkv.keys.0.after.1"}
+
+
+def test_prompts_run_compiled_into_the_caches_of_the_interpreter(tmp_path: Path) -> None:
+    """At batch 1; in chunks, which continue where the one before ended."""
+    save_pair(tmp_path, layers=2, head_dim=16)
+    models, plan = load_pair(tmp_path, dtype="float32"), parse_plan(TREE)
+    request = requests_of()[2]
+    executable = OnnxRuntimeBackend().compile(plan, models)
+    sessions = [EagerBackend().compile(plan, models).start([request]), executable.start([request])]
+    for session in sessions:
+        session.prefill()
+    one, other = (session.batch.caches for session in sessions)
+    for name in ("kv", "dkv"):
+        assert one[name].lengths == other[name].lengths == {(0, 2 - (name == "dkv")): [20]}
+        pairs = [(one[name].store.keys, other[name].store.keys)]
+        pairs.append((one[name].store.values, other[name].store.values))
+        for mine, theirs in pairs:
+            for a, b in zip(mine, theirs, strict=True):
+                torch.testing.assert_close(a[:, :, :20], b[:, :, :20], rtol=1e-4, atol=1e-5)
+    program = executable.text_program("target", other["kv"].store.capacity + 1)
+    assert program is not None and program is executable.text_program(
+        "target", other["kv"].store.capacity + 1
+    )
+    again = models["target"].new_cache(1, other["kv"].store.capacity)
+    tokens = torch.tensor([request.prompt_tokens[:-1]])
+    program(tokens[:, :7], 0, again)
+    program(tokens[:, 7:], 7, again)
+    torch.testing.assert_close(again.keys, other["kv"].store.keys, rtol=1e-4, atol=1e-5)
+    double = load_pair(tmp_path)
+    assert OnnxRuntimeBackend().compile(plan, double).text_program("target", 300) is None
 
 
 def test_models_that_the_op_does_not_fit_stay_apart(pair_folder: Path) -> None:

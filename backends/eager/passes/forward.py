@@ -190,9 +190,16 @@ def catch_up(session: Interpreter, cache: Cache, spec: PassSpec, pending: int) -
         reached = _read(session, ends, spec, call, there)
         if reached is not ends and all(map(operator.le, reached, done)):
             return  # what the next tokens are to read is not there yet
-        _advance(reached, cache, spec, active)
-        cache.scratch = dict(cache.lengths)
-        cache.forget()
+        took_in(reached, cache, spec, active)
+
+
+def took_in(
+    lengths: Sequence[int], cache: Cache, spec: PassSpec, active: Sequence[bool] | None
+) -> None:
+    """Note that text ran so far through layers, ahead of any round."""
+    _advance(lengths, cache, spec, active)
+    cache.scratch = dict(cache.lengths)
+    cache.forget()
 
 
 def inner_of(nodes: Nodes) -> Nodes:

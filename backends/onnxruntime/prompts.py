@@ -1,0 +1,203 @@
+"""Prompts as one run of an ONNX graph: text through a model into its cache, no logits.
+
+The graph is written layer by layer, not traced, so that it is there at once and nothing of it is
+stored. It uses the weights of the loaded checkpoint as they are: matrices are packed in each run,
+which many columns pay for, and are not once more in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specplan.backends.onnx_export.memory import AFTER
+from specplan.backends.onnxruntime.values import bind, shared
+from specplan.backends.static.traced.joined_attention import angles_of, joinable
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.families import RotaryFamily
+from specplan.runtime.models.kv_cache import KVCache
+from specplan.runtime.models.modules import Module
+
+OPSET, VERSION, CONTRIB = 23, 10, "com.microsoft"
+
+
+class PromptProgram:
+    """Takes text into the cache of one model, for one request.
+
+    Args:
+        model: one that `fits`.
+        slots: of its caches, the trash slot among them.
+    """
+
+    def __init__(self, model: CausalModel, slots: int) -> None:
+        import onnxruntime
+
+        graph = _Writer(model, slots)
+        code = graph.write().SerializeToString()
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.add_session_config_entry("session.disable_prepacking", "1")
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        self._weights = {name: shared(one) for name, one in graph.weights.items()}
+        options.add_external_initializers([*self._weights], [*self._weights.values()])
+        providers = ["CPUExecutionProvider"]
+        self._session = onnxruntime.InferenceSession(code, options, providers=providers)
+        self._binding = self._session.io_binding()
+
+    def __call__(self, tokens: Tensor, first: int, store: KVCache) -> None:
+        """Run tokens.
+
+        Args:
+            tokens: int64 `[1, T]`.
+            first: position and slot of the first of them.
+            store: of the model; keys, values and positions are written.
+        """
+        stop = first + tokens.shape[1]
+        positions = torch.arange(first, stop)[None]
+        store.positions[:, first:stop] = positions
+        given = {
+            "tokens": tokens.contiguous(),
+            "positions": positions,
+            "last": torch.tensor([stop - 1], dtype=torch.int32),
+            "total": torch.tensor(stop, dtype=torch.int32),
+        }
+        for name, tensor in given.items():
+            bind(self._binding.bind_input, name, tensor)
+        for part, layers in (("keys", store.keys), ("values", store.values)):
+            for number, tensor in enumerate(layers):
+                bind(self._binding.bind_input, f"{part}.{number}", tensor)
+                bind(self._binding.bind_output, f"{part}.{number}{AFTER}", tensor)
+        self._session.run_with_iobinding(self._binding)
+
+
+def fits(name: str, model: Module) -> bool:
+    """Whether a model's layers are those that are written here, in float32."""
+    if not joinable({name: model}) or model.dtype != torch.float32:
+        return False
+    assert isinstance(model, CausalModel) and isinstance(model.family, RotaryFamily)
+    return all(layer.activation is torch.nn.functional.silu for layer in model.family.layers)
+
+
+class _Writer:
+    """Writes the graph of one model.
+
+    Attributes:
+        weights: by the names that the graph gives them.
+    """
+
+    def __init__(self, model: CausalModel, slots: int) -> None:
+        assert isinstance(model.family, RotaryFamily)
+        self.weights: dict[str, Tensor] = {}
+        self._family, self._slots = model.family, slots
+        self._nodes: list[Any] = []
+        self._sizes: dict[str, Any] = {}
+        self._tables = [self._weight(table) for table in angles_of(model, slots)]
+
+    def write(self) -> Any:
+        """The model, whose weights are elsewhere."""
+        from onnx import TensorProto, helper
+
+        family, info = self._family, helper.make_tensor_value_info
+        whole, halves = TensorProto.INT64, TensorProto.INT32
+        inputs = [info(name, whole, [1, "columns"]) for name in ("tokens", "positions")]
+        inputs += [info("last", halves, [1]), info("total", halves, [])]
+        outputs = []
+        (embedded,) = self._op("Gather", [self._weight(family.embedding.weight), "tokens"])
+        width = family.embedding.weight.shape[1]
+        hidden, added = self._reshaped(embedded, [-1, width]), ""
+        for number, layer in enumerate(family.layers):
+            shape = [1, family.kv_heads, self._slots, family.head_dim]
+            caches = [f"{part}.{number}" for part in ("keys", "values")]
+            inputs += [info(name, TensorProto.FLOAT, shape) for name in caches]
+            outputs += [info(name + AFTER, TensorProto.FLOAT, shape) for name in caches]
+            normed, hidden = self._norm(hidden, added, layer.input_norm)
+            mixed = self._attended(layer, normed, caches)
+            if number + 1 < len(family.layers):  # of the last layer, keys and values are enough
+                added = self._linear(mixed, layer.output, layer.output_bias)
+                normed, hidden = self._norm(hidden, added, layer.middle_norm)
+                added = self._gated(layer, normed)
+        graph = helper.make_graph(
+            self._nodes,
+            "text",
+            inputs,
+            outputs,
+            [*map(self._elsewhere, self.weights), *self._sizes.values()],
+        )
+        sets = [helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)]
+        return helper.make_model(graph, opset_imports=sets, ir_version=VERSION)
+
+    def _op(
+        self, kind: str, inputs: Sequence[str], outputs: Sequence[str] = (), **options: Any
+    ) -> Sequence[str]:
+        from onnx import helper
+
+        outputs = outputs or [f"{kind}.{len(self._nodes)}"]
+        self._nodes.append(helper.make_node(kind, inputs, outputs, **options))
+        return outputs
+
+    def _weight(self, tensor: Tensor) -> str:
+        name = f"weight.{len(self.weights)}"
+        self.weights[name] = tensor
+        return name
+
+    def _elsewhere(self, name: str) -> Any:
+        from onnx import TensorProto
+
+        tensor = self.weights[name]
+        proto = TensorProto(name=name, dims=tensor.shape, data_type=TensorProto.FLOAT)
+        proto.data_location = TensorProto.EXTERNAL
+        size = str(tensor.numel() * tensor.element_size())
+        for key, value in (("location", "memory"), ("offset", "0"), ("length", size)):
+            proto.external_data.add(key=key, value=value)
+        return proto
+
+    def _reshaped(self, given: str, sizes: list[int]) -> str:
+        from onnx import TensorProto, helper
+
+        name = f"sizes.{sizes}"
+        self._sizes[name] = helper.make_tensor(name, TensorProto.INT64, [len(sizes)], sizes)
+        return self._op("Reshape", [given, name])[0]
+
+    def _linear(self, given: str, weight: Tensor, bias: Tensor | None) -> str:
+        more = [] if bias is None else [self._weight(bias)]
+        return self._op("Gemm", [given, self._weight(weight), *more], transB=1)[0]
+
+    def _norm(self, hidden: str, added: str, norm: Any) -> tuple[str, str]:
+        """The norm of a sum, and the sum."""
+        _, scale, epsilon = norm
+        options = {"epsilon": epsilon}
+        if not added:
+            inputs = [hidden, self._weight(scale)]
+            return self._op("RMSNormalization", inputs, axis=-1, **options)[0], hidden
+        normed, total = (f"{name}.{len(self._nodes)}" for name in ("normed", "sum"))
+        kind, inputs = "SkipSimplifiedLayerNormalization", [hidden, added, self._weight(scale)]
+        self._op(kind, inputs, [normed, "", "", total], domain=CONTRIB, **options)
+        return normed, total
+
+    def _attended(self, layer: Any, normed: str, caches: Sequence[str]) -> str:
+        joined = self._linear(normed, layer.qkv, layer.qkv_bias)
+        joined = self._reshaped(joined, [1, -1, layer.qkv.shape[0]])
+        mixed = f"mixed.{len(self._nodes)}"
+        self._op(
+            "GroupQueryAttention",
+            [joined, "", "", *caches, "last", "total", *self._tables, "positions"],
+            [mixed, *(name + AFTER for name in caches)],
+            domain=CONTRIB,
+            num_heads=layer.heads,
+            kv_num_heads=layer.kv_heads,
+            scale=layer.scaling,
+            do_rotary=1,
+        )
+        return self._reshaped(mixed, [-1, layer.heads * layer.head_dim])
+
+    def _gated(self, layer: Any, normed: str) -> str:
+        both = self._linear(normed, layer.gate_up, layer.gate_up_bias)
+        halves = [f"{name}.{len(self._nodes)}" for name in ("gate", "up")]
+        gate, up = self._op("Split", [both], halves, axis=-1, num_outputs=2)
+        (opened,) = self._op("QuickGelu", [gate], domain=CONTRIB, alpha=1.0)
+        (product,) = self._op("Mul", [opened, up])
+        return self._linear(product, layer.down, layer.down_bias)
