@@ -1,11 +1,14 @@
 """How well do the mean values of a loaded server agree with the server simulated step by step?
 
     python benchmarks/serving.py [--requests N] [--json]
+    python benchmarks/serving.py --rows FILE [--configs DIR] [--json]
 
 Servers, lengths and steps form a grid; each is loaded with shares of the most that it bears. Errors
 are medians and 90th percentiles over the grid, of mean TTFT, mean TPOT and throughput.
 `same_choice` is the share of random problems, of two plans whose simulated request times differ by
 3 to 20 %, in which the mean values prefer the same plan.
+
+`--rows` scores predictions of engines on measured rows instead; see `serving_engines.py`.
 """
 
 from __future__ import annotations
@@ -16,8 +19,10 @@ import json
 import math
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
+import serving_engines
 
 from specplan.cost_models.serving.mean_values import under_load
 from specplan.cost_models.serving.server import PrefillOrder, Server, StepTimes, Traffic
@@ -114,8 +119,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Mean values against simulation.")
     parser.add_argument("--requests", type=int, default=4000, help="that arrive in a simulation")
     parser.add_argument("--problems", type=int, default=200, help="of two plans each")
+    parser.add_argument("--rows", type=Path, help="score engines on the rows of this file")
+    parser.add_argument("--configs", type=Path, help="folder of <name>/config.json, for --rows")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
+    if options.rows:
+        return serving_engines.show(options.rows, options.configs, as_json=options.json)
     pairs = [pair for case in grid() for pair in errors(case, options.requests)]
     summary: dict[str, float] = {}
     for name, low, high in (("error_to_0.8", 0.0, 0.8), ("error_to_0.95", 0.8, 0.95)):

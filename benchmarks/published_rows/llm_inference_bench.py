@@ -54,8 +54,8 @@ def frameworks() -> dict[str, Framework]:
     vLLM's reserve is an assumption: its graphs, and chunks of 2048 tokens.
     """
     return {
-        "AR TensorRT-LLM": Framework(load_stack("tensorrt-llm"), 0.9, 0.5e9, token_copies=0.7),
-        "AR vLLM": Framework(load_stack("vllm"), 0.9, 2.5e9),
+        "AR TensorRT-LLM": Framework(load_stack("tensorrt-llm-2024"), 0.9, 0.5e9, token_copies=0.7),
+        "AR vLLM": Framework(load_stack("vllm-2024"), 0.9, 2.5e9),
     }
 
 

@@ -17,11 +17,13 @@ class Figures:
         name: of the device or stack.
         values: a number, or numbers by number format, by key.
         sources: where each comes from, by key.
+        basis: what an engine's figures rest on, as text.
     """
 
     name: str
     values: Mapping[str, Any]
     sources: Mapping[str, str]
+    basis: str = ""
 
 
 def read_figures(
@@ -56,7 +58,7 @@ def read_figures(
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for key, entry in data.items():
-        if key in ("schema_version", "name", "description"):
+        if key in ("schema_version", "name", "description", "basis"):
             continue
         if key not in known:
             raise UsageError(
@@ -70,7 +72,7 @@ def read_figures(
             where=where,
             remedy="Add the figure as {value: ..., source: ...}.",
         )
-    return Figures(str(data.get("name", where)), values, sources)
+    return Figures(str(data.get("name", where)), values, sources, str(data.get("basis", "")))
 
 
 def _figure(entry: Any, where: str, by_format: bool) -> tuple[Any, str]:

@@ -22,6 +22,9 @@ from specplan.cost_models.models.number_formats import DTYPE_BYTES
 FORMAT_BYTES = {**DTYPE_BYTES, "fp8": 1.0, "int8": 1.0, "fp4": 0.5}
 """Bytes per number of the formats that multiply-adds run in."""
 COLLECTIVES = frozenset({"all_reduce", "all_gather"})
+WEIGHT_ONLY = frozenset({"fp8", "fp4"})
+"""Formats that engines unpack where a device does not multiply in them (vLLM, docs on FP8: W8A16 by
+Marlin kernels on Ampere; the same for NVFP4 before Blackwell)."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,12 @@ class Kernels:
         return launch + smooth_maximum(compute, memory, self.roofline_sharpness)
 
     def peak(self, math: str) -> float:
-        """Peak operations per second in a number format, with what that format reaches of it."""
+        """Peak operations per second in a number format, with what that format reaches of it.
+
+        A format in `WEIGHT_ONLY` that the device has no arithmetic for takes the peak of 16 bits.
+        """
+        if math in WEIGHT_ONLY and math not in self.peak_flops:
+            math = next((wide for wide in ("bfloat16", "float16") if wide in self.peak_flops), math)
         peak = self.peak_flops.get(math)
         if peak is None:
             raise UnpricedError(

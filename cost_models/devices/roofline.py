@@ -27,6 +27,10 @@ mean (docs/accuracy.md: Leviathan, MagicDec, Spec-Bench, Sequoia), by 11 % in ni
 """
 
 
+DATA_SHEET = "is computed from data-sheet figures"
+"""What times of such a device rest on; an engine's stack is named behind it."""
+
+
 @dataclass(frozen=True)
 class AnalyticDevice:
     """A device, or several that share each layer, known from its data sheet.
@@ -167,11 +171,14 @@ class AnalyticDevice:
             skips=skips,
         )
         first, last = layers if layers is not None else (0, shape.num_layers)
-        small = self.stack.kernels_per_layer * shape.kinds(first, last, skips).blocks / 2
+        kinds = shape.kinds(first, last, skips)
+        small = self.stack.kernels_per_layer * kinds.blocks / 2
+        small += self.stack.kernels_per_mixture * kinds.mixtures
         seconds = self._device_seconds(ops, small)
         if self.stack.dispatch_seconds:
             launches = small + sum(op.count * op.cost.launches for op in ops)
-            seconds = np.maximum(seconds, self.stack.dispatch_seconds * launches)
+            eager = batch * tokens > self.stack.captured_tokens
+            seconds = np.maximum(seconds, eager * self.stack.dispatch_seconds * launches)
         if not (isinstance(logit_rows, int) and logit_rows == 0):
             seconds = seconds + self.stack.seconds_per_forward
             seconds = seconds + self.stack.seconds_per_sequence * batch
@@ -197,17 +204,19 @@ class AnalyticDevice:
         bandwidth = self.count * self.memory_bandwidth * self.attention_memory_efficiency
         seconds: Quantity = self.seconds_per_launch
         if accepts:
-            seconds = max(seconds, self.stack.acceptance_seconds)
+            each = self.stack.acceptance_seconds_per_sequence
+            seconds = np.maximum(seconds, self.stack.acceptance_seconds + each * batch)
         seconds = seconds + moved / bandwidth
         return Seconds(seconds, 0.0 * seconds, 1.5 * seconds)
 
     def basis(self, shapes: Iterable[ModelShape]) -> str:
         """What times rest on; see `Device`."""
-        return "is computed from data-sheet figures"
+        return f"{DATA_SHEET}; {self.stack.basis}" if self.stack.basis else DATA_SHEET
 
     def round_seconds(self, batch: Quantity) -> Seconds:
-        """A round's glue; see `Device`."""
-        return Seconds(self.host_seconds, 0.0, 2.0 * self.host_seconds)
+        """A round's glue; see `Device`. An engine's step stands in the place of the sheet's."""
+        seconds = self.stack.seconds_per_step or self.host_seconds
+        return Seconds(seconds, 0.0, 2.0 * seconds)
 
     @property
     def shared_error(self) -> float:

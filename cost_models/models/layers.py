@@ -221,12 +221,14 @@ class LayerKinds:
         attentions: attentions with their reach.
         mlps: MLPs.
         blocks: number of attentions and MLPs together.
+        mixtures: of them, mixtures of experts.
     """
 
     projections: tuple[tuple[Attention, int], ...]
     attentions: tuple[tuple[Attention, int], ...]
     mlps: tuple[tuple[Mlp, int], ...]
     blocks: int
+    mixtures: int
 
     @classmethod
     def of(cls, attentions: Sequence[Attention], mlps: Sequence[Mlp]) -> LayerKinds:
@@ -236,6 +238,7 @@ class LayerKinds:
             tuple(Counter(attentions).items()),
             tuple(Counter(mlps).items()),
             len(attentions) + len(mlps),
+            sum(isinstance(mlp, ExpertMlp) for mlp in mlps),
         )
 
 

@@ -253,3 +253,5 @@ def basis(explanation: Mapping[str, Any], today: date | None = None) -> Iterator
         tone: Tone = "assumed" if one["kind"] == "assumed" else ""
         age = f" {age_words(one['date'], today)}" if one.get("date") else ""
         yield Line(f"{what}: {one['kind']}{age}, {one['words']}", tone)
+        if one.get("stack"):
+            yield Line(f"engine: {one['stack']}", tone)

@@ -13,6 +13,7 @@ from specplan.cost_models.cells import split
 from specplan.cost_models.devices.device import Device, device_count
 from specplan.cost_models.devices.measured.compiled import CompiledDevice
 from specplan.cost_models.devices.measured.device import MeasuredDevice
+from specplan.cost_models.devices.roofline import DATA_SHEET
 from specplan.planner.explain.governing import decode_gain
 from specplan.planner.explain.numbers import interval_data, seconds_data
 from specplan.planner.search.candidates import Candidate, judged
@@ -184,14 +185,17 @@ def basis_data(result: SearchResult, drafting: Candidate | None) -> list[dict[st
         drafting: the plan with speculation, chosen or not; None where none has a price.
 
     Each has `of` (`times` or a drafter), `kind` (`measured`, `imported`, `assumed`, `data sheet`,
-    `given`), `words`, the `date` of the measurement (ISO 8601, None where unknown or none was
+    `given`), `words`, for times under an engine's stack `stack`, the `date` of the measurement (ISO 8601, None where unknown or none was
     made), and `used`: whether the plan with speculation drafts with it.
     """
     facts = result.facts
     basis, name = facts.device.basis(facts.shapes.values()), facts.device.name
     times = {"kind": "measured", "words": f"{name} {basis}"}
-    if basis == "is computed from data-sheet figures":
+    if basis == DATA_SHEET:
         times = {"kind": "data sheet", "words": name}
+    elif basis.startswith(DATA_SHEET):
+        stack = basis.removeprefix(f"{DATA_SHEET}; ")
+        times = {"kind": "data sheet", "words": name, "stack": stack}
     elif basis == "was measured":
         times = {"kind": "measured", "words": name}
     parts = () if drafting is None else drafting.parts

@@ -38,7 +38,10 @@ def undecided_lines(explanation: Mapping[str, Any], *, whole: bool = True) -> It
     yield ""
     yield from (_whole_table(rows) if whole else _short_table(rows, len(names)))
     yield ""
-    yield f"Times: {explanation['assumptions'][0]}."
+    times, _, engine = explanation["assumptions"][0].partition("; ")
+    yield f"Times: {times}."
+    if engine:
+        yield f"Engine: {engine}."
     yield ""
     yield "Next"
     yield "  Measure: run your engine with a drafter, then"

@@ -59,8 +59,8 @@ def test_intervals_hold_nine_tenths_of_the_rows(benchmarks: Path, shared: Path) 
     _, predicted, _ = rows_and_scores(shared / "data" / "published_dev.json")
     devices = {
         "gpt-fast AR": "a100-sxm-80gb@gpt-fast",
-        "AR TensorRT-LLM": "a100-sxm-40gb@tensorrt-llm",
-        "AR vLLM": "a100-sxm-40gb@vllm",
+        "AR TensorRT-LLM": "a100-sxm-40gb@tensorrt-llm-2024",
+        "AR vLLM": "a100-sxm-40gb@vllm-2024",
         "MagicDec": "a100-sxm-80gb@magicdec",
     }
     for system, name in devices.items():

@@ -109,7 +109,8 @@ def test_kernels_that_split_no_context_wait_for_one_block() -> None:
     """
     model, contexts = shape("llama-2-7b"), np.array([192, 3072])
     growth = {}
-    for name in ("a100-sxm-40gb@tensorrt-llm", "4xa100-sxm-40gb@tensorrt-llm", "4xa100-sxm-40gb"):
+    stack = "a100-sxm-40gb@tensorrt-llm-2024"
+    for name in (stack, f"4x{stack}", "4xa100-sxm-40gb"):
         steps = np.asarray(load_device(name).forward_seconds(model, 1, 1, contexts).median)
         growth[name] = float(steps[1] - steps[0])
     one, four, split = growth.values()
@@ -148,8 +149,20 @@ def test_peaks_and_bytes_of_quantised_weights() -> None:
     # with many rows the multiply-adds decide: the same for weight-only, half of it in fp8
     assert seconds(narrow, 8192) == pytest.approx(seconds(plain, 8192), rel=0.1)
     assert seconds(fp8, 8192) < 0.75 * seconds(plain, 8192)
-    with pytest.raises(UnpricedError, match="fp8"):
-        load_device("a100-sxm-80gb").forward_seconds(fp8, 1, 1, 0)
+
+
+def test_formats_without_arithmetic_are_unpacked() -> None:
+    """FP8 and FP4 run weight-only where a device does not multiply in them; others are refused."""
+    a100 = load_device("a100-sxm-80gb")
+    plain, fp8, fp4 = weights("float16"), weights("fp8"), weights("nvfp4")
+
+    def seconds(model: ModelShape, rows: int) -> float:
+        return a100.forward_seconds(model, 1, rows, 0).median
+
+    assert seconds(fp4, 1) < seconds(fp8, 1) < 0.7 * seconds(plain, 1)  # fewer bytes
+    assert seconds(fp8, 8192) == pytest.approx(seconds(plain, 8192), rel=0.05)  # the same peak
+    with pytest.raises(UnpricedError, match="no peak for bfloat16"):
+        load_device("t4").forward_seconds(replace(plain, dtype="bfloat16"), 1, 1, 0)
 
 
 def test_gpt_fast_in_int8_and_int4() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,11 +13,34 @@ from hypothesis import strategies as st
 
 from specplan.cost_models.devices.device import list_devices, load_device
 from specplan.cost_models.devices.roofline import AnalyticDevice
-from specplan.cost_models.devices.stack import DEFAULT, IDEAL, Stack, list_stacks, load_stack
+from specplan.cost_models.devices.stack import (
+    DEFAULT,
+    ENGINE_STACKS,
+    IDEAL,
+    Stack,
+    list_stacks,
+    load_stack,
+    stack_of,
+)
+from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import UsageError
 from tests.cost_models.models.public_shapes import llama, shape
 
 MODEL = shape("llama-3-8b", "bfloat16")
+MIXTRAL = {
+    "model_type": "mixtral",
+    "architectures": ["MixtralForCausalLM"],
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "vocab_size": 32000,
+    "max_position_embeddings": 32768,
+    "torch_dtype": "bfloat16",
+}
 
 
 def test_shipped_stacks_load_and_cite_every_figure() -> None:
@@ -66,6 +90,44 @@ def test_acceptance_of_any_draft_takes_the_seconds_of_the_stack(stack: str) -> N
     assert one == six == device.stack.acceptance_seconds > plain
 
 
+def test_an_engine_brings_its_stack() -> None:
+    """Where the device names no stack, that of the backend launches the kernels."""
+    assert {name: stack_of(name) for name in ("vllm@0.32", "ray_serve", "sglang", "eager")} == {
+        "vllm@0.32": "vllm", "ray_serve": "vllm", "sglang": "sglang", "eager": DEFAULT
+    }  # fmt: skip
+    for stack in set(ENGINE_STACKS.values()):
+        device = load_device("8xh200", stack)
+        assert isinstance(device, AnalyticDevice) and device.stack.name == stack
+        assert "median error" in device.basis([]) and "runs to 20" in device.basis([])
+        step = device.round_seconds(1).median + device.stack.seconds_per_forward
+        assert step > 0.0 and device.stack.acceptance_seconds < 2e-3
+    assert load_device("8xh200@graph", "vllm").name == "8xh200@graph"
+
+
+def test_steps_beyond_the_captured_graphs_wait_for_the_host() -> None:
+    device = load_device("b200", "sglang")
+    assert isinstance(device, AnalyticDevice)
+    slow = replace(device, stack=replace(device.stack, dispatch_seconds=1e-3))
+    for tokens, waits in ((512, False), (513, True)):
+        seconds = slow.forward_seconds(MODEL, tokens, 1, 100).median
+        assert (seconds > 2 * device.forward_seconds(MODEL, tokens, 1, 100).median) is waits
+
+
+def test_mixtures_of_experts_launch_kernels_of_their_own() -> None:
+    """Per layer with experts, `kernels_per_mixture` small kernels; none in dense models."""
+    experts = ModelShape.from_config(MIXTRAL)
+    for model, mixtures in ((experts, 32), (MODEL, 0)):
+        times = []
+        for count in (0.0, 10.0):
+            device = load_device("h100-sxm", "sglang")
+            assert isinstance(device, AnalyticDevice)
+            stack = replace(device.stack, kernels_per_mixture=count)
+            one = replace(device, stack=stack)
+            times.append(one.forward_seconds(model, 1, 1, 100).median)
+        more = 10 * mixtures * device.seconds_per_small_kernel
+        assert times[1] - times[0] == pytest.approx(more, abs=1e-12)
+
+
 def test_acceptance_in_a_graph_takes_less_than_in_python() -> None:
     graph, python = load_stack(DEFAULT), load_stack("magicdec")
     assert graph.acceptance_seconds < 0.3 * python.acceptance_seconds
@@ -77,6 +139,9 @@ def test_arrays_are_scalars_on_every_device(name: str) -> None:
     batch, context = np.array([[1], [7], [64]]), np.array([0.0, 300.5, 9000.0])
     for stack in list_stacks():
         device = load_device(f"{name}@{stack}")
+        assert isinstance(device, AnalyticDevice)
+        if "bfloat16" not in device.peak_flops:  # a Turing GPU
+            continue
         seconds = device.forward_seconds(MODEL, batch, 5, context)
         assert seconds.extrapolated is False
         for i, b in enumerate(batch[:, 0]):
