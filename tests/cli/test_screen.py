@@ -41,7 +41,7 @@ CASES = (
     "no-speculation",
 )  # fmt: skip
 NEVER = re.compile(r"\b(refused?|priced?|told|law|loads?|chain of \d+)\b", re.IGNORECASE)
-LONGEST = 30
+LONGEST = 34
 
 
 def problem(record: str, **changes: Any) -> dict[str, Any]:
