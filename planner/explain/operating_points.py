@@ -185,7 +185,8 @@ def basis_data(result: SearchResult, drafting: Candidate | None) -> list[dict[st
         drafting: the plan with speculation, chosen or not; None where none has a price.
 
     Each has `of` (`times` or a drafter), `kind` (`measured`, `imported`, `assumed`, `data sheet`,
-    `given`), `words`, for times under an engine's stack `stack`, the `date` of the measurement (ISO 8601, None where unknown or none was
+    `given`), `words`, for times under an engine's stack `stack`, the
+    `date` of the measurement (ISO 8601, None where unknown or none was
     made), and `used`: whether the plan with speculation drafts with it.
     """
     facts = result.facts
