@@ -15,7 +15,6 @@ from specplan.cost_models.acceptance.drafters import Drafter, Model, OwnRounds
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cost import Quantity
 from specplan.cost_models.devices.device import Device, load_device
-from specplan.cost_models.devices.stack import stack_of
 from specplan.cost_models.memory.plan_memory import Runtime, runtime_of
 from specplan.cost_models.models.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
 from specplan.cost_models.models.model_shape import ModelShape
@@ -266,7 +265,7 @@ def gather_facts(
                 where="device",
                 remedy="Run `specplan profile device` with this problem first, or name a device.",
             )
-        device = load_device(problem.device, stack_of(problem.backend))
+        device = load_device(problem.device, problem.backend)
     if isinstance(capabilities, Capabilities) and capabilities.whole_rounds:
         from specplan.cost_models.devices.measured.compiled import compiled_by
 

@@ -132,12 +132,12 @@ def list_devices() -> tuple[str, ...]:
     return tuple(sorted(name[: -len(".yaml")] for name in names if name.endswith(".yaml")))
 
 
-def load_device(name_or_path: Path | str, default_stack: str = "graph") -> Device:
+def load_device(name_or_path: Path | str, backend: str = "") -> Device:
     """A shipped device by name, or a device file: YAML (data sheet) or JSON (measured).
 
     `8x` before the name or path of a data sheet means eight of them sharing every layer (tensor
-    parallelism); `@` and a name behind it the stack that launches the kernels, `default_stack`
-    where there is none: `8xh100-sxm@vllm`. `silicon:` and a system and stack of the package
+    parallelism); `@` and a name behind it the stack that launches the kernels, where there is none
+    that of the backend: `8xh100-sxm@vllm`. `silicon:` and a system and stack of the package
     `aiconfigurator-core` means the kernel tables there: `8xsilicon:h100_sxm/vllm`.
 
     Raises:
@@ -145,7 +145,7 @@ def load_device(name_or_path: Path | str, default_stack: str = "graph") -> Devic
         UsageError: no such device, stack, table or file, or the file is not a device.
     """
     from specplan.cost_models.devices.roofline import AnalyticDevice
-    from specplan.cost_models.devices.stack import load_stack
+    from specplan.cost_models.devices.stack import load_stack, stack_of
 
     text = device_name(str(name_or_path))
     if text.endswith(".json"):
@@ -163,7 +163,9 @@ def load_device(name_or_path: Path | str, default_stack: str = "graph") -> Devic
         data = read_text(Path(name), "device file")
     else:
         raise UsageError(f'unknown device "{text}"', remedy=device_remedy(text))
-    device = AnalyticDevice.from_yaml(data, where=name, stack=load_stack(stack or default_stack))
+    device = AnalyticDevice.from_yaml(
+        data, where=name, stack=load_stack(stack or stack_of(backend))
+    )
     device = device.times(count)
     return replace(device, name=f"{device.name}@{stack}") if stack else device
 

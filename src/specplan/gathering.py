@@ -141,7 +141,6 @@ def _measured(
     bench, known = open_bench(problem)
     from specplan.cost_models.devices.device import load_device
     from specplan.cost_models.devices.measured.compiled import compiled_by
-    from specplan.cost_models.devices.stack import stack_of
     from specplan.measure.device.profile import measure_device
     from specplan.measure.drafters import measure_drafters
 
@@ -152,7 +151,7 @@ def _measured(
     if problem.workload.prompts is None:
         return device, {}
     known = replace(known, capabilities=capabilities_of(problem))
-    priced = device or load_device(problem.device, stack_of(problem.backend))
+    priced = device or load_device(problem.device, problem.backend)
     priced = compiled_by(priced, problem.backend)
     return device, measure_drafters(bench, known, priced, progress)
 

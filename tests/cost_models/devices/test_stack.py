@@ -95,8 +95,8 @@ def test_an_engine_brings_its_stack() -> None:
     assert {name: stack_of(name) for name in ("vllm@0.32", "ray_serve", "sglang", "eager")} == {
         "vllm@0.32": "vllm", "ray_serve": "vllm", "sglang": "sglang", "eager": DEFAULT
     }  # fmt: skip
-    for stack in set(ENGINE_STACKS.values()):
-        device = load_device("8xh200", stack)
+    for engine, stack in ENGINE_STACKS.items():
+        device = load_device("8xh200", engine)
         assert isinstance(device, AnalyticDevice) and device.stack.name == stack
         assert "median error" in device.basis([]) and "runs to 20" in device.basis([])
         step = device.round_seconds(1).median + device.stack.seconds_per_forward
