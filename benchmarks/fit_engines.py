@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from engine_rows.cases import Case, engine_of, read_case
-from engine_rows.split import is_kept_out
+from engine_rows.split import sets_nothing
 from scipy.optimize import least_squares
 from serving_engines import SPEEDS, stack_of_row
 
@@ -57,10 +57,10 @@ MOST_ROWS = 220
 
 def pairs(rows: Sequence[Row], engine: str, configs: Path, devices: Sequence[str]) -> list[Pair]:
     """Cases with their measured seconds per token; at most `MOST_ROWS`, drawn at random."""
-    found: dict[tuple[Any, ...], Pair] = {}
+    cases: dict[tuple[Any, ...], Pair] = {}
     for row in rows:
         name = engine_of(row.system)
-        if name is None or row.draft or is_kept_out(row) or row.setting.get("dp_attention"):
+        if name is None or row.draft or sets_nothing(row) or row.setting.get("dp_attention"):
             continue
         stack = stack_of_row(name, row)
         amd = "mi3" in row.hardware.lower()
@@ -73,8 +73,8 @@ def pairs(rows: Sequence[Row], engine: str, configs: Path, devices: Sequence[str
         if isinstance(case, Case):
             seconds = case.batch / row.positive if row.metric in SPEEDS else row.positive
             key = (case.device.name, row.target, *row.setting.values(), round(seconds, 4))
-            found[key] = case, seconds
-    chosen = list(found.values())
+            cases[key] = case, seconds
+    chosen = list(cases.values())
     np.random.default_rng(0).shuffle(chosen)
     return chosen[:MOST_ROWS]
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from engine_rows.cases import engine_of, read_case
 from engine_rows.gains import gain_errors
-from engine_rows.split import is_kept_out
+from engine_rows.split import sets_nothing
 
 from published_rows import llm_inference_bench
 from published_rows.row import Prediction, Row
@@ -51,7 +51,7 @@ class Scored:
     engine: str
     metric: str
     error: float
-    kept_out: bool
+    set_nothing: bool
 
 
 def score_file(path: Path, configs: Path | None = None) -> dict[str, Any]:
@@ -78,8 +78,8 @@ def score_file(path: Path, configs: Path | None = None) -> dict[str, Any]:
     unpredicted: dict[str, int] = defaultdict(int)
     scored = list(_scored(rows, configs, unpredicted))
     scored += [
-        Scored("sglang", "gain", error, kept_out)
-        for error, kept_out in gain_errors(runs, configs, unpredicted)
+        Scored("sglang", "gain", error, set_nothing)
+        for error, set_nothing in gain_errors(runs, configs, unpredicted)
     ]
     return {"engines": summarise(scored), "unpredicted": dict(unpredicted)}
 
@@ -94,12 +94,12 @@ def show(path: Path, configs: Path | None, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(document))
         return 0
-    print(f"{'engine':20} {'metric':20} {'kept out':>8} {'median':>7} {'fitted':>7} {'median':>7}")
+    print(f"{'engine':20} {'metric':20} {'unseen':>8} {'median':>7} {'fitted':>7} {'median':>7}")
     for one in document["engines"]:
         errors = [one["median_error"], one["fitted_error"]]
-        kept, fitted = ("-" if value is None else f"{value:.1%}" for value in errors)
+        unseen, fitted = ("-" if value is None else f"{value:.1%}" for value in errors)
         print(
-            f"{one['engine']:20} {one['metric']:20} {one['count']:8} {kept:>7} "
+            f"{one['engine']:20} {one['metric']:20} {one['count']:8} {unseen:>7} "
             f"{one['fitted']:7} {fitted:>7}"
         )
     for reason, count in sorted(document["unpredicted"].items(), key=lambda item: -item[1]):
@@ -116,8 +116,8 @@ def summarise(scored: Sequence[Scored]) -> list[dict[str, Any]]:
 
 
 def _summary(engine: str, metric: str, group: Sequence[Scored]) -> dict[str, Any]:
-    kept = np.array([one.error for one in group if one.kept_out])
-    fitted = np.array([one.error for one in group if not one.kept_out])
+    unseen = np.array([one.error for one in group if one.set_nothing])
+    fitted = np.array([one.error for one in group if not one.set_nothing])
 
     def median(errors: Any) -> float | None:
         return float(np.median(np.abs(errors))) if len(errors) else None
@@ -125,10 +125,10 @@ def _summary(engine: str, metric: str, group: Sequence[Scored]) -> dict[str, Any
     return {
         "engine": engine,
         "metric": metric,
-        "median_error": median(kept),
-        "count": len(kept),
-        "bias": float(np.median(kept)) if len(kept) else None,
-        "within_25_percent": float((np.abs(kept) <= 0.25).mean()) if len(kept) else None,
+        "median_error": median(unseen),
+        "count": len(unseen),
+        "bias": float(np.median(unseen)) if len(unseen) else None,
+        "within_25_percent": float((np.abs(unseen) <= 0.25).mean()) if len(unseen) else None,
         "fitted_error": median(fitted),
         "fitted": len(fitted),
     }
@@ -148,11 +148,11 @@ def _scored(
     for row in rows:
         if row.system in llm_inference_bench.SYSTEMS:
             continue
-        found = _predict(row, configs)
-        if isinstance(found, Scored):
-            yield found
+        scored = _predict(row, configs)
+        if isinstance(scored, Scored):
+            yield scored
         else:
-            unpredicted[found] += 1
+            unpredicted[outcome] += 1
 
 
 def _predict(row: Row, configs: Path | None) -> Scored | str:
@@ -173,7 +173,7 @@ def _predict(row: Row, configs: Path | None) -> Scored | str:
     measured = row.positive * _UNITS.get(row.unit, TIMES.get(row.metric, 1.0))
     if row.metric in SPEEDS:
         measured = case.batch / row.positive
-    return Scored(case.engine, "tpot", predicted / measured - 1.0, is_kept_out(row))
+    return Scored(case.engine, "tpot", predicted / measured - 1.0, sets_nothing(row))
 
 
 def stack_of_row(engine: str, row: Row) -> str:

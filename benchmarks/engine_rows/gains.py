@@ -44,8 +44,8 @@ def gain_errors(
             devices[str(run["target"])], shape, run
         )
         measured = run["tokens_per_second"] / run["baseline_tokens_per_second"]
-        kept_out = not any(name in str(run["target"]) for name in FITTED_TARGETS)
-        yield predicted / measured - 1.0, kept_out
+        set_nothing = not any(name in str(run["target"]) for name in FITTED_TARGETS)
+        yield predicted / measured - 1.0, set_nothing
 
 
 def round_in_steps(device: AnalyticDevice, shape: ModelShape, run: Mapping[str, Any]) -> float:
@@ -87,7 +87,7 @@ def _devices(
     """By target, the GPUs whose plain step comes nearest to the baselines, in the median."""
     device = load_device(DEVICE)
     assert isinstance(device, AnalyticDevice)
-    found = {}
+    devices = {}
     for target in {str(run["target"]) for run in runs}:
         shape = shape_of(target, dict(shapes))
         if shape is None:
@@ -97,7 +97,7 @@ def _devices(
             for run in runs
             if run["target"] == target
         }
-        found[target] = min(
+        devices[target] = min(
             (device.times(count) for count in COUNTS),
             key=lambda one: float(
                 np.median(
@@ -105,4 +105,4 @@ def _devices(
                 )
             ),
         )
-    return found
+    return devices
