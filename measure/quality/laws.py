@@ -161,6 +161,8 @@ def unknown_law(plan: Plan) -> str | None:
                 return f"rule {rule.name} judges a tree there, and laws are exact for chains only"
             if rule.name == "all":
                 return "rule all judges by no logits"
+            if rule.name == "joint":
+                return "rule joint judges whole paths, and not each token"
     return None
 
 

@@ -2,7 +2,8 @@
 
 Drafted is one token, drawn from q (or a point q); the target's law there is p. A rule that keeps
 the target's law emits p. Of the others: `all` emits q; `lenient` accepts x with min(1, p(x) / (l
-q(x))) and else draws from norm((p - q)+); a rule that judges each token alone (`passing_tokens` in
+q(x))) and else draws from norm((p - q)+); `joint` accepts one token alone where p(x) >= t q(x), and
+else its first choice follows; a rule that judges each token alone (`passing_tokens` in
 its file) emits q where a token passes, and its first choice in place of what does not.
 """
 
@@ -35,13 +36,17 @@ def emitted_law(rule: Entry, target: Tensor, probs: Tensor, drafted: Tensor | No
     if rule.name == "all":
         return probs if drafted is None else drafted
     given = declared.arguments(rule)
-    if not hasattr(RULES[rule.name], "passing_tokens"):
+    if rule.name == "lenient":
         return probs if drafted is None else _lenient(probs, drafted, given["lenience"])
     row = probs if RULES[rule.name].TARGET == "probabilities" else target
     first = torch.zeros_like(probs).scatter_(-1, row.argmax(-1, keepdim=True), 1.0)
     if drafted is None:
         return first
-    accepted = drafted * RULES[rule.name].passing_tokens(row, **given)
+    if rule.name == "joint":
+        passing = probs >= given["threshold"] * drafted
+    else:
+        passing = RULES[rule.name].passing_tokens(row, **given)
+    accepted = drafted * passing
     emitted: Tensor = accepted + (1.0 - accepted.sum(-1, keepdim=True)) * first
     return emitted
 

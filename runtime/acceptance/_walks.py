@@ -176,10 +176,23 @@ def deepest(tree: DraftedTree, passed: Tensor, scores: Tensor, choices: Tensor) 
     for _ in range(tree.depth - 1):
         stands = passes & torch.cat([root == 0, stands], 1).gather(1, parents + 1)
         total = own + torch.cat([root, total], 1).gather(1, parents + 1)
+    return longest(tree, stands, total, choices)
+
+
+def longest(tree: DraftedTree, stands: Tensor, total: Tensor, choices: Tensor) -> Judged:
+    """The longest path whose last node stands, and so all above it; see `deepest`.
+
+    Args:
+        tree: the drafted nodes, at least one.
+        stands: bool `[B, N]`.
+        total: scores of whole paths `[B, N]`.
+        choices: the bonus after the root and after every node, `[B, N + 1]`.
+    """
+    parents = tree.parent_tensor()
     depths = node_depths(tree)[:, 1:].where(stands, 0)
     length = depths.amax(1, keepdim=True)
-    longest = stands & (depths == length)
-    best = total.where(longest, -torch.inf).argmax(1, keepdim=True)
+    among = stands & (depths == length)
+    best = total.where(among, -torch.inf).argmax(1, keepdim=True)
     node = best.where(length > 0, -1)
     steps = [node]
     for _ in range(tree.depth - 1):

@@ -184,6 +184,28 @@ def passing_ways(passes: Callable[[Probabilities, int], bool]) -> Ways:
     return ways
 
 
+def joint_ways(threshold: Fraction) -> Ways:
+    """The longest path with a large enough share of the draft's joint probability."""
+
+    def ways(case: Case, tokens: Tokens) -> Iterator[Way]:
+        best, most = (0, Fraction(0), 0), ()
+        known: dict[int, tuple[Tokens, Fraction, Fraction]] = {-1: ((), Fraction(1), Fraction(1))}
+        for node, parent in enumerate(case.parents):
+            if parent not in known or node in case.dead:
+                continue
+            (path, mass, drafted), above = known[parent], path_tokens(case, tokens, parent)
+            mass *= case.target(above)[tokens[node]]
+            drafted *= 1 if node in case.points else case.draft(above)[tokens[node]]
+            known[node] = (*path, node), mass, drafted
+            rank = (len(path) + 1, mass, -node)
+            if mass >= threshold * drafted and rank > best:
+                best, most = rank, known[node][0]
+        probs = case.target(path_tokens(case, tokens, most[-1] if most else -1))
+        yield Fraction(1), most, probs.index(max(probs)), {}
+
+    return ways
+
+
 def typical(probs: Probabilities, token: int) -> bool:
     """Medusa's criterion at its defaults."""
     entropy = -sum(float(p) * log(float(p) + 1e-5) for p in probs)
