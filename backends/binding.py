@@ -85,13 +85,15 @@ def check_models(plan: Plan, models: Mapping[str, Module]) -> None:
     _check_windows(plan, models)
 
 
-def check_requests(plan: Plan, models: Mapping[str, Module], requests: Sequence[Request]) -> None:
-    """Refuse a batch that the plan or its models cannot run.
+def check_requests(
+    plan: Plan, models: Mapping[str, Module], requests: Sequence[Request], empty: bool = False
+) -> None:
+    """Refuse a batch that the plan or its models cannot run; `empty` ones may be allowed.
 
     Raises:
         UsageError: names the request and what is wrong with it.
     """
-    if not requests:
+    if not requests and not empty:
         raise UsageError("a batch needs at least one request")
     vocabulary = models["target"].vocab_size
     longest = min(models[name].max_positions for name in plan.models_run)

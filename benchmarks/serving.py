@@ -1,14 +1,16 @@
-"""How well do the mean values of a loaded server agree with the server simulated step by step?
+"""A loaded server: mean values, simulation, our own server, and engines, held against each other.
 
-    python benchmarks/serving.py [--requests N] [--json]
+    python benchmarks/serving.py [--only simulated,own_server,engines] [--requests N] [--json]
     python benchmarks/serving.py --rows FILE [--configs DIR] [--json]
 
-Servers, lengths and steps form a grid; each is loaded with shares of the most that it bears. Errors
-are medians and 90th percentiles over the grid, of mean TTFT, mean TPOT and throughput.
+`simulated`: how well do the mean values agree with the server simulated step by step? Servers,
+lengths and steps form a grid; each is loaded with shares of the most that it bears. Errors are
+medians and 90th percentiles over the grid, of mean TTFT, mean TPOT and throughput.
 `same_choice` is the share of random problems, of two plans whose simulated request times differ by
 3 to 20 %, in which the mean values prefer the same plan.
 
-`--rows` scores predictions of engines on measured rows instead; see `serving_engines.py`.
+`own_server`: see `own_server.py`. `--rows` scores predictions of engines on measured rows instead;
+see `serving_engines.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ import itertools
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import serving_engines
@@ -64,8 +67,11 @@ def most_borne(server: Server, times: StepTimes, lengths: tuple[int, int]) -> fl
     return low
 
 
-def errors(case: Case, requests: int) -> Iterator[tuple[float, dict[str, float]]]:
-    """Relative errors of the mean values at every share of the most."""
+def errors(case: Case, requests: int, seed: int) -> Iterator[tuple[float, dict[str, float]]]:
+    """Relative errors of the mean values at every share of the most.
+
+    Every case has arrivals of its own: the same ones err alike in all cases.
+    """
     server, times, lengths = case
     most = most_borne(server, times, lengths)
     for share in SHARES:
@@ -73,7 +79,7 @@ def errors(case: Case, requests: int) -> Iterator[tuple[float, dict[str, float]]
         loads = under_load(server, times, traffic)
         # Near its most a server forgets slowly: the relaxation time grows with 1 / (1 - share)^2.
         count = int(requests * (4 if share > 0.85 else 1))
-        served = simulate(server, times, traffic, requests=count, seed=1)
+        served = simulate(server, times, traffic, requests=count, seed=seed)
         yield (
             share,
             {
@@ -115,17 +121,9 @@ def _mean(served: Served) -> float:
     return float(served.request.mean())
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Mean values against simulation.")
-    parser.add_argument("--requests", type=int, default=4000, help="that arrive in a simulation")
-    parser.add_argument("--problems", type=int, default=200, help="of two plans each")
-    parser.add_argument("--rows", type=Path, help="score engines on the rows of this file")
-    parser.add_argument("--configs", type=Path, help="folder of <name>/config.json, for --rows")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(arguments)
-    if options.rows:
-        return serving_engines.show(options.rows, options.configs, as_json=options.json)
-    pairs = [pair for case in grid() for pair in errors(case, options.requests)]
+def simulated(requests: int, problems: int) -> dict[str, float]:
+    """Errors of the mean values, and the share of equal choices."""
+    pairs = [pair for seed, case in enumerate(grid()) for pair in errors(case, requests, seed)]
     summary: dict[str, float] = {}
     for name, low, high in (("error_to_0.8", 0.0, 0.8), ("error_to_0.95", 0.8, 0.95)):
         of_range = [error for share, error in pairs if low < share <= high]
@@ -134,12 +132,56 @@ def main(arguments: list[str] | None = None) -> int:
             summary[f"{name}_{measure}_median"] = float(np.median(values))
             summary[f"{name}_{measure}_p90"] = float(np.quantile(values, 0.9))
         summary[name] = max(summary[f"{name}_{m}_median"] for m in ("ttft", "tpot", "throughput"))
-    summary["same_choice"], _ = same_choice(options.problems, options.requests // 2)
+    summary["same_choice"], _ = same_choice(problems, requests // 2)
+    return summary
+
+
+def own_server(arriving: int) -> list[dict[str, Any]]:
+    """Rows of our own server."""
+    from own_server import rows
+
+    return list(rows(arriving))
+
+
+def engines() -> list[dict[str, Any]]:
+    """Rows of engines: `{"engine", "metric", "median_error", "count"}`; none without `--rows`."""
+    return []
+
+
+PARTS = ("simulated", "own_server", "engines")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Predictions of a loaded server.")
+    parser.add_argument("--only", default=",".join(PARTS), help="parts, joined by commas")
+    parser.add_argument("--requests", type=int, default=4000, help="that arrive in a simulation")
+    parser.add_argument("--arriving", type=int, default=80, help="that arrive at our own server")
+    parser.add_argument("--problems", type=int, default=200, help="of two plans each")
+    parser.add_argument("--rows", type=Path, help="score engines on the rows of this file")
+    parser.add_argument("--configs", type=Path, help="folder of <name>/config.json, for --rows")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    if options.rows:
+        return serving_engines.show(options.rows, options.configs, as_json=options.json)
+    only = options.only.split(",")
+    if unknown := [name for name in only if name not in PARTS]:
+        parser.error(f"--only: {', '.join(unknown)} is none of {', '.join(PARTS)}")
+    made: dict[str, Callable[[], Any]] = {
+        "simulated": lambda: simulated(options.requests, options.problems),
+        "own_server": lambda: own_server(options.arriving),
+        "engines": engines,
+    }
+    empty: dict[str, Any] = {"simulated": {}, "own_server": [], "engines": []}
+    answer = {name: made[name]() if name in only else nothing for name, nothing in empty.items()}
     if options.json:
-        print(json.dumps({"simulated": summary}))
-    else:
-        for key, value in summary.items():
-            print(f"{key:32} {value:.3f}")
+        print(json.dumps(answer))
+        return 0
+    for key, value in answer["simulated"].items():
+        print(f"{key:32} {value:.3f}")
+    for row in (*answer["own_server"], *answer["engines"]):
+        print(
+            "  ".join(f"{k} {v:+.3f}" if isinstance(v, float) else str(v) for k, v in row.items())
+        )
     return 0
 
 

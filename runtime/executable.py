@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -122,6 +122,21 @@ class Session(Protocol):
 
     def release(self) -> None:
         """Free the session's memory; it cannot step any more."""
+        ...
+
+
+@runtime_checkable
+class ContinuousSession(Session, Protocol):
+    """A session whose requests come and go between rounds."""
+
+    def exchange(self, leaving: Sequence[int], coming: Sequence[Request]) -> None:
+        """Let rows go, and begin new requests in rows behind those that stay, in order.
+
+        `prefill` then runs the prompts of the new ones. The state of those that stay is as it was.
+
+        Raises:
+            UsageError: a new request does not fit the models or the memory of the batch.
+        """
         ...
 
 

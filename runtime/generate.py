@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Literal, TypeAlias
 
 from specplan.ir.errors import SpecplanError, UsageError
+from specplan.ir.plan import Plan
 from specplan.ir.schedule import select_round
 from specplan.runtime.executable import Executable, Observer, Session
 from specplan.runtime.requests import Request
@@ -90,8 +91,14 @@ class Generation:
         return self.emitted / self.decode_seconds if self.decode_seconds > 0 else 0.0
 
 
-class _Row:
-    """One request in progress."""
+class Row:
+    """One request in progress, with the text that it has so far.
+
+    Args:
+        index: of the request, for `OnTokens`.
+        request: what is continued.
+        tokenizer: for text and stop strings; None for tokens alone.
+    """
 
     def __init__(self, index: int, request: Request, tokenizer: Tokenizer | None) -> None:
         self.index = index
@@ -167,11 +174,8 @@ def generate(
         UsageError: stop strings without a tokenizer.
         SpecplanError: the plan's rounds stopped emitting.
     """
-    if tokenizer is None and any(request.stop_strings for request in requests):
-        raise UsageError(
-            "stop strings need a tokenizer", where="generate", remedy="Pass tokenizer=."
-        )
-    rows = [_Row(index, request, tokenizer) for index, request in enumerate(requests)]
+    check_stop_strings(requests, tokenizer)
+    rows = [Row(index, request, tokenizer) for index, request in enumerate(requests)]
     if not rows:
         return Generation((), 0, {}, 0.0, 0.0)
     begin = perf_counter()
@@ -195,10 +199,62 @@ def generate(
     )
 
 
+def check_stop_strings(requests: Sequence[Request], tokenizer: Tokenizer | None) -> None:
+    """Refuse stop strings without a tokenizer.
+
+    Raises:
+        UsageError: some request has them.
+    """
+    if tokenizer is None and any(request.stop_strings for request in requests):
+        raise UsageError(
+            "stop strings need a tokenizer", where="generate", remedy="Pass tokenizer=."
+        )
+
+
+def take_step(
+    session: Session,
+    rows: Sequence[tuple[int, Row]],
+    name: str,
+    on_tokens: OnTokens | None,
+    observer: Observer | None,
+) -> int:
+    """Run one round, and hand its tokens on.
+
+    Args:
+        session: the batch.
+        rows: those that are not done, by their places in the batch.
+        name: of the round.
+        on_tokens: called as tokens come.
+        observer: called for each op.
+
+    Returns:
+        How many tokens the round emitted.
+    """
+    result = session.step(name, observer)
+    counts, tokens = result.counts.tolist(), result.tokens.tolist()
+    for place, row in rows:
+        row.rounds += 1
+        row.take(tokens[place][: counts[place]], on_tokens)
+        if row.reason == "stop_string":
+            session.finish(place)
+        elif session.done[place]:
+            row.close(on_tokens)
+    return sum(counts[place] for place, _ in rows)
+
+
+def emits_nothing(plan: Plan, name: str, idle: int) -> SpecplanError:
+    """The error of a plan whose rounds stopped emitting."""
+    return SpecplanError(
+        f"round '{name}' emitted nothing {idle} times in a row",
+        where=f"plan {plan.name}",
+        remedy="Check that it accepts and emits, and that pending= lets it catch up.",
+    )
+
+
 def _run(
     executable: Executable,
     session: Session,
-    rows: list[_Row],
+    rows: list[Row],
     on_tokens: OnTokens | None,
     observer: Observer | None,
 ) -> dict[str, int]:
@@ -215,20 +271,9 @@ def _run(
             current=current,
         )
         names[current] = names.get(current, 0) + 1
-        result = session.step(current, observer)
-        counts, tokens = result.counts.tolist(), result.tokens.tolist()
-        for row in active:
-            row.rounds += 1
-            row.take(tokens[row.index][: counts[row.index]], on_tokens)
-            if row.reason == "stop_string":
-                session.finish(row.index)
-            elif session.done[row.index]:
-                row.close(on_tokens)
-        idle = 0 if any(counts[row.index] for row in active) else idle + 1
+        places = [(row.index, row) for row in active]
+        emitted = take_step(session, places, current, on_tokens, observer)
+        idle = 0 if emitted else idle + 1
         if idle > patience:
-            raise SpecplanError(
-                f"round '{current}' emitted nothing {idle} times in a row",
-                where=f"plan {executable.plan.name}",
-                remedy="Check that it accepts and emits, and that pending= lets it catch up.",
-            )
+            raise emits_nothing(executable.plan, current, idle)
     return names

@@ -13,7 +13,6 @@ CAPABILITIES = Capabilities(
     sources=frozenset(entry.name for entry in SOURCE_ENTRIES),
     policies=frozenset({"sink_recent", "retrieved"}),
     limits={
-        ("forward", "most"): (None,),
         ("cache", "reads"): (None,),
         ("cache", "rollback"): (None,),
         ("source", "scope"): ("request", "group", "process", "read_only"),

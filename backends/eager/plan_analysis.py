@@ -80,7 +80,8 @@ def prefilled_caches(plan: Plan) -> set[State]:
     """Caches whose prompts may run through the whole stack before the first round.
 
     A prompt is read by the passes of the first round, in a wider form: where these do otherwise
-    than the whole stack does, or read what the round has not yet computed, it is left to them.
+    than the whole stack does, read what the round has not yet computed, or bound the tokens of all
+    requests, it is left to them.
     Where the round asks how much text some layers lack, they lack all of it at first. A view is a
     copy of what its cache has read, so that this one reads before.
     """
@@ -92,6 +93,8 @@ def prefilled_caches(plan: Plan) -> set[State]:
         if isinstance(track, TrackState) and (track.model != op.model or op.shift):
             late |= {op.model, track.model}
         if op.write == "exact" and (len(op.layers) > 1 or op.only or op.attend == "block"):
+            late.add(op.model)
+        if op.most is not None:  # prompts ride along with the requests that decode
             late.add(op.model)
     caches = [state for state in plan.states if isinstance(state, CacheState)]
     viewed = {state.view for state in caches}

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import perf_counter
 
+import numpy as np
 import torch
 
+from specplan.backends.binding import check_requests
 from specplan.backends.eager import sources
 from specplan.backends.eager.interpreter import Interpreter, OpRecord
 from specplan.backends.eager.op_runner import Scope
-from specplan.backends.eager.passes.forward import catch_up
 from specplan.backends.eager.passes.pass_spec import PassSpec
+from specplan.backends.eager.passes.text import catch_up
 from specplan.backends.eager.state.caches import Cache
 from specplan.ir import ops as ir
+from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.needs import Work
 from specplan.runtime.executable import Observer, StepResult
+from specplan.runtime.requests import Request
 
 
 class EagerSession(Interpreter):
-    """One batch decoding under a plan; see `specplan.runtime.executable.Session`."""
+    """One batch decoding under a plan; see `specplan.runtime.executable.ContinuousSession`.
+
+    Attributes:
+        joined: rows whose prompts `prefill` runs; None for all.
+    """
+
+    joined: list[bool] | None = None
 
     @property
     def done(self) -> list[bool]:
@@ -39,6 +50,35 @@ class EagerSession(Interpreter):
         """Want no more tokens for a row."""
         self.batch.done[row] = True
 
+    @torch.inference_mode()
+    def exchange(self, leaving: Sequence[int], coming: Sequence[Request]) -> None:
+        """See `specplan.runtime.executable.ContinuousSession`."""
+        batch = self.batch
+        check_requests(self.plan, self.models, coming, empty=True)
+        for request in coming:
+            length = len(request.prompt_tokens) + request.max_new_tokens
+            if length + batch.speculative > batch.slots:
+                raise UsageError(
+                    f"a text of {length} tokens passes the {batch.slots - batch.speculative} that "
+                    "the batch has room for",
+                    where="eager",
+                    remedy="Start it with a larger capacity=.",
+                )
+        for name, cache in batch.caches.items():
+            if cache.of is not None:
+                raise MissingCapabilityError(
+                    f"@{name} is a view, which cannot take new texts in between rounds",
+                    where="eager",
+                    remedy="Decode batches that begin together.",
+                )
+        ended = {row: np.array(self.text(row)) for row in leaving}
+        stay = [row for row in range(batch.size) if row not in ended]
+        for source in batch.sources.values():
+            source.exchange(stay, ended, coming)
+        batch.exchange(stay, coming, self.plan, self.models)
+        self.running = torch.ones(batch.size, dtype=torch.bool)
+        self.joined = [row >= len(stay) for row in range(batch.size)]
+
     def release(self) -> None:
         """Free the caches, and end the texts that sources learn."""
         sources.close(self.batch.text, self.lengths, self.batch.sources)
@@ -49,8 +89,10 @@ class EagerSession(Interpreter):
     def prefill(self, observer: Observer | None = None) -> None:
         """Run the prompts, all but the last token, through every model that keeps a cache.
 
-        Models that read another one's states, or leave layers out, catch up in the first round.
+        Models that read another one's states, or leave layers out, catch up in the first round, and
+        so do those whose passes bound the tokens of all requests (`most=`).
         """
+        self.active = self.joined
         for name, cache in self.batch.caches.items():
             if cache.of is not None:
                 cache.refresh()
@@ -63,6 +105,7 @@ class EagerSession(Interpreter):
                 seconds = perf_counter() - start
                 longest = max(self.lengths)
                 observer("prefill", spec.model, self.batch.size, longest, 0, seconds)
+        self.active = None
 
     def take_in(self, cache: Cache, spec: PassSpec) -> None:
         """Run the texts, all but the last token, through a model."""

@@ -11,7 +11,12 @@ STATIC = replace(
     backend="static",
     ops=EAGER.ops - {"refresh"},
     policies=frozenset(),
-    limits={**EAGER.limits, ("commit", "alive"): (None,), ("track", "levels"): (1,)},
+    limits={
+        **EAGER.limits,
+        ("forward", "most"): (None,),
+        ("commit", "alive"): (None,),
+        ("track", "levels"): (1,),
+    },
     sources_around=True,
     whole_rounds=True,
     all_trips=True,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.passes.forward import reads_more, settle, took_in
 from specplan.backends.eager.passes.pass_spec import PassSpec
+from specplan.backends.eager.passes.text import reads_more, settle, took_in
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.eager.state.batch import MOST_CHUNK
 from specplan.backends.eager.state.caches import Cache
@@ -20,7 +20,7 @@ from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import HostInputs, RoundTensors
 from specplan.backends.static.traced.lookups import look_up, teach
 from specplan.backends.static.traced.states import first_values, value_of
-from specplan.ir.errors import UsageError
+from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import ValueState
 from specplan.runtime.executable import Observer, StepResult
 from specplan.runtime.models.kv_cache import KVCache
@@ -78,6 +78,18 @@ class StaticSession(EagerSession):
     def done(self) -> list[bool]:
         """Requests that want no more tokens."""
         return self.batch.done[: self.size]
+
+    def exchange(self, leaving: Sequence[int], coming: Sequence[Request]) -> None:
+        """Graphs are made for batches of one size.
+
+        Raises:
+            MissingCapabilityError: always.
+        """
+        raise MissingCapabilityError(
+            "requests cannot join a batch whose rounds are graphs",
+            where=f"plan {self.plan.name}",
+            remedy="Compile the plan for the backend eager.",
+        )
 
     def release(self) -> None:
         """See `EagerSession.release`; what fills the batch up teaches sources nothing."""

@@ -67,11 +67,11 @@ def under_load(server: Server, times: StepTimes, traffic: Traffic) -> Loads:
     free = np.maximum(1.0 - each_rate * reading, TINY)
     ridden = _ridden(server, traffic, reading, step)
     leave = requests / (steps * step / free + ridden)
-    load = rate / leave[..., -1]
+    load = rate / _saturated(most, (steps * step)[..., -1], reading[..., -1], ridden[..., -1])
     rides = _rides(server, traffic, times, reading[..., -1], step[..., -1])
     borne = (load < 1.0) & (rate * rides < 1.0)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        share = _distribution(each_rate, leave)
+        share = _distribution(each_rate, leave, load)
         tail = share[..., -1] * load / (1.0 - load)  # requests in line, beyond the limit
         busy = 1.0 - share[..., 0]
         full = share[..., 1:].copy()
@@ -96,18 +96,34 @@ def under_load(server: Server, times: StepTimes, traffic: Traffic) -> Loads:
     )
 
 
-def _distribution(rate: Floats, leave: Floats) -> Floats:
+def _saturated(most: int, decode: Floats, reading: Floats, ridden: Floats) -> Floats:
+    """Requests per second that leave while others wait in line, [...].
+
+    Then a prompt is read whenever a request leaves, not whenever one arrives: the rate `m` at which
+    `m (decode / (1 - m reading) + ridden) = most`.
+
+    Args:
+        most: requests that decode together.
+        decode: seconds of a request's steps with so many, prompts aside.
+        reading: seconds that a prompt takes of the device.
+        ridden: see `_ridden`.
+    """
+    linear = decode + ridden + most * reading
+    return np.asarray(2.0 * most / (linear + np.sqrt(linear**2 - 4.0 * ridden * reading * most)))
+
+
+def _distribution(rate: Floats, leave: Floats, load: Floats) -> Floats:
     """Probabilities that 0, 1, ... up to the limit decode, without a line, [..., most + 1].
 
     Args:
         rate: requests per second, [..., 1].
         leave: per second while 1, 2, ... decode, [..., most].
+        load: share of what leaves while others wait, [...].
     """
     logs = np.concatenate(
         [np.zeros((*leave.shape[:-1], 1)), np.cumsum(np.log(rate / leave), axis=-1)], axis=-1
     )
     weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
-    load = rate[..., 0] / leave[..., -1]
     line = weights[..., -1] * load / np.maximum(1.0 - load, TINY)
     total = weights.sum(axis=-1) + line
     share: Floats = weights / total[..., None]

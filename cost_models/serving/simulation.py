@@ -8,11 +8,27 @@ a request gets in a step, are drawn; a seed gives the same run again.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from specplan.cost_models.serving.server import Floats, Server, StepTimes, Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A request that a trace has.
+
+    Attributes:
+        arrival: seconds.
+        prompt_tokens: of its prompt.
+        output_tokens: that it takes.
+    """
+
+    arrival: float
+    prompt_tokens: float
+    output_tokens: float
 
 
 @dataclass(frozen=True)
@@ -39,6 +55,7 @@ class _Request:
     arrival: float
     ready: float
     unread: float
+    output: float
     left: float
     first: float = np.nan
     done: float = np.nan
@@ -72,16 +89,39 @@ def simulate(
     """
     rng = np.random.default_rng(seed)
     when = arrivals(traffic, requests, rng)
+    lengths = (traffic.prompt_tokens, traffic.output_tokens)
+    trace = [Wanted(float(arrival), *lengths) for arrival in when]
+    return _served(_Device(server, times, traffic.prompt_tokens, rng), trace, len(trace) // 5)
+
+
+def replay(
+    server: Server, times: StepTimes, prompt_tokens: float, trace: Sequence[Wanted], seed: int = 0
+) -> Served:
+    """Serve the requests of a trace step by step; all of them count.
+
+    Args:
+        server: its limits and order of work.
+        times: of the plan's steps in one world.
+        prompt_tokens: length of the prompts that `times.prompt` is of.
+        trace: requests by their arrival.
+        seed: of how many tokens a request gets in a step.
+    """
+    return _served(_Device(server, times, prompt_tokens, np.random.default_rng(seed)), trace, 0)
+
+
+def _served(device: _Device, trace: Sequence[Wanted], warming: int) -> Served:
+    """What all but the first requests meet, which warm the server up."""
     every = [
-        _Request(float(a), float(a), traffic.prompt_tokens, traffic.output_tokens) for a in when
+        _Request(one.arrival, one.arrival, one.prompt_tokens, one.output_tokens, one.output_tokens)
+        for one in trace
     ]
-    device = _Device(server, times, traffic, rng)
     device.serve(every)
-    counted = every[len(every) // 5 :]
-    begin, end = counted[0].arrival, counted[-1].arrival
+    counted = every[warming:]
+    begin = counted[0].arrival if warming else 0.0
+    end = counted[-1].arrival if warming else max(one.done for one in every)
     ttft = np.array([one.first - one.arrival for one in counted])
     request = np.array([one.done - one.arrival for one in counted])
-    tpot = (request - ttft) / max(traffic.output_tokens - 1.0, 1.0)
+    tpot = (request - ttft) / np.array([max(one.output - 1.0, 1.0) for one in counted])
     finished = sum(begin <= one.done <= end for one in every)
     return Served(ttft, tpot, request, finished / (end - begin))
 
@@ -92,18 +132,18 @@ class _Device:
     Args:
         server: its limits and order of work.
         times: of the plan's steps, in one world.
-        traffic: lengths of the requests.
+        prompt_tokens: length of the prompts that `times.prompt` is of.
         rng: draws how many tokens a request gets in a step.
     """
 
     def __init__(
-        self, server: Server, times: StepTimes, traffic: Traffic, rng: np.random.Generator
+        self, server: Server, times: StepTimes, prompt_tokens: float, rng: np.random.Generator
     ) -> None:
         self.server, self.times, self.rng = server, times, rng
         self.most = int(min(server.running, times.batches[-1]))
         step, tokens = times.at(np.arange(1, self.most + 1, dtype=np.float64))
         self.step, self.tokens = step.tolist(), tokens.tolist()
-        self.per_token = float(times.prompt) / max(traffic.prompt_tokens, 1.0)
+        self.per_token = float(times.prompt) / max(prompt_tokens, 1.0)
         self.prefill = float(times.prefill)
         self.now = 0.0
         self.waiting: deque[_Request] = deque()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, TypeAlias
 
 import torch
@@ -49,8 +50,81 @@ class RowMask:
     bias: Tensor | None = None
 
 
+@dataclass(frozen=True)
+class Packing:
+    """Columns of a pass that run one after another: a padded pass without its padding.
+
+    Attributes:
+        shape: rows and columns of the padded pass, B and T.
+        columns: int64 `[N]`, rising, which of the B * T columns run, counted row by row.
+        groups: rows with as many columns each, and where their columns stand in `columns`, row by
+            row; neighbours share one call of attention.
+    """
+
+    shape: tuple[int, int]
+    columns: Tensor
+    groups: tuple[tuple[range, Tensor], ...]
+
+    @classmethod
+    def of(cls, live: Sequence[Sequence[int]], width: int, device: torch.device) -> Packing:
+        """Those of the `width` columns of each row that run, rising."""
+        columns = [row * width + column for row, mine in enumerate(live) for column in mine]
+        groups: list[tuple[range, Tensor]] = []
+        start = row = 0
+        for count, run in groupby(map(len, live)):
+            rows = range(row, row + len(list(run)))
+            stop = start + count * len(rows)
+            if count:
+                groups.append((rows, torch.arange(start, stop, device=device)))
+            start, row = stop, rows.stop
+        return cls((row, width), torch.tensor(columns, device=device), tuple(groups))
+
+    def of_columns(self, padded: Tensor) -> Tensor:
+        """The columns of `[B, T, ...]` that run, `[1, N, ...]`."""
+        return padded.flatten(0, 1)[self.columns][None]
+
+    def padded(self, packed: Tensor) -> Tensor:
+        """`[1, N, F]` back in `[B, T, F]`, zeros elsewhere."""
+        padded = packed.new_zeros(self.shape[0] * self.shape[1], packed.shape[2])
+        padded[self.columns] = packed[0]
+        return padded.view(*self.shape, -1)
+
+    def mask(self, allowed: Tensor, groups: int, dtype: torch.dtype) -> PackedMask:
+        """Additive masks from a boolean one `[B, T, U]`; see `additive_mask`."""
+        flat, masks = allowed.flatten(0, 1), []
+        for rows, places in self.groups:
+            own = flat[self.columns[places]].unflatten(0, (len(rows), -1))
+            masks.append(additive_mask(own, groups, dtype))
+        return PackedMask(self, tuple(masks))
+
+
+@dataclass(frozen=True)
+class PackedMask:
+    """The mask of packed columns: an additive one for each group.
+
+    Attributes:
+        packing: which columns run.
+        masks: `[rows, 1, (H / H_kv) columns, U]` of each group.
+    """
+
+    packing: Packing
+    masks: tuple[Tensor, ...]
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
+        """Attention of queries `[1, H, N, D]` to the caches of their rows, `[1, N, H, D]`."""
+        mixed = torch.empty_like(query.transpose(1, 2))
+        for (rows, places), mask in zip(self.packing.groups, self.masks, strict=True):
+            own = query[0, :, places].unflatten(1, (len(rows), -1)).transpose(0, 1)
+            theirs = slice(rows.start, rows.stop)
+            given, _ = grouped_attention(None, own, key[theirs], value[theirs], mask, scaling)
+            mixed[0, places] = given.flatten(0, 1)
+        return mixed
+
+
 AttentionMask: TypeAlias = Tensor | PrefixMask | RowMask
 """The mask of layers: additive, as made by `additive_mask`, or for a kernel."""
+LayerMask: TypeAlias = AttentionMask | PackedMask
+"""The same, or of packed columns."""
 
 
 def grouped_attention(
@@ -58,7 +132,7 @@ def grouped_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: AttentionMask,
+    attention_mask: LayerMask,
     scaling: float | None = None,
     noting: Any = None,
     **_: Any,
@@ -74,7 +148,7 @@ def grouped_attention(
         key: `[B, H_kv, U, head_dim]`.
         value: `[B, H_kv, U, head_dim]`.
         attention_mask: additive, in the query's dtype, `[B, 1, (H / H_kv) T, U]` as made by
-            `additive_mask`; or a `PrefixMask`, with U all slots of the cache.
+            `additive_mask`; or a `PrefixMask`, with U all slots of the cache; or a `PackedMask`.
         scaling: factor of the scores; None is `head_dim ** -0.5`.
         noting: the `CacheWriter` that receives the layer's queries, if any.
 
@@ -90,6 +164,8 @@ def grouped_attention(
         mask, scale = attention_mask, head_dim**-0.5 if scaling is None else scaling
         mixed = mask.attend(query, key, value, mask.prefix, mask.seen, scale)
         return mixed.transpose(1, 2), None
+    if isinstance(attention_mask, PackedMask):
+        return attention_mask.attend(query, key, value, scaling), None
     if heads != kv_heads:
         query = query.reshape(batch, kv_heads, -1, head_dim)
     output = functional.scaled_dot_product_attention(

@@ -40,6 +40,8 @@ class CausalModel:
         dtype: of weights, cache and hidden states.
         device: of the weights.
         digest: identity of the checkpoint (`specplan.ir.files.model_digest`).
+        groups: query heads per key/value head.
+        packs: it runs packed columns (`packed.py`).
         logits_dtype: float32, or float64 for a float64 model.
 
     It is a `specplan.runtime.models.modules.Module` without features, slots and heads.
@@ -62,8 +64,9 @@ class CausalModel:
         self.device: torch.device = model.device
         self.family: Family = FAMILIES[config.model_type](model)
         self.head = model.get_output_embeddings()
-        self._groups = self.family.heads // self.family.kv_heads
+        self.groups = self.family.heads // self.family.kv_heads
         self.logits_dtype = torch.promote_types(self.dtype, torch.float32)
+        self.packs = self.family.packs
         self._learned_positions = config.model_type in LEARNED_POSITIONS
 
     def new_cache(self, batch: int, capacity: int, queries: bool = False) -> KVCache:
@@ -165,7 +168,7 @@ class CausalModel:
                 return known
             if window not in by_window:
                 allowed = mask if window is None else mask & near(positions, cache, writer, window)
-                by_window[window] = additive_mask(allowed, self._groups, self.dtype)
+                by_window[window] = additive_mask(allowed, self.groups, self.dtype)
             return by_window[window]
 
         run, span = self.family.run, layers or (0, self.num_layers)

@@ -17,11 +17,11 @@ from specplan.cost_models.models.architectures.config import Config
 from specplan.cost_models.models.architectures.refusals import recurrent_state
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import MissingCapabilityError
-from specplan.runtime.models.attention import AttentionMask
+from specplan.runtime.models.attention import LayerMask
 from specplan.runtime.models.kv_cache import CacheWriter
 from specplan.runtime.models.rotary_layers import RotaryLayer, norm_of, rms_norm
 
-LayerMasks = Callable[[int | None], AttentionMask]
+LayerMasks = Callable[[int | None], LayerMask]
 """From a layer's window (None: whole context) to its mask."""
 
 
@@ -33,7 +33,10 @@ class Family(Protocol):
         kv_heads: key/value heads per layer.
         heads: query heads per layer.
         head_dim: size of a head.
+        packs: its layers run on columns of several rows one after another (`packed.py`).
     """
+
+    packs: bool
 
     windows: tuple[int | None, ...]
     heads: int
@@ -67,6 +70,8 @@ class Family(Protocol):
 
 class RotaryFamily:
     """Llama, Mistral, Qwen2, Qwen3: rotary positions, RMSNorm, gated MLP."""
+
+    packs = True
 
     def __init__(self, model: Any) -> None:
         inner = model.model
@@ -110,6 +115,8 @@ class RotaryFamily:
 class _StockFamily(ABC):
     """A family whose stock layers run as they are."""
 
+    packs = False
+
     def __init__(self, config: Any) -> None:
         self.heads: int = config.num_attention_heads
         self.kv_heads = self.heads
@@ -133,7 +140,7 @@ class _StockFamily(ABC):
 
     @abstractmethod
     def layer(
-        self, index: int, hidden: Tensor, mask: AttentionMask, writer: CacheWriter, skips: Skips
+        self, index: int, hidden: Tensor, mask: LayerMask, writer: CacheWriter, skips: Skips
     ) -> Tensor:
         """Hidden states after one layer."""
 
@@ -150,7 +157,7 @@ class Gpt2Family(_StockFamily):
         return self.inner.wte(tokens) + self.inner.wpe(positions)  # type: ignore[no-any-return]
 
     def layer(
-        self, index: int, hidden: Tensor, mask: AttentionMask, writer: CacheWriter, skips: Skips
+        self, index: int, hidden: Tensor, mask: LayerMask, writer: CacheWriter, skips: Skips
     ) -> Tensor:
         """See `_StockFamily.layer`."""
         block = self.inner.h[index]
@@ -184,7 +191,7 @@ class OptFamily(_StockFamily):
         return hidden  # type: ignore[no-any-return]
 
     def layer(
-        self, index: int, hidden: Tensor, mask: AttentionMask, writer: CacheWriter, skips: Skips
+        self, index: int, hidden: Tensor, mask: LayerMask, writer: CacheWriter, skips: Skips
     ) -> Tensor:
         """See `_StockFamily.layer`."""
         stock = self.inner.layers[index]

@@ -28,6 +28,7 @@ class KVCache:
     """
 
     queries: list[Tensor] | None = None
+    _room: list[Tensor] | None = None
     functional = False
     """Its tensors are replaced, never written to."""
 
@@ -65,6 +66,33 @@ class KVCache:
         if queries:
             made.queries = [layer.new_zeros(batch, num_kv_heads, head_dim) for layer in made.keys]
         return made
+
+    def exchange(self, stay: Sequence[int], new: int) -> None:
+        """Keep some rows, moved to the front, and make room for new ones behind them.
+
+        Tensors have room for more rows than are in use: no row is copied that need not move.
+
+        Args:
+            stay: rows that stay, rising.
+            new: rows that come.
+        """
+        size = len(stay) + new
+        room = self._room or [*self.keys, *self.values, self.positions, *(self.queries or ())]
+        if size > room[0].shape[0]:
+            more = max(size, 2 * room[0].shape[0]) - room[0].shape[0]
+            room = [torch.cat([one, one.new_zeros(more, *one.shape[1:])]) for one in room]
+        goals = [place for place, row in enumerate(stay) if place != row]
+        sources = [stay[place] for place in goals]
+        for one in room if goals else ():
+            one[goals] = one[sources]
+        layers, used = len(self.keys), [one[:size] for one in room]
+        self._room = room
+        self.keys, self.values = used[:layers], used[layers : 2 * layers]
+        self.positions = used[2 * layers]
+        if self.queries is not None:
+            self.queries = used[2 * layers + 1 :]
+        self.batch = size
+        self._rows = torch.arange(size, device=self.positions.device)[:, None]
 
     def move(self, source: Tensor, destination: Tensor, live: Tensor | None = None) -> None:
         """Copy slots to other slots of the same row, in all layers; reads all, then writes.
@@ -203,6 +231,36 @@ class CacheWriter:
     def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
         """Length and offset of the keys; part of the interface of `transformers` caches."""
         return self.used, 0
+
+
+class PackedWriter(CacheWriter):
+    """A writer for the tokens of all rows one after another, without those that do not count.
+
+    Args:
+        cache: the storage.
+        positions: int64 `[1, N]`.
+        rows: int64 `[N]`, whose tokens they are.
+        slots: int64 `[N]`.
+        used: slots that are read, the first ones.
+    """
+
+    def __init__(
+        self, cache: KVCache, positions: Tensor, rows: Tensor, slots: Tensor, used: int
+    ) -> None:
+        self.cache, self.rows, self.slots, self.used = cache, rows, slots, used
+        cache.positions[rows, slots] = positions[0]
+
+    def update(
+        self, keys: Tensor, values: Tensor, layer_idx: int, *_: object, **__: object
+    ) -> tuple[Tensor, Tensor]:
+        """Write `[1, H_kv, N, head_dim]` keys and values; return all rows' used slots."""
+        all_keys, all_values = self.cache.keys[layer_idx], self.cache.values[layer_idx]
+        all_keys[self.rows, :, self.slots] = keys[0].transpose(0, 1)
+        all_values[self.rows, :, self.slots] = values[0].transpose(0, 1)
+        return all_keys[:, :, : self.used], all_values[:, :, : self.used]
+
+    def note(self, queries: Tensor, layer_idx: int) -> None:
+        """See `CacheWriter.note`: caches that store queries are not written in packs."""
 
 
 def summed_by_head(queries: Tensor, kv_heads: int) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from specplan.ir.blocks import NO_SKIPS, Skips
-from specplan.runtime.models.attention import AttentionMask, RowMask, grouped_attention
+from specplan.runtime.models.attention import LayerMask, RowMask, grouped_attention
 from specplan.runtime.models.kv_cache import CacheWriter
 
 
@@ -56,7 +56,7 @@ class RotaryLayer:
     def __call__(
         self,
         hidden: Tensor,
-        mask: AttentionMask,
+        mask: LayerMask,
         cos: Tensor,
         sin: Tensor,
         writer: CacheWriter,
@@ -86,7 +86,7 @@ class RotaryLayer:
         return hidden
 
     def _attention(
-        self, normed: Tensor, mask: AttentionMask, cos: Tensor, sin: Tensor, writer: CacheWriter
+        self, normed: Tensor, mask: LayerMask, cos: Tensor, sin: Tensor, writer: CacheWriter
     ) -> Tensor:
         batch, tokens = cos.shape[:2]
         joined = functional.linear(normed, self.qkv, self.qkv_bias)

@@ -95,15 +95,32 @@ class BatchSource:
     ) -> None:
         self.kind = state.kind.name
         self.width = row_width(state)
-        self._shared = shared
+        self._state, self._vocabulary, self._shared = state, vocabulary, shared
         self._last = 0
-        self.each = [
-            (shared or new_source(state, vocabulary)).of_request(request) for request in requests
-        ]
-        self._keys = [
-            source.begin(len(request.prompt_tokens))
-            for source, request in zip(self.each, requests, strict=True)
-        ]
+        self.each, self._keys = list[Source](), list[int]()
+        self._begin(requests)
+
+    def _begin(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            source = self._shared or new_source(self._state, self._vocabulary)
+            self.each.append(source.of_request(request))
+            self._keys.append(self.each[-1].begin(len(request.prompt_tokens)))
+
+    def exchange(
+        self, stay: Sequence[int], ended: Mapping[int, Tokens], requests: Sequence[Request]
+    ) -> None:
+        """Keep some rows, and begin new ones behind them.
+
+        Args:
+            stay: rows.
+            ended: by their rows, texts `[n]` of the others.
+            requests: the new ones.
+        """
+        for row, text in ended.items():
+            self._close(row, text)
+        self.each = [self.each[row] for row in stay]
+        self._keys = [self._keys[row] for row in stay]
+        self._begin(requests)
 
     def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
         """Draft tokens after texts, several of each request.
@@ -131,7 +148,11 @@ class BatchSource:
 
         Requests behind them only filled the batch up.
         """
-        for row, (source, key) in enumerate(zip(self.each, self._keys, strict=True)):
-            if self._last and self._shared is not None and row < len(texts):
-                source.learn_text(key, texts[row], self._last)
-            source.close(key)
+        for row in range(len(self.each)):
+            self._close(row, texts[row] if row < len(texts) else None)
+
+    def _close(self, row: int, text: Tokens | None) -> None:
+        source, key = self.each[row], self._keys[row]
+        if self._last and self._shared is not None and text is not None:
+            source.learn_text(key, text, self._last)
+        source.close(key)

@@ -8,28 +8,20 @@ import pytest
 
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.registry import backend_capabilities, backend_names, get_backend
-from specplan.ir.capabilities import refusals
+from specplan.backends.static.graph_capabilities import STATIC
+from specplan.ir.capabilities import refusals, require_support
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.runtime.requests import Request
 from tests.backends.pairs import load_pair, plain
 from tests.ir.plans_on_disk import plan_of
 
-REASONS = {
-    "prompt_chunks": "most may only be unset",
-}
-"""Of written plans those that do not run; `eager/test_written_plans.py` runs the others."""
 
-
-@pytest.mark.parametrize("name", REASONS)
-def test_what_does_not_run_is_refused_by_name(name: str) -> None:
-    refused = refusals(plan_of(name), backend_capabilities("eager"))
-    assert any(REASONS[name] in str(item) for item in refused), refused
-
-
-def test_compile_names_op_backend_and_remedy() -> None:
+def test_what_does_not_run_is_refused_by_op_and_attribute() -> None:
+    """Of written plans eager runs all (`eager/test_written_plans.py`), and a graph not this one."""
     plan = plan_of("prompt_chunks")
-    with pytest.raises(MissingCapabilityError, match=r"backend eager cannot run.*specplan"):
-        EagerBackend().compile(plan, {})
+    assert any("most may only be unset" in str(item) for item in refusals(plan, STATIC))
+    with pytest.raises(MissingCapabilityError, match=r"backend static cannot run.*specplan"):
+        require_support(plan, STATIC)
 
 
 def test_backends_are_found_by_name() -> None:

@@ -241,6 +241,24 @@ def test_bench(bundle: Path) -> None:
     assert specplan_here(*arguments, "--batch", "64").returncode == 5
 
 
+def test_bench_of_a_load(bundle: Path, tmp_path: Path) -> None:
+    """Measured beside predicted, at a rate and by a trace; a limit that is missed ends with 1."""
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text('{"seconds": 0}\n{"seconds": 0.01, "output_tokens": 3}\n')
+    table = specplan_here("bench", str(bundle), "--rate", "50", "--requests", "4")
+    assert table.returncode == 0, table.stderr
+    assert "TTFT p50 / p90 / p99" in table.stdout and "predicted" in table.stdout
+    done = specplan_here("bench", str(bundle), "--trace", str(trace), "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["requests"] == 2 and answer["lines"][0]["name"] == "autoregressive"
+    for line in answer["lines"]:
+        assert 0 < line["measured"]["ttft"]["p50"] <= line["measured"]["ttft"]["p99"]
+        assert line["predicted"]["tpot"]["mean"] > 0
+    both = specplan_here("bench", str(bundle), "--trace", str(trace), "--rate", "1")
+    assert both.returncode == 2 and "--trace" in both.stderr
+
+
 def test_bench_of_every_kind(bundle: Path) -> None:
     arguments = ("--limit", "1", "--repeats", "1", "--kinds", "--no-stock", "--json")
     done = specplan_here("bench", str(bundle), *arguments)

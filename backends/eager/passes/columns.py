@@ -12,6 +12,7 @@ from specplan.backends.eager.passes.levels import Slots
 from specplan.backends.eager.passes.pass_spec import PassSpec
 from specplan.backends.eager.state.tracks import Track
 from specplan.backends.ops.tensors.values import Nodes
+from specplan.runtime.models.attention import Packing
 from specplan.runtime.models.modules import Module
 
 
@@ -28,6 +29,7 @@ class Columns:
         used: slots of text that are attended to.
         rooted: the root is one of the drafted nodes, and no column of text.
         slots: which of the last columns look ahead of nodes; None for none.
+        packing: the columns that run, where many do not and their model can leave these out.
     """
 
     tokens: Tensor
@@ -38,6 +40,7 @@ class Columns:
     used: int
     slots: Slots | None = None
     rooted: bool = False
+    packing: Packing | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from specplan.backends.eager.state.static_slots import Fresh, Placement
 from specplan.backends.ops import forward as columns
 from specplan.backends.ops.tensors.values import part
 from specplan.runtime.masks import marked
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.packed import PackedColumns, hidden_of_pack
 
 
 def run_pass(run: Pass, cache: NodeSlots | None, place: Placement | Fresh | None = None) -> Passed:
@@ -50,6 +52,10 @@ def run_pass(run: Pass, cache: NodeSlots | None, place: Placement | Fresh | None
         latest = _latest(live[:, :texts])
     arguments = (call.tokens, call.positions, slots, mask, cache.store)
     through = partial(run.model.hidden, *arguments, skips=spec.skips, latest=latest)
+    if call.packing is not None and latest is None and isinstance(mask, Tensor):
+        assert isinstance(run.model, CausalModel)
+        packed = PackedColumns(call.tokens, call.positions, slots, mask, call.packing)
+        through = partial(hidden_of_pack, run.model, packed, cache.store, skips=spec.skips)
     hidden = _layers(run, through, hidden, live, steps)
     if call.slots is None:
         return Passed(hidden, live, steps, context=used, sure=sure)

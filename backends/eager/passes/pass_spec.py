@@ -25,6 +25,7 @@ class PassSpec:
         spans: half-open spans of layers, rising; empty ones run nothing.
         segments: spans that its cache keeps apart, all of those that run.
         pending: most text tokens that are caught up, the root included.
+        most: tokens of all requests together; None for no bound.
         features: the track that is read; None for the tokens alone.
         shift: nodes above, whose states are read.
         own: what is read are states of the model itself.
@@ -43,6 +44,7 @@ class PassSpec:
     spans: tuple[Layers, ...]
     segments: tuple[Layers, ...]
     pending: int = 1
+    most: int | None = None
     features: str | None = None
     shift: int = 0
     own: bool = False
@@ -122,6 +124,7 @@ def spec_of(
             and part[0] < part[1]
         ),
         pending=op.pending,
+        most=op.most,
         features=op.features,
         shift=op.shift,
         own=own,

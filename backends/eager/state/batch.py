@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from specplan.backends.eager.plan_analysis import PlanAnalysis
-from specplan.backends.eager.state.caches import Cache, Retention
+from specplan.backends.eager.state.caches import Cache, Retention, exchanged
+from specplan.backends.eager.state.first_values import exchanged_value, first_track, first_value
 from specplan.backends.eager.state.grammars import Grammars
 from specplan.backends.eager.state.texts import Texts
 from specplan.backends.eager.state.tracks import Track
-from specplan.backends.ops.load import stored_tree
 from specplan.backends.ops.tensors.keys import FIRST_KEY, NO_KEY, key_after
 from specplan.backends.ops.tensors.values import Tree
 from specplan.cost_models.rounds.refreshing import chunk_of
-from specplan.ir.plan import CacheState, TrackState, ValueState
+from specplan.ir.plan import CacheState, Plan, TrackState, ValueState
 from specplan.ir.tables.builtin import BUILTIN
-from specplan.ir.types.state_types import loaded_type
-from specplan.ir.types.value_types import TreeType
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
 from specplan.runtime.sources.registry import BatchSource
+
+Models: TypeAlias = Mapping[str, Module]
 
 MOST_CHUNK = 512
 """Text that is run in one pass at most."""
@@ -52,31 +53,72 @@ class Batch(Texts):
         speculative: int,
         capacity: int | None,
     ) -> None:
-        self.requests = tuple(requests)
         self.device = next(iter(models.values())).device
-        self.settings = SamplingSettings.of(self.requests, self.device)
-        self.seeds = [request.seed for request in self.requests]
-        self.lengths = [len(request.prompt_tokens) for request in self.requests]
-        self.starts = list(self.lengths)
-        self.limits = [len(r.prompt_tokens) + r.max_new_tokens for r in self.requests]
-        self.stops = [frozenset(request.stop_tokens) for request in self.requests]
-        self.done = [
-            length >= limit for length, limit in zip(self.lengths, self.limits, strict=True)
-        ]
+        self.requests: tuple[Request, ...] = ()
+        self.lengths, self.starts, self.limits = list[int](), list[int](), list[int]()
+        self.done = list[bool]()
+        self._enter((), requests)
         self.speculative = speculative
         self.slots = max(capacity or 0, max(self.limits)) + speculative
-        shape = (len(self.requests), self.slots + 1)
-        self._both = torch.zeros(2, *shape, dtype=torch.int64, device=self.device)
-        self.text, self.keys = self._both
-        self.keys.fill_(NO_KEY)
-        self._last_keys = [FIRST_KEY] * self.size
-        for row, request in enumerate(self.requests):
-            self._write(row, 0, request.prompt_tokens)
+        self._last_keys = list[int]()
+        self._both = torch.zeros(2, 0, self.slots + 1, dtype=torch.int64, device=self.device)
+        self._write_prompts(())
         self.caches: dict[str, Cache] = {}
         self.tracks: dict[str, Track] = {}
         self.values: dict[str, Tree | Tensor] = {}
         self.sources = dict(sources)
         self.grammars = Grammars.of(self.requests)
+
+    def _enter(self, stay: Sequence[int], requests: Sequence[Request]) -> None:
+        """Settings of the requests that stay, and of new ones behind them."""
+        if stay:
+            requests = [*(self.requests[row] for row in stay), *requests]
+        self.requests = tuple(requests)
+        self.settings = SamplingSettings.of(self.requests, self.device)
+        self.seeds = [request.seed for request in self.requests]
+        self.limits = [len(r.prompt_tokens) + r.max_new_tokens for r in self.requests]
+        self.stops = [frozenset(request.stop_tokens) for request in self.requests]
+        new = self.requests[len(stay) :]
+        self.lengths = [self.lengths[row] for row in stay] + [len(r.prompt_tokens) for r in new]
+        self.done = [self.done[row] for row in stay] + [r.max_new_tokens <= 0 for r in new]
+        self.starts = list(self.lengths)
+
+    def _write_prompts(self, stay: Sequence[int]) -> None:
+        """Texts of the requests that stay, and prompts of those behind them."""
+        new = self.requests[len(stay) :]
+        text, keys = (exchanged(both, stay, len(new), NO_KEY) for both in self._both)
+        text[len(stay) :] = 0
+        self._both = torch.stack([text, keys])
+        self.text, self.keys = self._both
+        self._last_keys = [self._last_keys[row] for row in stay] + [FIRST_KEY] * len(new)
+        for row, request in enumerate(new, len(stay)):
+            self._write(row, 0, request.prompt_tokens)
+
+    def exchange(
+        self, stay: Sequence[int], requests: Sequence[Request], plan: Plan, models: Models
+    ) -> None:
+        """Keep some requests, and begin new ones behind them, between two rounds.
+
+        Args:
+            stay: rows, rising.
+            requests: the new ones; their texts fit into the memory that the batch has.
+            plan: what it keeps.
+            models: by their roles.
+        """
+        self._enter(stay, requests)
+        self._write_prompts(stay)
+        self.grammars = Grammars.exchanged(self.grammars, stay, self.requests)
+        self._forget()
+        for cache in self.caches.values():
+            cache.exchange(stay, self.lengths[len(stay) :])
+        for state in plan.states:
+            if isinstance(state, TrackState):
+                new = first_track(state, models[state.model], requests, self.slots)
+                self.tracks[state.name].exchange(stay, new)
+            elif isinstance(state, ValueState):
+                self.values[state.name] = exchanged_value(
+                    state, self.values[state.name], stay, len(requests)
+                )
 
     @cached_property
     def ends(self) -> Tensor:  # type: ignore[override]
@@ -200,37 +242,10 @@ class Batch(Texts):
             self.caches[name] = Cache(model, store, segments, retention, of, way, turns)
         for state in states:
             if isinstance(state, TrackState):
-                self.tracks[state.name] = self._track(state, models[state.model])
+                model = models[state.model]
+                self.tracks[state.name] = first_track(state, model, self.requests, self.slots)
             elif isinstance(state, ValueState):
-                self.values[state.name] = self._value(state, scores)
-
-    def _track(self, state: TrackState, model: Module) -> Track:
-        parts = len(state.layer) if isinstance(state.layer, tuple) else 1
-        shape = (self.size, self.slots + 1, parts * model.hidden_size)
-        track = Track.empty(torch.zeros(shape, dtype=model.dtype, device=self.device), state.levels)
-        if isinstance(state.layer, str) and state.layer != "last":
-            outside = model.outside(state.layer, self.requests)
-            track.text = outside[:, None].expand(-1, self.slots + 1, -1)
-            track.known[:] = True
-        return track
-
-    def _value(self, state: ValueState, scores: torch.dtype | None) -> Tree | Tensor:
-        """What a value state holds before the first round: a number, or constant tokens.
-
-        A tree without an initial token has no node yet.
-        """
-        kind = loaded_type(state, state.name)
-        if not isinstance(kind, TreeType):
-            start = state.kind.get("init", 0.0)
-            assert isinstance(start, int | float)
-            return torch.full((self.size,), float(start), dtype=torch.float64)
-        token = state.kind.integer("init", -1)
-        shape = (self.size, 1 + kind.nodes)
-        tokens = torch.full(shape, max(token, 0), device=self.device)
-        live = torch.full(shape, token >= 0, dtype=torch.bool, device=self.device)
-        live[:, 0] = True
-        names = () if scores is None else ("own", "scores")
-        return stored_tree(kind, tokens, live, **{name: tokens.to(scores) * 0 for name in names})
+                self.values[state.name] = first_value(state, scores, self.size, self.device)
 
 
 def retention_of(state: CacheState, pending: int) -> Retention | None:

@@ -88,6 +88,21 @@ class Cache(NodeSlots):
             self.begin(lengths)
         self.alive = False
 
+    def exchange(self, stay: Sequence[int], texts: Sequence[int]) -> None:
+        """Keep rows, rising, and begin texts of these lengths; nodes that live on stay."""
+        new = [0] * len(texts)
+        self.turn(scratch=False)
+        self.store.exchange(stay, len(new))
+        for span, known in self.lengths.items():
+            self.lengths[span] = [known[row] for row in stay] + new
+        self.forgotten = [self.forgotten[row] for row in stay] + new
+        base = [self.base[row] for row in stay] + [*texts]
+        living = exchanged(self.keys, stay, len(new), NO_KEY), exchanged(self.there, stay, len(new))
+        alive, self.aside = self.alive, []
+        self._forget()
+        self.begin(base)
+        self._live_on(living if alive else None)
+
     @property
     def whole(self) -> list[int]:
         """Text tokens of each request that all layers have taken in."""
@@ -179,10 +194,16 @@ class Cache(NodeSlots):
             store.move(*padded(moved, goals, store.trash, device))
         self.begin(lengths)
         self.forget()
+        self._live_on(nodes)
+
+    def _live_on(self, nodes: tuple[Tensor, Tensor] | None) -> None:
+        """Let nodes that ran stand behind the text: their keys, and which of them there are."""
+        self.alive = nodes is not None
         if nodes is not None:
-            self.alive = True
             self.keys, self.there = nodes
             self.ran = {(span, False): self.there for span in self.segments}
+            if self.taken:  # their slots are no constants
+                self.placed, self.in_order = None, False
 
     def _alive(
         self,
@@ -247,6 +268,12 @@ class Cache(NodeSlots):
         source, _ = padded(sources, targets, self.of.store.trash, device)
         _, target = padded(sources, targets, store.trash, device)
         store.copy(self.of.store, source, target)
+
+
+def exchanged(tensor: Tensor, stay: Sequence[int], new: int, fill: float = 0) -> Tensor:
+    """Some rows of a tensor, and new ones behind them."""
+    rows = tensor[list(stay)]
+    return torch.cat([rows, rows.new_full((new, *rows.shape[1:]), fill)])
 
 
 def padded(

@@ -31,6 +31,16 @@ class Grammars:
         """None where no request has a grammar."""
         return cls(requests) if any(one.grammar is not None for one in requests) else None
 
+    @classmethod
+    def exchanged(
+        cls, before: Grammars | None, stay: Sequence[int], requests: Sequence[Request]
+    ) -> Grammars | None:
+        """Those of the rows that stay, as far as these have come, and of the requests behind."""
+        grammars = cls.of(requests)
+        if grammars is not None and before is not None:
+            grammars._of[: len(stay)] = [before._of[row] for row in stay]
+        return grammars
+
     def append(self, row: int, tokens: Sequence[int]) -> None:
         """A request's text has grown."""
         constraint = self._of[row]

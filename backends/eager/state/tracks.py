@@ -57,6 +57,16 @@ class Track:
         """The position of dead lanes."""
         return self.text.shape[1] - 1
 
+    def exchange(self, stay: Sequence[int], new: Track) -> None:
+        """Keep some rows, with those of another track behind them."""
+        rows = list(stay)
+        for name in ("text", "known", "steps"):
+            own = getattr(self, name)[rows]
+            setattr(self, name, torch.cat([own, getattr(new, name)]))
+        for mine, theirs in zip(self.deeper, new.deeper, strict=True):
+            mine.exchange(stay, theirs)
+        self._forget()
+
     def begin_round(self) -> None:
         """Forget drafted nodes."""
         self._forget()

@@ -15,9 +15,10 @@ from torch.fx.traceback import annotate
 
 from specplan.backends.eager.op_runner import Scope, nodes_as, typed
 from specplan.backends.eager.passes.columns import Pass
-from specplan.backends.eager.passes.forward import columns_of, lacking_text
+from specplan.backends.eager.passes.forward import columns_of
 from specplan.backends.eager.passes.logits import rows_of_pass
 from specplan.backends.eager.passes.one_pass import run_pass
+from specplan.backends.eager.passes.text import lacking_text
 from specplan.backends.eager.sources import judged_tokens
 from specplan.backends.ops import lowerings
 from specplan.backends.ops.tensors.trees import padded_to

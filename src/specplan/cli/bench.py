@@ -10,6 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from specplan.cli.loaded import (
+    BurstinessOption,
+    RateOption,
+    RequestsOption,
+    RunningOption,
+    TraceOption,
+    serve_bundle,
+)
 from specplan.cli.options import JsonOption
 from specplan.cli.output import interval_words, print_json, print_table
 from specplan.cli.planned import (
@@ -50,13 +58,22 @@ def bench(
             metavar="RATIO", min=0.0, help="Exit with 1 unless the speedup reaches this ratio."
         ),
     ] = None,
+    rate: RateOption = None,
+    trace: TraceOption = None,
+    requests: RequestsOption = 100,
+    burstiness: BurstinessOption = 1.0,
+    running: RunningOption = None,
     json: JsonOption = False,
 ) -> None:
     """Measure a bundle's plan, or a plan text, beside no speculation and transformers.
 
     A plan text is run for a problem (--problem), which also predicts its speed, or on checkpoints
-    (--model) with --prompts.
+    (--model) with --prompts. With --rate or --trace, the bundle's plan serves requests that arrive.
     """
+    if rate is not None or trace is not None:
+        _refuse_plan_text(is_plan_text(bundle) or problem is not None or bool(model) or kinds)
+        serve_bundle(bundle, (rate, trace, requests, burstiness, running), prompts, json)
+        return
     runs = {"batch": batch, "limit": limit, "repeats": repeats, "stock": stock}
     if is_plan_text(bundle) or problem is not None or model:
         if kinds:
@@ -72,6 +89,13 @@ def bench(
         _print(result)
         _print_summary(result)
     _check(result, limits, require_speedup)
+
+
+def _refuse_plan_text(given: bool) -> None:
+    if given:
+        raise UsageError(
+            "only the plan of a bundle is served", where="--rate", remedy="Give a bundle."
+        )
 
 
 def _bench_bundle(
