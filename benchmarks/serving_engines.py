@@ -152,7 +152,7 @@ def _scored(
         if isinstance(scored, Scored):
             yield scored
         else:
-            unpredicted[outcome] += 1
+            unpredicted[scored] += 1
 
 
 def _predict(row: Row, configs: Path | None) -> Scored | str:

@@ -27,7 +27,40 @@ def olmoe(config: Config) -> Decoder:
     bias = config.flag("attention_bias")
     plain = grouped_attention(config, input_bias=bias, output_bias=bias)
     attention = replace(plain, norm_parameters=plain.query_width + plain.key_width)
-    return decoder(config, attention, routed(config, config.size("intermediate_size")))
+    return decoder(
+        config,
+        attention,
+        routed(config, config.size("intermediate_size")),
+        max_positions=config.size("max_position_embeddings", default=4096),
+    )
+
+
+def minimax_m2(config: Config) -> Decoder:
+    """MiniMax-M2 (its config.json and modelling code): norms over all queries and all keys."""
+    plain = grouped_attention(config)
+    norms = (plain.query_width + plain.key_width) * config.flag("use_qk_norm", True)
+    return decoder(
+        config,
+        replace(plain, norm_parameters=norms),
+        routed(config, config.size("intermediate_size")),
+        max_positions=config.size("max_position_embeddings", default=196_608),
+    )
+
+
+def phimoe(config: Config) -> Decoder:
+    """Phi-3.5-MoE (arXiv 2404.14219): the experts of Mixtral, norms with biases."""
+    bias = config.flag("attention_bias")
+    attention = grouped_attention(config, input_bias=bias, output_bias=bias)
+    norm = 2 * config.size("hidden_size")
+    head_bias = config.size("vocab_size") * config.flag("lm_head_bias")
+    return decoder(
+        config,
+        attention,
+        routed(config, config.size("intermediate_size")),
+        reaches=one_window(config),
+        norm_parameters=norm,
+        final_norm_parameters=norm + head_bias,
+    )
 
 
 def qwen2_moe(config: Config) -> Decoder:
@@ -72,7 +105,8 @@ def glm4_moe(config: Config) -> Decoder:
     norms = 2 * plain.head_dim * config.flag("use_qk_norm")
     attention = replace(plain, norm_parameters=norms)
     expert = routed_and_shared(config)
-    base = decoder(config, attention, first_dense(config, expert))
+    longest = config.size("max_position_embeddings", default=131_072)
+    base = decoder(config, attention, first_dense(config, expert), max_positions=longest)
     return with_drafter(config, base, expert)
 
 

@@ -104,7 +104,7 @@ def decoder(
         "hidden_size": hidden,
         "layers": layers,
         "vocab_size": config.size("vocab_size"),
-        "max_positions": config.size("max_position_embeddings"),
+        "max_positions": options.get("max_positions") or config.size("max_position_embeddings"),
         "tied_embeddings": config.flag("tie_word_embeddings", tied),
         "embedding_size": hidden,
         "final_norm_parameters": each,

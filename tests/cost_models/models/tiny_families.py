@@ -99,6 +99,16 @@ TINY: dict[str, tuple[str, dict[str, Any]]] = {
         "mixtral",
         CANONICAL | {"num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 8},
     ),
+    "minimax_m2": (
+        "minimax_m2",
+        CANONICAL | {"num_local_experts": 6, "num_experts_per_tok": 2, "head_dim": 16},
+    ),
+    "phimoe": (
+        "phimoe",
+        CANONICAL
+        | {"num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 8}
+        | {"attention_bias": True},
+    ),
     "olmoe": ("olmoe", CANONICAL | {"num_experts": 6, "num_experts_per_tok": 2}),
     "qwen2_moe": (
         "qwen2_moe",
