@@ -174,7 +174,7 @@ class AnalyticDevice:
         kinds = shape.kinds(first, last, skips)
         small = self.stack.kernels_per_layer * kinds.blocks / 2
         small += self.stack.kernels_per_mixture * kinds.mixtures
-        seconds = self._device_seconds(ops, small)
+        seconds = self.ops_seconds(ops, small)
         if self.stack.dispatch_seconds:
             launches = small + sum(op.count * op.cost.launches for op in ops)
             eager = batch * tokens > self.stack.captured_tokens
@@ -227,7 +227,8 @@ class AnalyticDevice:
     def _error(self) -> float:
         return math.hypot(self.relative_error, self.stack.relative_error)
 
-    def _device_seconds(self, ops: tuple[OpCost, ...], small: float) -> Quantity:
+    def ops_seconds(self, ops: tuple[OpCost, ...], small: float) -> Quantity:
+        """Device time of some ops and of `small` kernels besides them, seconds."""
         kernels = self.kernels
         seconds: Quantity = small * self.seconds_per_small_kernel
         moved: Quantity = 0.0

@@ -112,7 +112,8 @@ class Pass:
             raise UsageError(
                 f"{width} {what} cannot be split evenly over {self.tensor_parallel} devices",
                 where=self.shape.name,
-                remedy="Choose a number of devices that divides them.",
+                remedy="Choose a number of devices that divides them; `specplan parallel` compares "
+                "the splits that work.",
             )
         return width // self.tensor_parallel
 

@@ -34,6 +34,7 @@ _COMMANDS = {
     "bench": "bench.bench",
     "check": "check.check",
     "explain": "explain.explain",
+    "parallel": "parallel.parallel",
     "whatif": "whatif.whatif",
     "compare": "compare.compare",
     "report": "report.report",
