@@ -65,7 +65,7 @@ def parallel_document(path: Path) -> dict[str, Any]:
     shape = ModelShape.from_path(stored.path, name="target", **stored.formats)
     prompts = work.prompt_tokens
     longest = max(prompts) if isinstance(prompts, Sequence) else int(prompts or 0)
-    tokens = longest + work.output_tokens // 2
+    tokens = longest + (work.output_tokens or 0) // 2
     requests = tuple(sorted({1, *work.batch_sizes, *(4**power for power in range(1, 6))}))
     count = device_count(problem.device)
     prices = search_splits(shape, device, count, requests, tokens)
