@@ -104,7 +104,12 @@ def case(name: str, key: str, says: str, edit: Edit, exit_code: int = 2) -> None
 case("unknown key", "limit", 'Did you mean "limits"?', put("limit", {}))
 case("unknown nested key", "workload.batchsizes", "batch_sizes", put("workload.batchsizes", [1]))
 case("unknown key of a draft", "models.drafts.0.pth", "path", put("models.drafts.0.pth", "x"))
-case("unknown limit", "limits.slo", "Known: memory, request_latency, tpot", put("limits.slo", 1.0))
+case(
+    "unknown limit",
+    "limits.slo",
+    "Known: memory, quality, request_latency, tpot",
+    put("limits.slo", 1.0),
+)
 case("no models", "models", "required", drop("models"))
 case("no target", "models.target", "required", drop("models.target"))
 case("no workload", "workload", "required", drop("workload"))
