@@ -16,10 +16,11 @@ back.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
+from weakref import ref
 
 import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -158,6 +159,8 @@ def _read_names(path: Path) -> Names:
 class OnnxRound:
     """A session and its bindings; called as `RoundGraph` is.
 
+    An input or output is bound when another tensor comes than the last time, not in each round.
+
     Args:
         session: of ONNX Runtime.
         weights: that it points to.
@@ -165,61 +168,66 @@ class OnnxRound:
     """
 
     def __init__(self, session: Any, weights: Mapping[str, Any], in_place: Iterable[str]) -> None:
-        self._session = session
-        self._weights = weights
+        self._session, self._weights = session, weights
         self._binding = session.io_binding()
         self._inputs = [item.name for item in session.get_inputs()]
         report, *written = session.get_outputs()
-        self._report = (tuple(map(int, report.shape)), _REPORT_TYPES[report.type])
-        places = {name: place for place, name in enumerate(self._inputs)}
-        self._written = [
-            (item.name, name, places[name])
-            for item in written
-            for name in [item.name.rpartition(AFTER)[0]]
-        ]
-        self.in_place = frozenset(in_place)
-        self._bound: dict[tuple[str, bool], tuple[int, torch.Size]] = {}
+        self._shape = tuple(map(int, report.shape)), _REPORT_TYPES[report.type]
+        self._report: Tensor | None = None
+        self._bound: list[Callable[[], Tensor | None]] = [_nothing] * len(self._inputs)
+        places, here = {name: place for place, name in enumerate(self._inputs)}, {*in_place}
+        pairs = [(item.name, places[item.name.rpartition(AFTER)[0]]) for item in written]
+        self._beside = [pair for pair in pairs if self._inputs[pair[1]] not in here]
+        self._here: dict[int, list[str]] = {}
+        for output, place in pairs:
+            if self._inputs[place] in here:
+                self._here.setdefault(place, []).append(output)
+
+    def beside(self) -> OnnxRound:
+        """The same round with outputs in memory of their own, which are copied back."""
+        return OnnxRound(self._session, self._weights, ())
 
     def __call__(self, *tensors: Tensor) -> Tensor:
-        """Run the round; texts, caches and tracks are as it leaves them."""
-        copied = []
-        for name, tensor in zip(self._inputs, tensors, strict=True):
-            self._bind(name, tensor, output=False)
-        for output, name, place in self._written:
-            goal = tensors[place]
-            if name not in self.in_place:
-                fresh = goal.clone()  # an op may leave alone what nothing attends to
-                copied.append((goal if output.endswith(AFTER) else fresh, fresh))
-                goal = fresh
-            self._bind(output, goal, output=True)
-        shape, dtype = self._report
-        report = torch.empty(shape, dtype=dtype, device=tensors[0].device)
-        self._bind(REPORT, report, output=True)
-        if report.is_cuda:  # the session has a stream of its own
-            torch.cuda.current_stream(report.device).synchronize()
-        self._session.run_with_iobinding(self._binding)
-        for old, new in copied:
-            if old is not new:
-                old.copy_(new)
-        return report
+        """Run the round; texts, caches and tracks are as it leaves them.
 
-    def _bind(self, name: str, tensor: Tensor, *, output: bool) -> None:
-        """Give an input or output the memory of a tensor, unless it has it already."""
-        where = (tensor.data_ptr(), tensor.shape)
-        if self._bound.get((name, output)) == where:
-            return
-        side = self._binding.bind_output if output else self._binding.bind_input
-        bind(side, name, tensor)
-        self._bound[name, output] = where
+        Returns:
+            The report; the next call overwrites it.
+        """
+        for place, tensor in enumerate(tensors):
+            if self._bound[place]() is not tensor:
+                self._bind(place, tensor)
+        copies = []
+        for output, place in self._beside:  # an op may leave alone what nothing attends to
+            copies.append((output, tensors[place], tensors[place].clone()))
+            bind(self._binding.bind_output, output, copies[-1][2])
+        if self._report is None:
+            shape, dtype = self._shape
+            self._report = torch.empty(shape, dtype=dtype, device=tensors[0].device)
+            bind(self._binding.bind_output, REPORT, self._report)
+        if self._report.is_cuda:  # the session has a stream of its own
+            torch.cuda.current_stream(self._report.device).synchronize()
+        self._session.run_with_iobinding(self._binding)
+        for output, old, new in copies:
+            if output.endswith(AFTER):  # not what it was in between
+                old.copy_(new)
+        return self._report
+
+    def _bind(self, place: int, tensor: Tensor) -> None:
+        """Give an input, and what is written in its place, the memory of a tensor."""
+        bind(self._binding.bind_input, self._inputs[place], tensor)
+        for output in self._here.get(place, ()):
+            bind(self._binding.bind_output, output, tensor)
+        self._bound[place] = ref(tensor)
+
+
+def _nothing() -> None:
+    """What is bound before anything is."""
 
 
 def _agree(loaded: OnnxRound, tensors: Sequence[Tensor]) -> bool:
     """Whether running in place gives, bit by bit, what running beside gives."""
     here, beside = ([tensor.clone() for tensor in tensors] for _ in range(2))
-    report = loaded(*here)
-    in_place, loaded.in_place = loaded.in_place, frozenset()
-    same = torch.equal(report, loaded(*beside))
-    loaded.in_place = in_place
+    same = torch.equal(loaded(*here), loaded.beside()(*beside))
     return same and all(
         torch.equal(_usable(one), _usable(other)) for one, other in zip(here, beside, strict=True)
     )

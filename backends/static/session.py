@@ -62,6 +62,14 @@ class StaticSession(EagerSession):
         self._stops = _padded([sorted(stop) for stop in batch.stops], bucket.stops).to(batch.device)
         self._limits = _numbers(batch.limits).to(batch.device)
         self._prompts = torch.tensor([len(one.prompt_tokens) for one in batch.requests])
+        self._lengths, self._done = _numbers(batch.lengths), torch.tensor(batch.done)
+        self._resident = {
+            name: torch.zeros(batch.size, len(cache.lengths), dtype=torch.int64)
+            for name, cache in batch.caches.items()
+        }
+        self._order = torch.arange(batch.text.shape[1], device=batch.device)
+        self._no_uniforms = torch.zeros(batch.size, 1, dtype=torch.float64)
+        self._no_lookups = look_up(self, (), ())
         self._captured: dict[str, tuple[int, CapturedRound]] = {}
         # Passes of the first round may read prompts: in which order, the interpreter knows.
         self._late = not self.analysis.prefilled.issuperset(batch.caches)
@@ -165,16 +173,25 @@ class StaticSession(EagerSession):
         return made(*given)
 
     def _tensors(self, graph: RoundGraph, used: int) -> RoundTensors:
-        """What the host makes anew for each round is on the CPU, all else on the device."""
-        batch = self.batch
-        tokens, parents, live = look_up(self, graph.inputs.first, graph.inputs.read)
+        """What the host writes for each round is on the CPU, all else on the device.
+
+        Tensors stay the same from round to round, as far as they can, so that they stay bound.
+        """
+        batch, inputs = self.batch, graph.inputs
+        tokens, parents, live = (
+            look_up(self, inputs.first, inputs.read) if inputs.first else self._no_lookups
+        )
+        self._lengths.numpy()[:] = batch.lengths
+        self._done.numpy()[:] = batch.done
+        for name, cache in batch.caches.items():
+            self._resident[name].numpy()[:] = [*zip(*cache.lengths.values(), strict=True)]
         return RoundTensors(
             text=batch.text,
             prompts=self._prompts,
-            lengths=_numbers(batch.lengths),
+            lengths=self._lengths,
             limits=self._limits,
             stops=self._stops,
-            done=torch.tensor(batch.done),
+            done=self._done,
             temperature=batch.settings.temperature,
             top_k=batch.settings.top_k,
             top_p=batch.settings.top_p,
@@ -182,11 +199,8 @@ class StaticSession(EagerSession):
             lookup_tokens=tokens,
             lookup_parents=parents,
             lookup_live=live,
-            slots=torch.arange(used, device=batch.device),
-            resident={
-                name: torch.tensor([*cache.lengths.values()]).t().contiguous()
-                for name, cache in batch.caches.items()
-            },
+            slots=self._order[:used],
+            resident=self._resident,
             stores={name: cache.store for name, cache in batch.caches.items()},
             tracks={
                 name: (track.text, track.known, track.steps) for name, track in batch.tracks.items()
@@ -199,8 +213,8 @@ class StaticSession(EagerSession):
         drawn = [
             numbers_of(op.key)(batch.seeds, op.stream, batch.lengths, op.offset, op.count * times)
             for op, _, times in graph.inputs.uniforms
-        ] or [torch.zeros(batch.size, 1, dtype=torch.float64)]
-        return torch.cat(drawn, 1)
+        ]
+        return torch.cat(drawn, 1) if drawn else self._no_uniforms
 
     def _take(self, lines: list[list[int]], inputs: HostInputs) -> StepResult:
         """Update the batch by a round's report, one line per request.
