@@ -32,8 +32,20 @@ _PUBLIC: Mapping[str, tuple[tuple[str, str], ...]] = {
         (r"layers\.0\.(.*)", r"midlayer.\1"),
         (r"(norm\.weight|layers\.[1-9].*)", r"\1"),
     ),
+    "dflash": (
+        (r"project\.weight", "fc.weight"),
+        (r"after_project\.weight", "hidden_norm.weight"),
+        (r"heads\.0\.weight", "lm_head.weight"),
+        (r"(norm\.weight|layers\..*)", r"\1"),
+    ),
+    "eagle": (
+        (r"project\.(weight|bias)", r"fc.\1"),
+        (r"embedding\.weight", "embed_tokens.weight"),
+        (r"(layers\..*)", r"\1"),
+    ),
 }
-"""Names of tensors in files by those in the runtime: vLLM's Medusa, SpecForge's EAGLE-3."""
+"""Names of tensors in files by those in the runtime: vLLM's Medusa, SpecForge's EAGLE-3, z-lab's
+DFlash, SafeAILab's EAGLE."""
 TRAINED = tuple(_PUBLIC)
 
 

@@ -10,14 +10,20 @@ from specplan.measure.acceptance.continuations import continue_prompts
 from specplan.measure.progress import Progress
 from specplan.measure.workbench import TokenPrompt, Workbench
 from specplan.planner import Prompt, read_prompts
-from specplan.training.processes import join_processes, wait
-from specplan.training.trainer import Text
+from specplan.training.learning.packing import Text
+from specplan.training.learning.processes import join_processes, wait
 
 TRAIN = "train"
 """Split of the prompts that heads are trained on."""
+LONGEST = 512
+"""Tokens of a prompt that is learned itself."""
+BATCH = 32
+"""Prompts that the target answers at once."""
 
 
-def training_texts(bench: Workbench, file: Path | None, progress: Progress) -> list[Text]:
+def training_texts(
+    bench: Workbench, file: Path | None, progress: Progress, answers: bool = True
+) -> list[Text]:
     """What the target writes after prompts, at the temperature of the workload.
 
     Answers are stored in the problem's `profiles`, batch by batch.
@@ -27,10 +33,16 @@ def training_texts(bench: Workbench, file: Path | None, progress: Progress) -> l
         file: JSON Lines of prompts; None for those of the problem in the split `train`. Prompts
             that the problem measures on are left out.
         progress: called after every batch.
+        answers: else the prompts themselves, up to `LONGEST` tokens.
 
     Raises:
         UsageError: there are no such prompts.
     """
+    if not answers:
+        tokens = (
+            tuple(bench.tokenizer.encode(one.text)[:LONGEST]) for one in _prompts(bench, file)
+        )
+        return [Text(one, 0) for one in tokens if len(one) > 1]
     longest = bench.prompt_tokens
     prompts = [
         TokenPrompt(prompt.id, tuple(bench.tokenizer.encode(prompt.text)[-longest:]))
@@ -39,7 +51,7 @@ def training_texts(bench: Workbench, file: Path | None, progress: Progress) -> l
     rank, size = join_processes()
     if rank:
         wait(size)  # the first process lets the target write, the others read it
-    outputs = continue_prompts(bench, prompts, progress)
+    outputs = continue_prompts(bench, prompts, progress, BATCH)
     if rank == 0:
         wait(size)
     pairs = zip(prompts, outputs, strict=True)

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Literal
 
 from specplan.ir.errors import UsageError
 from specplan.progress import Progress, silent
+from specplan.training.session import Session, bare_problem
 
 if TYPE_CHECKING:
     from specplan.planner.problem.schema import Problem
     from specplan.planner.training.candidates import Untrained
     from specplan.problems import ProblemLike
+    from specplan.training.hand_over import HandedOver
+    from specplan.training.pilot import Pilot
     from specplan.training.trainer import Trained
-
-FULL = ("float32", "float64")
 
 
 def train(
@@ -69,6 +70,8 @@ def train_drafter(
     prompts: Path | str | None = None,
     learning_rate: float = 1e-3,
     loss: str = "ce",
+    answers: bool = True,
+    worth: float | None = None,
     progress: Progress = silent,
 ) -> Trained:
     """Train a head on the target's own answers; called again, it goes on where it was.
@@ -77,13 +80,18 @@ def train_drafter(
 
     Args:
         problem: a problem, the path of a problem file, or its content as a mapping.
-        drafter: "eagle3" or "medusa", of the published size unless `out` has a config.json.
+        drafter: "eagle3", "eagle", "medusa" or "dflash", of the published size unless `out` has a
+            config.json.
         out: folder of the checkpoint, in the form that engines load.
         steps: of the whole training.
         prompts: JSON Lines of prompts to train on; None for those of the problem in the split
             `train`.
         learning_rate: of Adam.
         loss: a name of `specplan.training.losses.LOSSES`.
+        answers: learn what the target answers; else the prompts themselves, as the target would go
+            on after each of their tokens, which takes no decoding.
+        worth: end early where the rest of the steps is expected to speed decoding up by less than
+            this part (`specplan.planner.training.stopping`); None runs all.
         progress: called during everything that takes long.
 
     Raises:
@@ -92,50 +100,86 @@ def train_drafter(
         MissingCapabilityError: running models needs an extra, or the family is not trained here.
         SpecplanError: the loss is no number, or a checkpoint cannot be written.
     """
-    from specplan.ir.files import read_json
-    from specplan.planner.training.described import published_config
+    more = {"learning_rate": learning_rate, "loss": loss, "answers": answers}
+    session = Session.of(problem, prompts, progress, **more)
+    judge = None if worth is None else session.judge(drafter, Path(out), steps, worth)
+    return session.train(drafter, Path(out), steps, judge=judge)
+
+
+def pilot_drafters(
+    problem: ProblemLike,
+    drafters: Sequence[str],
+    out: Path | str,
+    *,
+    steps: int = 1000,
+    prompts: Path | str | None = None,
+    learning_rate: float = 1e-3,
+    loss: str = "ce",
+    answers: bool = True,
+    progress: Progress = silent,
+) -> list[Pilot]:
+    """Train each of some heads for a few per cent of the steps, and say what all steps would give.
+
+    Args:
+        problem: see `train_drafter`.
+        drafters: names of families.
+        out: a folder; each training has one of its own in it, and `train_drafter` goes on there.
+        steps: see `train_drafter`.
+        prompts: see `train_drafter`.
+        learning_rate: see `train_drafter`.
+        loss: see `train_drafter`.
+        answers: see `train_drafter`.
+        progress: see `train_drafter`.
+
+    Returns:
+        The pilots, the one with the fastest plan first.
+    """
+    from time import perf_counter
+
+    from specplan.training.pilot import pilot_points, piloted
+
+    more = {"learning_rate": learning_rate, "loss": loss, "answers": answers}
+    session = Session.of(problem, prompts, progress, **more)
+    points, pilots = pilot_points(steps), []
+    for family in drafters:
+        folder, start = Path(out) / family, perf_counter()
+        judge = session.judge(family, folder, steps, 0.0, points)
+        done = session.train(family, folder, steps, judge=judge, until=points[-1])
+        each = (perf_counter() - start) / points[-1]
+        speed = session.speed(family, folder)
+        pilots.append(piloted(family, folder, done.evaluations, steps, speed, each))
+    return sorted(pilots, key=lambda one: -one.speed.mean)
+
+
+def hand_over_drafter(
+    problem: ProblemLike,
+    drafter: str,
+    out: Path | str,
+    *,
+    number_type: str = "bfloat16",
+    progress: Progress = silent,
+) -> HandedOver:
+    """Publish a trained head, after a check that it is served as it was trained.
+
+    Args:
+        problem: see `train_drafter`.
+        drafter: the family.
+        out: folder of its training; what is published stands in `published` below.
+        number_type: of the published weights.
+        progress: called during everything that takes long.
+
+    Raises:
+        UsageError: the folder holds no training.
+        SpecplanError: training and serving disagree.
+    """
     from specplan.problems import as_problem
     from specplan.runtime import require_torch
 
-    checked, folder = bare_problem(as_problem(problem), prompts=True), Path(out)
     require_torch()
-    from specplan.measure.workbench import Workbench
-    from specplan.training.losses import LOSSES
-    from specplan.training.texts import training_texts
-    from specplan.training.trainer import Recipe, train_head
+    from specplan.training.hand_over import hand_over
 
-    if loss not in LOSSES:
-        raise UsageError(
-            f'no loss is called "{loss}"', where="loss", remedy=f"Known: {', '.join(LOSSES)}."
-        )
-    given = folder / "config.json"
-    config = read_json(given) if given.is_file() else published_config(checked, drafter)
-    bench = Workbench(checked)
-    texts = training_texts(bench, None if prompts is None else Path(prompts), progress)
-    recipe = Recipe(
-        learning_rate=learning_rate,
-        loss=loss,
-        temperature=checked.workload.temperature,
-        seed=checked.seed,
-    )
-    return train_head(config, bench.models["target"], texts, steps, folder, recipe, progress)
-
-
-def bare_problem(problem: Problem, *, prompts: bool = False) -> Problem:
-    """The problem without drafters of its own, whose acceptance need not be measured.
-
-    Args:
-        problem: a checked problem.
-        prompts: keep its prompts, and run its target in a number type that can be trained with.
-    """
-    target, workload = problem.models.target, problem.workload
-    if not prompts:
-        workload = workload.model_copy(update={"prompts": None})
-    elif target.dtype not in FULL:
-        target = target.model_copy(update={"dtype": FULL[0]})
-    models = problem.models.model_copy(update={"target": target, "drafts": ()})
-    changes = {"models": models, "workload": workload, "sources": (), "methods": None}
-    return problem.model_copy(update={**changes, "acceptance": {}})
+    checked = bare_problem(as_problem(problem), prompts=True)
+    return hand_over(checked, drafter, Path(out), number_type, progress)
 
 
 def write_config(problem: Problem, untrained: Untrained, folder: Path) -> Path:

@@ -7,74 +7,28 @@ that was ended goes on exactly where it was.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
 
 from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.files import name_of
-from specplan.measure.acceptance.heads import depth_of, text_features
 from specplan.measure.progress import Progress, silent
+from specplan.planner.training.curves import Evaluation
+from specplan.planner.training.stopping import Verdict
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
-from specplan.runtime.models.heads.unrolled import unrolled
 from specplan.training.checkpoints import read_checkpoint, read_state, write_checkpoint
-from specplan.training.losses import (
-    LOSSES,
-    labels_ahead,
-    multi_step_loss,
-    step_weights,
-    target_probabilities,
-)
+from specplan.training.learning.features import Features
+from specplan.training.learning.objective import loss_of
+from specplan.training.learning.packing import Text, labels_of, packed
+from specplan.training.learning.processes import add_up, join_processes, share, wait
 from specplan.training.new_heads import new_head
-from specplan.training.processes import add_up, join_processes, share, wait
-
-
-@dataclass(frozen=True)
-class Text:
-    """What the target wrote.
-
-    Attributes:
-        tokens: of the prompt and the answer.
-        start: length of the prompt; only the answer is learned.
-    """
-
-    tokens: tuple[int, ...]
-    start: int
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a head is trained.
-
-    Attributes:
-        batch: texts of a step.
-        learning_rate: of Adam, reached after `warmup` steps.
-        warmup: steps over which the learning rate rises.
-        clip: largest norm of a gradient.
-        loss: a name of `specplan.training.losses.LOSSES`.
-        unroll: tokens ahead that are learned; at most those of the head.
-        decay: weight of a token ahead over that of the one before (EAGLE-3, Medusa).
-        temperature: that the target is served at.
-        save_every: steps between checkpoints.
-        seed: of everything that is random.
-    """
-
-    batch: int = 8
-    learning_rate: float = 1e-3
-    warmup: int = 20
-    clip: float = 0.5
-    loss: str = "ce"
-    unroll: int = 7
-    decay: float = 0.8
-    temperature: float = 0.0
-    save_every: int = 100
-    seed: int = 0
+from specplan.training.recipe import USUAL, Recipe, fast_type, objective_of
 
 
 @dataclass(frozen=True)
@@ -85,11 +39,31 @@ class Trained:
         head: with its weights.
         steps: of the whole training.
         losses: of the steps that ran now.
+        evaluations: on held-out texts, if it was judged.
+        verdicts: of the rule that may stop it, likewise.
     """
 
     head: Drafter
     steps: int
     losses: tuple[float, ...]
+    evaluations: tuple[Evaluation, ...] = ()
+    verdicts: tuple[Mapping[str, Any], ...] = ()
+
+
+class HeadEvaluator(Protocol):
+    """Evaluates a head during its training, and says whether to go on."""
+
+    def due(self, steps: int) -> bool:
+        """There is an evaluation after so many steps."""
+        ...
+
+    def look(self, head: Drafter, steps: int) -> Evaluation:
+        """An evaluation."""
+        ...
+
+    def decide(self, evaluations: Sequence[Evaluation], save: Callable[[], None]) -> Verdict:
+        """The verdict after the last of some evaluations; `save` writes the checkpoint."""
+        ...
 
 
 def train_head(
@@ -98,8 +72,10 @@ def train_head(
     texts: Sequence[Text],
     steps: int,
     folder: Path,
-    recipe: Recipe = Recipe(),
+    recipe: Recipe = USUAL,
     progress: Progress = silent,
+    judge: HeadEvaluator | None = None,
+    until: int | None = None,
 ) -> Trained:
     """Train a head, from the checkpoint in its folder where there is one.
 
@@ -111,6 +87,8 @@ def train_head(
         folder: of the checkpoint, in the head's public format.
         recipe: how it is trained.
         progress: called after every step.
+        judge: may end it early: then the learning rate falls from there on.
+        until: step after which it pauses, as if it was ended there; None for the last.
 
     Raises:
         MissingCapabilityError: heads of this family are not trained here.
@@ -118,39 +96,51 @@ def train_head(
         SpecplanError: the loss is no number, or a checkpoint cannot be written; the last one is
             whole.
     """
-    training = _Training.opened(config, target, texts, folder, recipe)
+    training = _Training.opened(config, target, texts, folder, recipe, steps)
     losses: list[float] = []
-    for step in range(training.first, steps):
-        losses.append(training.step(step))
-        done = step + 1
-        progress(f"training: loss {losses[-1]:.3f}", done, steps)
-        if done == steps or done % recipe.save_every == 0:
+    done = training.first
+    while done < min(training.end, training.end if until is None else until):
+        losses.append(training.step(done))
+        done += 1
+        progress(f"training: loss {losses[-1]:.3f}", done, training.end)
+        if judge is not None and (judge.due(done) or done == training.end):
+            training.judge(judge, done)
+        if done in (training.end, until) or done % recipe.save_every == 0:
             training.save(done)
     training.head.requires_grad_(False).eval()
-    return Trained(training.head, max(training.first, steps), tuple(losses))
+    seen = tuple(training.evaluations), tuple(training.verdicts)
+    return Trained(training.head, done, tuple(losses), *seen)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Training:
     """A head with its optimizer, and the part of this process.
 
     Attributes:
         fixed: what it must go on with.
         first: the step that runs next.
+        end: the last step.
+        cools: the step from which the learning rate falls.
         rank: of this process.
         size: how many processes there are.
+        evaluations: so far.
+        verdicts: so far.
     """
 
     config: Mapping[str, Any]
-    texts: Sequence[Text]
+    features: Features
     folder: Path
     recipe: Recipe
     head: Drafter
     optimizer: torch.optim.Optimizer
     fixed: Mapping[str, Any]
     first: int
+    end: int
+    cools: int
     rank: int
     size: int
+    evaluations: list[Evaluation] = field(default_factory=list)
+    verdicts: list[Mapping[str, Any]] = field(default_factory=list)
 
     @classmethod
     def opened(
@@ -160,36 +150,53 @@ class _Training:
         texts: Sequence[Text],
         folder: Path,
         recipe: Recipe,
+        steps: int,
     ) -> _Training:
         """A new training, or the one of the folder; see `train_head`."""
         rank, size = join_processes()
-        each = min(recipe.batch, len(texts))
+        groups = packed(texts, recipe.row_tokens)
+        each = min(recipe.rows, len(groups))
         if each < size:
             raise UsageError(
-                f"{size} processes share {each} texts of a step",
+                f"{size} processes share {each} rows of texts in a step",
                 remedy="Start fewer processes, or give more prompts.",
             )
         fixed = {**_identity(config, target, texts, recipe), "processes": size}
         state = read_state(folder, fixed)
         head = new_head(config, target, recipe.seed, (text.tokens for text in texts))
         optimizer = torch.optim.AdamW(
-            head.parameters(), betas=(0.9, 0.95), weight_decay=0.0, foreach=False
+            head.parameters(), betas=(0.9, 0.95), weight_decay=0.0, fused=True
         )
         if state is not None:
             read_checkpoint(folder, head, optimizer)
-        first = 0 if state is None else int(state["step"])
-        return cls(config, texts, folder, recipe, head, optimizer, fixed, first, rank, size)
+        objective = objective_of(head, recipe, getattr(torch, fixed["compute"]))
+        features = Features(head, groups, objective)
+        state = state or {"step": 0}
+        end, cools = steps, steps - round(recipe.cooling * steps)
+        if state.get("stopped") and int(state["budget"]) == steps:
+            end, cools = int(state["end"]), int(state["cools"])
+        return cls(
+            config, features, folder, recipe, head, optimizer, {**fixed, "budget": steps},
+            int(state["step"]), end, cools, rank, size,
+            [Evaluation.from_dict(one) for one in state.get("evaluations", ())],
+            list(state.get("verdicts", ())),
+        )  # fmt: skip
 
     def step(self, step: int) -> float:
         """One step, and its loss before it."""
         recipe, weights = self.recipe, list(self.head.parameters())
         for group in self.optimizer.param_groups:
-            group["lr"] = recipe.learning_rate * min(1.0, (step + 1) / recipe.warmup)
+            group["lr"] = recipe.learning_rate * self._rate(step)
         self.optimizer.zero_grad()
-        texts = share(_batch(self.texts, step, recipe), self.rank, self.size)
-        loss = head_loss(self.head, texts, recipe, self.size)
-        loss.backward()
-        loss = loss.detach()
+        numbers = _numbers(len(self.features.groups), step, recipe)
+        rows, features = self.features.rows(share(numbers, self.rank, self.size))
+        objective = self.features.objective
+        head = self.head.description
+        most = recipe.blocks if head.join == "block" else None
+        labels = labels_of(rows, len(objective.weights), head.begins, most, step)
+        totals = labels.counts.sum((1, 2))
+        add_up([totals], self.size)
+        loss = loss_of(self.head, rows, labels, features, objective, totals)
         add_up([loss, *(w.grad for w in weights if w.grad is not None)], self.size)
         if not isfinite(loss.item()):
             raise _no_number(step, self.folder)
@@ -197,62 +204,46 @@ class _Training:
         self.optimizer.step()
         return loss.item()
 
+    def _rate(self, step: int) -> float:
+        """Part of the learning rate at a step."""
+        cooled = (self.end - step) / max(self.end - self.cools, 1)
+        return min(1.0, (step + 1) / self.recipe.warmup, cooled)
+
+    def judge(self, judge: HeadEvaluator, done: int) -> None:
+        """Evaluate, and end early if the next interval does not pay."""
+        self.head.eval()
+        self.evaluations.append(judge.look(self.head, done))
+        self.head.train()
+        if done > self.cools or done == self.end:
+            return  # a falling learning rate lifts acceptance off its curve
+        result = judge.decide(self.evaluations, lambda: self.save(done))
+        self.verdicts.append(result.as_dict())
+        if result.stop:
+            last = max(round(self.recipe.cooling * done), 1)
+            self.end, self.cools = min(self.end, done + last), done
+
     def save(self, done: int) -> None:
         """Write the checkpoint, by the first process."""
         if not all(weight.isfinite().all() for weight in self.head.parameters()):
             raise _no_number(done - 1, self.folder)
         if self.rank == 0:
-            state = {"step": done, **self.fixed}
+            state = {
+                "step": done, **self.fixed, "end": self.end, "cools": self.cools,
+                "stopped": self.end < int(self.fixed["budget"]),
+                "evaluations": [asdict(one) for one in self.evaluations],
+                "verdicts": self.verdicts,
+            }  # fmt: skip
             write_checkpoint(self.folder, self.config, self.head, self.optimizer, state)
         wait(self.size)
 
 
-def head_loss(head: Drafter, texts: Sequence[Text], recipe: Recipe, processes: int = 1) -> Tensor:
-    """The loss of a head on some texts: the weighted sum over tokens ahead, in nats.
-
-    Of several processes that share the texts of a step it is the part of this one: the sum over all
-    is the loss of the step.
-
-    Tokens behind the end of a shorter text stand for nothing: no row before them sees them, and
-    no label is one of them.
-    """
-    target, device = head.target, head.device
-    longest = max(len(text.tokens) for text in texts)
-    tokens = torch.zeros(len(texts), longest, dtype=torch.int64)
-    counts = torch.zeros(len(texts), longest, dtype=torch.bool)
-    for row, text in enumerate(texts):
-        tokens[row, : len(text.tokens)] = torch.tensor(text.tokens)
-        counts[row, text.start : len(text.tokens)] = True
-    tokens, counts = tokens.to(device), counts.to(device)
-    with torch.no_grad():
-        layers = head.description.reads.layers
-        states = text_features(target, tokens, (*layers, target.num_layers))
-        last = states[..., -target.hidden_size :]
-        features = states[..., : -target.hidden_size] if layers else last
-        logits = target.rows(last, "logits", None)
-        wanted = target_probabilities(logits, recipe.temperature, head.outputs.tokens)
-    known, loss = head.outputs.tokens, LOSSES[recipe.loss]
-    ahead = min(recipe.unroll, depth_of(head))
-    losses, valid = [], []
-    for step, guess in enumerate(unrolled(head, tokens, features, ahead)):
-        guess = guess if known is None else guess[..., known]
-        losses.append(loss(guess, wanted.roll(-step, 1)))
-        counted = labels_ahead(tokens, counts, step + 1)[1]
-        counted[:, : head.description.begins] = False
-        valid.append(counted)
-    totals = torch.stack([counted.sum() for counted in valid])
-    add_up([totals], processes)
-    return multi_step_loss(losses, valid, step_weights(ahead, recipe.decay), totals)
-
-
-def _batch(texts: Sequence[Text], step: int, recipe: Recipe) -> list[Text]:
-    """The texts of a step: every epoch has an order of its own."""
-    size = min(recipe.batch, len(texts))
-    per_epoch = len(texts) // size
-    epoch, place = divmod(step, per_epoch)
+def _numbers(rows: int, step: int, recipe: Recipe) -> list[int]:
+    """The rows of a step: every epoch has an order of its own."""
+    size = min(recipe.rows, rows)
+    epoch, place = divmod(step, rows // size)
     generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + epoch)
-    order = torch.randperm(len(texts), generator=generator)
-    return [texts[int(index)] for index in order[place * size : (place + 1) * size]]
+    order = torch.randperm(rows, generator=generator)
+    return order[place * size : (place + 1) * size].tolist()
 
 
 def _identity(
@@ -263,7 +254,9 @@ def _identity(
         "head": name_of(json.dumps(dict(config), sort_keys=True)),
         "target": target.digest,
         "number_type": str(target.dtype),
+        "compute": str(fast_type(target.dtype)).removeprefix("torch."),
         "texts": name_of(json.dumps([asdict(text) for text in texts])),
+        "answers": len(texts),
         "recipe": {k: v for k, v in asdict(recipe).items() if k != "save_every"},
     }
 

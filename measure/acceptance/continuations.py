@@ -17,14 +17,21 @@ from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
 
 BATCH = 8
+"""Prompts that are continued at once."""
 
 
 def continue_prompts(
-    bench: Workbench, prompts: Sequence[TokenPrompt], progress: Progress
+    bench: Workbench, prompts: Sequence[TokenPrompt], progress: Progress, batch: int = BATCH
 ) -> list[tuple[int, ...]]:
     """The target's own output after each prompt, at the workload's sampling settings.
 
     A text ends at the workload's output length or at the tokenizer's stop token.
+
+    Args:
+        bench: with the target.
+        prompts: to continue.
+        progress: called after every batch.
+        batch: prompts that are continued at once.
 
     Returns:
         Emitted tokens per prompt, in the order of the prompts.
@@ -45,9 +52,9 @@ def continue_prompts(
     if not todo:
         return [known[_key(prompt)] for prompt in prompts]
     executable = bench.compile(plain_plan(workload.greedy))
-    for start in range(0, len(todo), BATCH):
+    for start in range(0, len(todo), batch):
         progress("continuations of the target", len(prompts) - len(todo) + start, len(prompts))
-        group = todo[start : start + BATCH]
+        group = todo[start : start + batch]
         output = generate(executable, [request_of(bench, prompts[i], i) for i in group])
         for index, completion in zip(group, output.completions, strict=True):
             known[_key(prompts[index])] = completion.tokens

@@ -16,6 +16,7 @@ from torch import Tensor
 from specplan.measure.acceptance.teacher import NO_RANK, TracedText, allowed_along, greedy_ranks
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
+from specplan.runtime.models.heads.text_attention import Texts
 from specplan.runtime.models.heads.unrolled import unrolled
 
 MOST_DEPTH = 10
@@ -47,17 +48,17 @@ def head_ranks(
     head, tokens, start = heads[0], text.tokens, text.start
     target = text.target
     given = torch.tensor([tokens[:-1]], device=target.device)
-    features = text_features(target, given, head.description.reads.layers)
+    features = text_features(target, Texts.alone(given), head.description.reads.layers)
     blocks = head.description.join == "block"
     ranks = torch.full((len(tokens) - start, depth), NO_RANK)
     # no round drafts from the prompt's last token: the target reads the prompt in the first round
     roots = torch.arange(start, len(tokens) - 1)
     for part in roots.split(ROOTS if blocks else max(len(roots), 1)):
-        rows = part.to(target.device) if blocks else None
         if not len(part):
             continue
+        rows = part.to(target.device)
         for step, logits in enumerate(unrolled(heads, given, features, depth, rows)):
-            own = logits[0] if blocks else logits[0, part]
+            own = logits[0]
             stop = min(len(part), len(tokens) - 1 - step - int(part[0]))
             if stop <= 0:
                 break
@@ -69,22 +70,20 @@ def head_ranks(
     return [tuple(row) for row in ranks.tolist()]
 
 
-def text_features(target: CausalModel, tokens: Tensor, layers: Sequence[int]) -> Tensor:
+def text_features(target: CausalModel, texts: Texts, layers: Sequence[int]) -> Tensor:
     """Hidden states of a target at the tokens of texts `[B, T]`, of several layers joined.
 
     Args:
         target: the target.
-        tokens: int64 `[B, T]`.
+        texts: one in a row, or several.
         layers: after how many layers they are taken; empty for after the last one.
     """
+    tokens, mask = texts.tokens, texts.causal()
     batch, length = tokens.shape
-    place = torch.arange(length, device=tokens.device).expand(batch, -1)
-    mask = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
+    slots = torch.arange(length, device=tokens.device).expand(batch, -1)
     cache, parts, before = target.new_cache(batch, length), dict[int, Tensor](), 0
     states: Tensor | None = None
     for layer in sorted({*layers} or {target.num_layers}):
-        states = target.hidden(
-            tokens, place, place, mask.expand(batch, -1, -1), cache, (before, layer), states
-        )
+        states = target.hidden(tokens, texts.positions, slots, mask, cache, (before, layer), states)
         parts[layer], before = states.clone(), layer
     return torch.cat([parts[layer] for layer in layers or (target.num_layers,)], 2)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
+from typing import Any
 
 from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
-from specplan.cost_models.acceptance.drafters import FirstLayers, SmallCache
+from specplan.cost_models.acceptance.drafters import FirstLayers, Model, SmallCache
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.rounds.demands import OpDemand, round_demands
 from specplan.ir.capabilities import refusals
 from specplan.ir.plan import Plan
@@ -21,14 +24,18 @@ from specplan.measure.device.probes import (
 from specplan.measure.workbench import Workbench
 from specplan.planner import (
     ProblemFacts,
+    acceptance_key,
     later_drafters,
     leaves_blocks_out,
     possible_drafters,
     profiling_plan,
+    settings_by,
 )
 
 Cell = tuple[int, int]
 """Batch size, and context in tokens."""
+HEAD_RATES = ((0.7, 0.12, 0.05, 0.03),)
+"""Acceptance by rank for which trees of heads are built, to be timed; see `head_probes`."""
 
 
 def cells(
@@ -72,7 +79,8 @@ def every_probe(bench: Workbench, facts: ProblemFacts) -> list[Probe]:
     """The probes of a problem that the backend runs."""
     exits = exits_of(facts)
     greedy, target = bench.problem.workload.greedy, bench.models["target"]
-    every = [*probes(bench.drafts, greedy, target.vocab_size)]
+    models = [name for name in bench.drafts if name not in facts.drafters]
+    every = [*probes(models, greedy, target.vocab_size), *head_probes(facts)]
     every += exit_probes(exits, target.num_layers, greedy)
     sources = [DRAFT_SOURCES[word] for word in bench.problem.sources if word in DRAFT_SOURCES]
     every += source_probes(sources, bench.problem.datastore, greedy)
@@ -83,6 +91,26 @@ def every_probe(bench: Workbench, facts: ProblemFacts) -> list[Probe]:
         parts = [one for one in _small_caches(facts) if one.retrieved == retrieved]
         every += budget_probes(parts, greedy)
     return [probe for probe in every if not refusals(probe.plan, bench.backend.capabilities)]
+
+
+def head_probes(facts: ProblemFacts) -> Iterator[Probe]:
+    """Per head, and per kind of shape that methods draft with it, the first and the last setting.
+
+    Which trees are worth a try depends on the acceptance; what they take does not, so that any
+    acceptance serves here.
+    """
+    for name in facts.drafters:
+        drafter = Model(name)
+        key = acceptance_key(facts.problem, facts.shapes, drafter)
+        profile = AcceptanceProfile.from_hazards(HEAD_RATES, key=key)
+        known = replace(facts, profiles={drafter: profile})
+        by_family: dict[tuple[str, str], list[Any]] = {}
+        for setting in settings_by(known, drafter):
+            by_family.setdefault((setting.method.name, setting.family), []).append(setting)
+        for (method, family), settings in by_family.items():
+            for end, setting in {"first": settings[0], "last": settings[-1]}.items():
+                plan = setting.method.plan(known, setting.options)
+                yield Probe(f"{method}: {family}, {end}", plan)
 
 
 def profiling_probes(facts: ProblemFacts) -> Iterator[Probe]:

@@ -14,6 +14,7 @@ from specplan.cost_models.devices.measured.rows import ForwardRow, OpRow, Prefil
 from specplan.measure.workbench import PROFILE, TokenPrompt, Workbench
 from specplan.runtime.executable import Executable, read_forward_variant
 from specplan.runtime.generate import generate
+from specplan.runtime.models.heads.drafter import Drafter
 from specplan.runtime.requests import Request
 
 EMITTED = 16
@@ -41,9 +42,15 @@ class ProbeTimes:
 def time_probe(
     bench: Workbench, executable: Executable, batch: int, context: int, seed: int
 ) -> ProbeTimes:
-    """Run some rounds on texts of `context` tokens; every seed has other texts."""
+    """Run some rounds on texts of `context` tokens; every seed has other texts.
+
+    A head reads the prompt in the first round, when the target's states are there: such a pass over
+    the whole prompt is its prefill.
+    """
     samples: Samples = defaultdict(list)
-    observed = 0.0
+    observed, requests = 0.0, requests_of(bench, batch, context, seed)
+    prompt = len(requests[0].prompt_tokens)
+    heads = {name for name, model in bench.models.items() if isinstance(model, Drafter)}
 
     def observe(
         op: str, model: str | None, batch: int, width: int, context: int, seconds: float
@@ -53,10 +60,13 @@ def time_probe(
             samples["prefill", model, width].append(seconds)
             return
         observed += seconds
+        if model in heads and width >= prompt - 1:
+            samples["prefill", model, width].append(seconds)
+            return
         kind, what = ("op", op) if model is None else (op, model)
         samples[kind, what, width].append(seconds)
 
-    ran = generate(executable, requests_of(bench, batch, context, seed), observer=observe)
+    ran = generate(executable, requests, observer=observe)
     samples["round", None, 1].append(max(ran.decode_seconds - observed, 0.0) / ran.rounds)
     return ProbeTimes(samples, ran.seconds_per_round)
 

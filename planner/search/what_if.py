@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.cost_models.acceptance.fits.assumed import assume_rate
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.devices.device import UnpricedError
 from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.intervals import Interval
 from specplan.planner.drafters.profiles import acceptance_key
@@ -102,6 +103,31 @@ def what_if(
     """
     scan = _Scan(facts, crossings)
     return tuple(row for drafter in drafters for row in scan.rows(drafter, acceptances))
+
+
+def best_gain(facts: ProblemFacts, drafter: Drafter) -> float:
+    """Speed of the fastest plan in which a drafter drafts, over no speculation.
+
+    Geometric mean over the loads; below 1 where all are slower, and whatever the times leave open.
+
+    Args:
+        facts: the problem, with the drafter's profile.
+        drafter: who drafts.
+
+    Raises:
+        UnpricedError: no plan with it has a price.
+    """
+    scan = _Scan(facts, crossings=False)
+    plain = scan._plain.estimate
+    candidates = scan._candidates(drafter, facts.profiles[drafter])
+    speeds = [
+        gains(one.estimate, plain, facts.objective).mean
+        for one in candidates
+        if one.estimate and plain
+    ]
+    if not speeds:
+        raise UnpricedError(f"no plan with {drafter} has a price here")
+    return float(np.exp(np.log(np.max(np.broadcast_arrays(*speeds), axis=0)).mean()))
 
 
 def unmeasured(facts: ProblemFacts) -> tuple[Drafter, ...]:

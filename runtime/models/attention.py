@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -121,10 +121,18 @@ class PackedMask:
         return mixed
 
 
+class OwnAttention(Protocol):
+    """A mask that computes the attention itself."""
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
+        """From queries `[B, H, T, D]`, keys and values `[B, H_kv, U, D]` to `[B, T, H, D]`."""
+        ...
+
+
 AttentionMask: TypeAlias = Tensor | PrefixMask | RowMask
 """The mask of layers: additive, as made by `additive_mask`, or for a kernel."""
-LayerMask: TypeAlias = AttentionMask | PackedMask
-"""The same, or of packed columns."""
+LayerMask: TypeAlias = AttentionMask | PackedMask | OwnAttention
+"""The same, or of packed columns, or one that attends by itself."""
 
 
 def grouped_attention(
@@ -148,7 +156,8 @@ def grouped_attention(
         key: `[B, H_kv, U, head_dim]`.
         value: `[B, H_kv, U, head_dim]`.
         attention_mask: additive, in the query's dtype, `[B, 1, (H / H_kv) T, U]` as made by
-            `additive_mask`; or a `PrefixMask`, with U all slots of the cache; or a `PackedMask`.
+            `additive_mask`; or a `PrefixMask`, with U all slots of the cache; or one that
+            attends by itself.
         scaling: factor of the scores; None is `head_dim ** -0.5`.
         noting: the `CacheWriter` that receives the layer's queries, if any.
 
@@ -164,7 +173,7 @@ def grouped_attention(
         mask, scale = attention_mask, head_dim**-0.5 if scaling is None else scaling
         mixed = mask.attend(query, key, value, mask.prefix, mask.seen, scale)
         return mixed.transpose(1, 2), None
-    if isinstance(attention_mask, PackedMask):
+    if not isinstance(attention_mask, Tensor):
         return attention_mask.attend(query, key, value, scaling), None
     if heads != kv_heads:
         query = query.reshape(batch, kv_heads, -1, head_dim)

@@ -42,7 +42,12 @@ if TYPE_CHECKING:
     from specplan.notebook.problem import Problem, load_problem
     from specplan.notebook.sweeps import Comparison, Sweep, compare
     from specplan.result import Result
-    from specplan.training.train import train, train_drafter
+    from specplan.training.train import (
+        hand_over_drafter,
+        pilot_drafters,
+        train,
+        train_drafter,
+    )
     from specplan.tuning import Tuned, tune
 
 _HOMES = {
@@ -79,7 +84,7 @@ _HOMES = {
     "notebook.problem": ("Problem", "load_problem"),
     "notebook.sweeps": ("Comparison", "Sweep", "compare"),
     "result": ("Result",),
-    "training.train": ("train", "train_drafter"),
+    "training.train": ("hand_over_drafter", "pilot_drafters", "train", "train_drafter"),
     "tuning": ("Tuned", "tune"),
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -112,6 +117,7 @@ __all__ = [
     "emit",
     "explain",
     "generate",
+    "hand_over_drafter",
     "import_acceptance",
     "import_device",
     "list_devices",
@@ -123,6 +129,7 @@ __all__ = [
     "lower_for_tensorrt",
     "optimize",
     "parse_plan",
+    "pilot_drafters",
     "print_plan",
     "problem_schema",
     "profile_acceptance",

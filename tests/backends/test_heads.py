@@ -18,7 +18,9 @@ from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
 from specplan.measure.acceptance.heads import text_features
 from specplan.runtime.generate import generate
+from specplan.runtime.models.attention import additive_mask
 from specplan.runtime.models.heads.drafter import Drafter
+from specplan.runtime.models.heads.text_attention import Texts
 from specplan.runtime.models.heads.unrolled import Unrolled, unrolled
 from specplan.runtime.requests import Request
 from tests.backends.heads import with_heads
@@ -97,7 +99,7 @@ def teach(head: Drafter, rounds: int = 150) -> None:
     outputs = in_batches(plain(), {"target": head.target}, requests, 4)
     texts = [(*r.prompt_tokens, *out)[-10:] for r, out in zip(requests, outputs, strict=True)]
     tokens = torch.tensor(texts)
-    features = text_features(head.target, tokens, (1, 2))
+    features = text_features(head.target, Texts.alone(tokens), (1, 2))
     head.requires_grad_(True)
     optimiser = torch.optim.Adam(head.parameters(), lr=0.01)
     for _ in range(rounds):
@@ -155,15 +157,16 @@ def test_rounds_of_a_block_drafter_are_those_of_the_definition(
 def fresh_keys(head: Drafter, text: Sequence[int], block: bool) -> Tensor:
     """Keys of a head's first layer along a text, from the target's true states, `[H, T, D]`."""
     tokens = torch.tensor([text])
-    features = text_features(head.target, tokens, (1, 2))
+    features = text_features(head.target, Texts.alone(tokens), (1, 2))
     positions = torch.arange(len(text))[None]
     zero = torch.zeros_like(tokens)
     shift = 0 if block else 1
     entered = head.enter(tokens, positions, features.roll(shift, 1), positions >= shift, zero)
     store = Unrolled()
-    store.add(positions)
     causal = positions[:, :, None] >= positions[:, None]
-    head.run(entered, positions, causal, store, (0, 1), store)
+    head.run(
+        entered, positions, lambda _: additive_mask(causal, head.groups, head.dtype), store, (0, 1)
+    )
     keys: Tensor = store.parts[0][0][0]
     return keys
 

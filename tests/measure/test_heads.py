@@ -26,6 +26,7 @@ from specplan.planner.facts import ProblemFacts
 from specplan.runtime.generate import generate
 from specplan.runtime.models.heads.drafter import Drafter as Head
 from specplan.runtime.models.heads.loading import places_of
+from specplan.runtime.models.heads.text_attention import Texts
 from specplan.runtime.models.heads.unrolled import unrolled
 from tests.measure.problems import write_problem
 from tests.runtime.heads import formats
@@ -86,7 +87,7 @@ def teach(bench: Workbench, heads: list[Head], rounds: int = 40) -> None:
     length = min(len(text) for _, text in texts)
     tokens = torch.tensor([text[-length:] for _, text in texts])
     head = heads[0]
-    features = text_features(target, tokens, head.description.reads.layers)
+    features = text_features(target, Texts.alone(tokens), head.description.reads.layers)
     weights = [weight for one in heads for weight in one.parameters()]
     optimiser = torch.optim.Adam([weight.requires_grad_(True) for weight in weights], lr=0.02)
     for _ in range(rounds):

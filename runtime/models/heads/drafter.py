@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import MissingCapabilityError
-from specplan.runtime.models.attention import AttentionMask, PrefixMask, additive_mask
+from specplan.runtime.models.attention import LayerMask, PrefixMask, additive_mask
 from specplan.runtime.models.causal import CausalModel, near
+from specplan.runtime.models.families import LayerMasks
 from specplan.runtime.models.heads.entering import Entering
 from specplan.runtime.models.heads.layers import Layers
 from specplan.runtime.models.heads.outputs import Outputs
@@ -138,36 +139,43 @@ class Drafter(nn.Module):
         if begins:
             stateless = cache.positions[:, None, :used] < begins
             mask = mask & ~(stateless & (positions[:, :, None] >= begins))
-        return self.run(features, positions, mask, writer, layers or (0, self.num_layers), cache)
+
+        def masks(window: int | None) -> LayerMask:
+            seen = mask if window is None else mask & near(positions, cache, writer, window)
+            return additive_mask(seen, self.groups, self.dtype)
+
+        return self.run(features, positions, masks, writer, layers or (0, self.num_layers))
+
+    @property
+    def groups(self) -> int:
+        """Query heads per key/value head; 1 without layers."""
+        return 1 if self.layers is None else self.layers.groups
 
     def run(
         self,
         states: Tensor,
         positions: Tensor,
-        mask: Tensor,
+        masks: LayerMasks,
         writer: Any,
         span: tuple[int, int],
-        cache: Any,
     ) -> Tensor:
         """States after a half-open span of layers.
 
         Args:
             states: that enter it, `[B, T, F]`.
             positions: int64 `[B, T]`.
-            mask: bool `[B, T, U]`.
+            masks: from the sliding window of a layer, None for none, to its mask.
             writer: where keys and values go and come from: a `CacheWriter`, or `Unrolled`.
             span: of layers.
-            cache: whose positions the sliding windows go by.
         """
         if self.layers is None or span[0] == span[1]:
             return states
-        stack, by_window = self.layers, dict[int | None, AttentionMask]()
+        stack, by_window = self.layers, dict[int | None, LayerMask]()
         angles = stack.angles(states, positions)
         for number in range(*span):
             window = stack.windows[number]
             if window not in by_window:
-                seen = mask if window is None else mask & near(positions, cache, writer, window)
-                by_window[window] = additive_mask(seen, stack.groups, self.dtype)
+                by_window[window] = masks(window)
             states = self._layer(number, states, by_window[window], angles, writer)
         return states
 
@@ -175,7 +183,7 @@ class Drafter(nn.Module):
         self,
         number: int,
         states: Tensor,
-        mask: AttentionMask,
+        mask: LayerMask,
         angles: tuple[Tensor, Tensor],
         writer: Any,
     ) -> Tensor:
@@ -200,10 +208,14 @@ class Drafter(nn.Module):
         """See `Module.rows`; tokens that it does not know have minus infinity."""
         if name != "logits":
             raise self._lacks(f"output {name}")
+        logits = self.outputs.spread(self.own_logits(hidden, steps, level))
+        return logits.to(self.logits_dtype)
+
+    def own_logits(self, hidden: Tensor, steps: Tensor | None, level: int = 0) -> Tensor:
+        """Logits of the tokens that it knows, `[B, T, vocabulary]`; see `Module.rows`."""
         if self.description.join == "block":
             hidden = hidden[..., :-1]
-        logits = self.outputs.logits(self.target, hidden, steps, level)
-        return logits.to(self.logits_dtype)
+        return self.outputs.logits(self.target, hidden, steps, level)
 
     def _lacks(self, what: str) -> MissingCapabilityError:
         return MissingCapabilityError(

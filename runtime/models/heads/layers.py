@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from specplan.cost_models.models.heads.description import Body
-from specplan.runtime.models.attention import ATTENTION_NAME, AttentionMask
+from specplan.runtime.models.attention import ATTENTION_NAME, LayerMask
 from specplan.runtime.models.families import angles_of, windows_of
 
 
@@ -38,7 +38,7 @@ class Norm(nn.Module):
         return normed if self.bias is None else normed + self.bias
 
 
-Masks = Callable[[int | None], AttentionMask]
+Masks = Callable[[int | None], LayerMask]
 
 
 _NO_TOKENS = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id")) | {"vocab_size": 1}
@@ -94,7 +94,7 @@ class Layers(nn.ModuleList):
         number: int,
         given: Tensor,
         residual: Tensor,
-        mask: AttentionMask,
+        mask: LayerMask,
         angles: tuple[Tensor, Tensor],
         writer: Any,
     ) -> Tensor:

@@ -54,13 +54,11 @@ class Outputs(nn.Module):
     def logits(
         self, target: CausalModel, states: Tensor, steps: Tensor | None, level: int
     ) -> Tensor:
-        """See `specplan.runtime.models.modules.Module.rows`."""
+        """Of the tokens that it knows; see `specplan.runtime.models.modules.Module.rows`."""
         one = self.description
         if one.steps == 1 or steps is None:
-            return self.spread(self._logits(target, states, level))
-        return self.spread(
-            by_step(lambda step: self._logits(target, states, step), range(one.steps), steps)
-        )
+            return self._logits(target, states, level)
+        return by_step(lambda step: self._logits(target, states, step), range(one.steps), steps)
 
     def _logits(self, target: CausalModel, states: Tensor, number: int) -> Tensor:
         """Logits `[B, T, vocabulary]` by one head."""

@@ -4,6 +4,9 @@ At every step tokens are the text's own; from the second step on states are the 
 training-time test of EAGLE-3, arXiv 2503.01840; DeepSeek-V3, arXiv 2412.19437). What a head says at
 a row and step is what it says in decoding when the row's token is the root and the text's next
 tokens were drafted: of training, and of measuring acceptance.
+
+Several texts may stand one behind the other in a row (`Texts`): none sees another. From the second
+step on only roots run, each on the keys of its text and of its own steps.
 """
 
 from __future__ import annotations
@@ -13,30 +16,21 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from specplan.runtime.models.attention import LayerMask, additive_mask
 from specplan.runtime.models.heads.drafter import Drafter
+from specplan.runtime.models.heads.text_attention import TextAndBlock, TextAndOwn, Texts
 
 
 class Unrolled:
     """Keys and values of all steps so far, side by side, which gradients go through.
 
     Attributes:
-        positions: int64 `[B, U]`.
-        used: U.
-        parts: keys and values by layer, `[B, H_kv, U, head_dim]`.
+        parts: keys and values by layer, `[B, H_kv, U, head_dim]`: those of the first step at every
+            token, then those of each further step at every root.
     """
 
     def __init__(self) -> None:
-        self.positions = torch.zeros(0, 0, dtype=torch.int64)
         self.parts: dict[int, tuple[Tensor, Tensor]] = {}
-
-    @property
-    def used(self) -> int:
-        """Keys so far."""
-        return self.positions.shape[1]
-
-    def add(self, positions: Tensor) -> None:
-        """The positions of the step that runs next, int64 `[B, T]`."""
-        self.positions = torch.cat([self.positions, positions], 1) if self.used else positions
 
     def update(
         self, keys: Tensor, values: Tensor, layer_idx: int, *_: object, **__: object
@@ -60,109 +54,158 @@ def unrolled(
 
     Args:
         heads: a head, or a target's modules, one for each step.
-        tokens: int64 `[B, T]`.
+        tokens: int64 `[B, T]`, a text in each row.
         features: the target's states at these tokens, those of several layers joined, `[B, T, F]`.
         steps: tokens ahead; at most the levels of a head that looks ahead in one pass.
-        rows: int64 `[R]`, which tokens are roots, for block drafters; all when None.
+        rows: int64 `[R]`, which tokens are roots; all when None.
 
     Yields:
-        For each step `[B, T, V]` (`[B, R, V]` by a block drafter). Rows before the head's first
-        (`HeadDescription.begins`) hold no prediction, nor do those whose tokens lie beyond the end.
+        For each step `[B, R, V]`. Rows before the head's first (`HeadDescription.begins`) hold no
+        prediction, nor do those whose tokens lie beyond the end.
     """
     modules = [heads] if isinstance(heads, Drafter) else [*heads]
+    length = torch.arange(tokens.shape[1], device=tokens.device)
+    roots = (length if rows is None else rows).expand(len(tokens), -1)
+    states = unrolled_states(modules, Texts.alone(tokens), features, steps, roots)
+    zero = torch.zeros_like(roots)
+    by_heads = modules[0].description.levels.by == "heads"
+    for step, state in enumerate(states):
+        head = modules[min(step, len(modules) - 1)]
+        level = step if by_heads and head.description.levels.count > 1 else 0
+        yield head.rows(state, "logits", zero + step, level)
+
+
+def unrolled_states(
+    modules: Sequence[Drafter], texts: Texts, features: Tensor, steps: int, roots: Tensor
+) -> Iterator[Tensor]:
+    """The states behind the logits of `unrolled`, `[B, R, width]` for each step.
+
+    Args:
+        modules: see `unrolled`.
+        texts: one text in a row, or several.
+        features: see `unrolled`.
+        steps: see `unrolled`.
+        roots: int64 `[B, R]`.
+    """
     head = modules[0]
     if head.description.join == "block":
-        yield from _block(head, tokens, features, steps, rows)
-        return
+        return _block(head, texts, features, steps, roots)
     if len(modules) > 1:
-        yield from _modules(modules, tokens, features, steps)
-        return
+        return _modules(modules, texts, features, steps, roots)
     if head.description.levels.by == "heads" and head.description.levels.count > 1:
-        yield from _heads(head, tokens, features, steps)
-        return
-    yield from _steps(head, tokens, features, steps)
+        return _heads(head, texts, features, steps, roots)
+    return _steps(head, texts, features, steps, roots)
 
 
-def _entered(head: Drafter, tokens: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
-    """What enters at each token from the target's states, and the tokens' positions."""
-    positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+def _at(values: Tensor, roots: Tensor) -> Tensor:
+    """Values `[B, T]` or `[B, T, F]` at roots `[B, R]`; the last one beyond the end."""
+    roots = roots.clamp(max=values.shape[1] - 1)
+    if values.ndim == 2:
+        return values.gather(1, roots)
+    return values.gather(1, roots[..., None].expand(-1, -1, values.shape[2]))
+
+
+def _entered(head: Drafter, texts: Texts, features: Tensor) -> Tensor:
+    """What enters at each token from the target's states."""
     shift = min(head.description.begins, 1)
     above = features.roll(shift, 1) if shift else features
-    zero = torch.zeros_like(tokens)
-    return head.enter(tokens, positions, above, positions >= shift, zero), positions
+    known, zero = texts.positions >= shift, torch.zeros_like(texts.tokens)
+    return head.enter(texts.tokens, texts.positions, above, known, zero)
 
 
-def _seen(positions: Tensor, begins: int) -> Tensor:
+def _seen(texts: Texts, begins: int) -> Tensor:
     """Which tokens each attends to, bool `[B, T, T]`: see `HeadDescription.begins`."""
-    causal = positions[:, :, None] >= positions[:, None]
-    return causal & ((positions >= begins)[:, None] | (positions < begins)[:, :, None])
+    late = texts.positions >= begins
+    return texts.causal() & (late[:, None] | ~late[:, :, None])
 
 
-def _heads(head: Drafter, tokens: Tensor, features: Tensor, steps: int) -> Iterator[Tensor]:
+def _first(
+    head: Drafter, positions: Tensor, seen: Tensor, entered: Tensor, store: Unrolled
+) -> Tensor:
+    """States at every token, behind the first step."""
+
+    def masks(window: int | None) -> LayerMask:
+        distance = positions[:, :, None] - positions[:, None]
+        visible = seen if window is None else seen & (distance < window)
+        return additive_mask(visible, head.groups, head.dtype)
+
+    return head.run(entered, positions, masks, store, (0, head.num_layers))
+
+
+def _heads(
+    head: Drafter, texts: Texts, features: Tensor, steps: int, roots: Tensor
+) -> Iterator[Tensor]:
     """Heads on one state."""
-    states, _ = _entered(head, tokens, features)
-    zero = torch.zeros_like(tokens)
-    for level in range(steps):
-        yield head.rows(states, "logits", zero, level)
+    states = _at(_entered(head, texts, features), roots)
+    for _ in range(steps):
+        yield states
 
 
-def _steps(head: Drafter, tokens: Tensor, features: Tensor, steps: int) -> Iterator[Tensor]:
-    """A head on its own states, or on mask tokens: each row sees the text, and its own steps."""
-    entered, positions = _entered(head, tokens, features)
-    zero, store, slots = torch.zeros_like(tokens), Unrolled(), head.description.levels.count > 1
-    mask = _seen(positions, head.description.begins)
-    own = torch.eye(tokens.shape[1], dtype=torch.bool, device=tokens.device).expand_as(mask)
-    for step in range(steps):
-        store.add(positions + step)
-        states = head.run(entered, positions + step, mask, store, (0, head.num_layers), store)
-        yield head.rows(states, "logits", zero + step)
-        mask, ahead = torch.cat([mask, own], 2), step + 1
+def _steps(
+    head: Drafter, texts: Texts, features: Tensor, steps: int, roots: Tensor
+) -> Iterator[Tensor]:
+    """A head on its own states, or on mask tokens: each root sees its text, and its own steps."""
+    store, seen = Unrolled(), _seen(texts, head.description.begins)
+    slots = head.description.levels.count > 1
+    entered = _entered(head, texts, features)
+    states = _at(_first(head, texts.positions, seen, entered, store), roots)
+    yield states
+    positions, known = _at(texts.positions, roots), torch.ones_like(roots, dtype=torch.bool)
+    seen = seen.gather(1, roots[..., None].expand(-1, -1, seen.shape[2]))
+    for step in range(1, steps):
+        place = positions + step
         if slots:
-            entered = head.enter_slots(states, ahead)
+            entered = head.enter_slots(states, step)
         else:
-            moved, known = tokens.roll(-ahead, 1), torch.ones_like(tokens, dtype=torch.bool)
-            entered = head.enter(moved, positions + ahead, states, known, zero + ahead)
+            moved = _at(texts.tokens, roots + step)
+            entered = head.enter(moved, place, states, known, torch.full_like(roots, step))
+
+        def masks(window: int | None, place: Tensor = place) -> LayerMask:
+            distance = place[:, :, None] - texts.positions[:, None]
+            visible = seen if window is None else seen & (distance < window)
+            return TextAndOwn(additive_mask(visible, head.groups, head.dtype), window)
+
+        states = head.run(entered, place, masks, store, (0, head.num_layers))
+        yield states
 
 
 def _modules(
-    modules: Sequence[Drafter], tokens: Tensor, features: Tensor, steps: int
+    modules: Sequence[Drafter], texts: Texts, features: Tensor, steps: int, roots: Tensor
 ) -> Iterator[Tensor]:
     """Modules with weights of their own: each runs the whole text on the states of the last."""
-    positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
-    zero, states = torch.zeros_like(tokens), features
+    states, known = features, texts.positions >= 1
+    zero = torch.zeros_like(texts.tokens)
     for head, step in zip(modules, range(steps), strict=False):
-        seen, store = _seen(positions, head.description.begins), Unrolled()
-        store.add(positions)
-        entered = head.enter(tokens, positions, states.roll(1, 1), positions >= 1, zero)
-        states = head.run(entered, positions, seen, store, (0, head.num_layers), store)
-        yield head.rows(states, "logits", zero).roll(-step, 1)
+        above = states.roll(1, 1)
+        entered = head.enter(texts.tokens, texts.positions, above, known, zero)
+        seen = _seen(texts, head.description.begins)
+        states = _first(head, texts.positions, seen, entered, Unrolled())
+        yield _at(states, roots + step)
 
 
 def _block(
-    head: Drafter, tokens: Tensor, features: Tensor, steps: int, rows: Tensor | None
+    head: Drafter, texts: Texts, features: Tensor, steps: int, roots: Tensor
 ) -> Iterator[Tensor]:
-    """A block at each of some roots: it sees the states of the text before, and itself."""
-    batch, length = tokens.shape
-    place = torch.arange(length, device=tokens.device)
-    rows = place if rows is None else rows
-    count, slots = len(rows), head.description.levels.count
-    zero = torch.zeros_like(tokens)
-    context = head.enter(tokens, place.expand_as(tokens), features, zero + 1, zero)
-    roots = tokens[:, rows]
-    first = head.enter(roots, rows.expand_as(roots), None, None, None)
+    """A block at each root: it sees the states of its text before, and itself."""
+    slots = head.description.levels.count
+    zero, length = torch.zeros_like(texts.tokens), texts.tokens.shape[1]
+    context = head.enter(texts.tokens, texts.positions, features, zero + 1, zero)
+    place = _at(texts.positions, roots)
+    first = head.enter(_at(texts.tokens, roots), place, None, None, None)
     blocks = [first, *(head.enter_slots(first, level) for level in range(1, slots + 1))]
+    ahead = torch.arange(slots + 1, device=roots.device)[:, None]
+    positions = (place[:, None] + ahead).flatten(1)
+    same = _at(texts.numbers, roots)[:, :, None] == texts.numbers[:, None]
+    before = (same & (texts.positions[:, None] < place[:, :, None])).repeat(1, slots + 1, 1)
+
+    def masks(window: int | None) -> LayerMask:
+        seen, own = before, None
+        if window is not None:
+            seen = seen & (positions[:, :, None] - texts.positions[:, None] < window)
+            own = ahead - ahead.T < window
+        return TextAndBlock(additive_mask(seen, head.groups, head.dtype), slots + 1, own)
+
     states = torch.cat([context, *blocks], 1)
-    root = rows.repeat(slots + 1)
-    block = torch.cat([place * 0 - 1, torch.arange(count, device=rows.device).repeat(slots + 1)])
-    ahead = torch.arange(slots + 1, device=rows.device).repeat_interleave(count)
-    positions = torch.cat([place, root + ahead]).expand(batch, -1)
-    seen = torch.eye(len(block), dtype=torch.bool, device=rows.device)
-    seen[length:, :length] = place < root[:, None]
-    seen[length:, length:] = block[length:, None] == block[length:]
-    store = Unrolled()
-    store.add(positions)
-    mask = seen.expand(batch, -1, -1)
-    states = head.run(states, positions, mask, store, (0, head.num_layers), store)[:, length:]
-    parts = states.split(count, 1)[1 : steps + 1]
-    for part in parts:
-        yield head.rows(part, "logits", None)
+    everywhere = torch.cat([texts.positions, positions], 1)
+    states = head.run(states, everywhere, masks, Unrolled(), (0, head.num_layers))[:, length:]
+    yield from states.split(roots.shape[1], 1)[1 : steps + 1]

@@ -19,7 +19,36 @@ class StageName(StrEnum):
     """What is done."""
 
     PAYS = "pays"
+    PILOT = "pilot"
     TRAIN = "train"
+    HAND_OVER = "hand-over"
+
+
+StageOption = Annotated[
+    StageName,
+    typer.Option(
+        help="pays: which drafters would pay, before anything is trained. pilot: train some "
+        "for a few per cent of the steps, and say what all would give. train: train one "
+        "(eagle3, eagle, medusa, dflash). hand-over: publish it, checked to be served as "
+        "it was trained."
+    ),
+]
+AnswersOption = Annotated[
+    bool,
+    typer.Option(
+        "--answers/--as-is",
+        help="Let the target answer the prompts and learn its answers, or learn the prompts "
+        "themselves, as the target would go on after each token: no decoding.",
+    ),
+]
+WorthOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="PART",
+        help="End early where the rest of the steps is expected to speed decoding up by less "
+        "than this part; 0.01 is usual. Default: run all.",
+    ),
+]
 
 
 @takes_problem()
@@ -29,13 +58,7 @@ def train(
         list[str] | None,
         typer.Option("--drafter", metavar="FAMILY", help=f"{FAMILIES}; may be repeated."),
     ] = None,
-    stage: Annotated[
-        StageName,
-        typer.Option(
-            help="pays: which drafters would pay, before anything is trained. train: train an "
-            "EAGLE-3 head or Medusa heads."
-        ),
-    ] = StageName.PAYS,
+    stage: StageOption = StageName.PAYS,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -55,20 +78,73 @@ def train(
     steps: Annotated[int, typer.Option(help="Steps of the whole training.", min=1)] = 1000,
     learning_rate: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 1e-3,
     loss: Annotated[str, typer.Option(help="ce, kl, rkl, jsd, tv, lk or tvd++.")] = "ce",
+    answers: AnswersOption = True,
+    worth: WorthOption = None,
+    dtype: Annotated[
+        str, typer.Option(help="Of published weights: bfloat16 or float32.")
+    ] = "bfloat16",
     json: JsonOption = False,
 ) -> None:
     """Say which drafter is worth training: the speedup to expect and its cost. Or train one."""
     if stage is StageName.PAYS:
         _pays(problem, drafter, out, json=json)
         return
-    if out is None or drafter is None or len(drafter) != 1:
+    if out is None or not drafter or (len(drafter) != 1 and stage is not StageName.PILOT):
         raise UsageError(
             "training needs one family and a folder",
-            where="--stage train",
+            where=f"--stage {stage}",
             remedy="Write --drafter medusa --out models/medusa",
         )
     more = {"steps": steps, "prompts": prompts, "learning_rate": learning_rate, "loss": loss}
-    _train(problem, drafter[0], out, more, json=json)
+    more |= {"answers": answers}
+    if stage is StageName.PILOT:
+        _pilot(problem, drafter, out, more, json=json)
+    elif stage is StageName.TRAIN:
+        _train(problem, drafter[0], out, {**more, "worth": worth}, json=json)
+    else:
+        _hand_over(problem, drafter[0], out, dtype, json=json)
+
+
+def _pilot(
+    problem: ProblemSource, families: list[str], out: Path, more: dict[str, Any], *, json: bool
+) -> None:
+    """Pilots of some families; `more` are the other arguments of `pilot_drafters`."""
+    from specplan.planner.answer.pilots import pilot_lines
+    from specplan.progress import terminal_progress
+    from specplan.training.train import pilot_drafters
+
+    with terminal_progress() as progress:
+        pilots = pilot_drafters(problem.problem(), families, out, progress=progress, **more)
+    if json:
+        print_json({"pilots": [one.as_dict() for one in pilots]})
+        return
+    print("\n".join(pilot_lines([one.as_dict() for one in pilots])))
+    best = pilots[0]
+    print(
+        f"\nNext: specplan train {problem} --stage train --drafter {best.family} "
+        f"--out {best.folder} --steps {best.budget} --worth 0.01"
+    )
+
+
+def _hand_over(
+    problem: ProblemSource, family: str, out: Path, number_type: str, *, json: bool
+) -> None:
+    """Publish a head."""
+    from specplan.progress import terminal_progress
+    from specplan.training.train import hand_over_drafter
+
+    with terminal_progress() as progress:
+        done = hand_over_drafter(
+            problem.problem(), family, out, number_type=number_type, progress=progress
+        )
+    if json:
+        print_json({"out": str(done.folder), "prompts": done.prompts, "rounds": done.rounds})
+        return
+    print(
+        f"{done.folder}: on {done.prompts} prompts {done.rounds} rounds accept as many draft "
+        "tokens served as in training"
+    )
+    print(f"Next: specplan optimize {problem} --draft {family}={done.folder}")
 
 
 def _train(
@@ -82,10 +158,18 @@ def _train(
         done = train_drafter(problem.problem(), family, out, progress=progress, **more)
     last = done.losses[-1] if done.losses else None
     if json:
-        print_json({"out": str(out), "steps": done.steps, "ran": len(done.losses), "loss": last})
+        verdicts = [dict(one) for one in done.verdicts]
+        ran = {"steps": done.steps, "ran": len(done.losses), "loss": last, "verdicts": verdicts}
+        print_json({"out": str(out), **ran})
         return
     print(f"Head: {out}, {done.steps} steps" + ("" if last is None else f", loss {last:.3f}"))
-    print(f"Next: specplan optimize {problem} --draft {family}={out}")
+    if done.verdicts and done.verdicts[-1]["stop"]:
+        end = done.verdicts[-1]
+        print(
+            f"Ended early: after step {end['steps']} the next interval was expected to speed "
+            f"decoding up by {end['gain']:.2%}, and had to by {end['price']:.2%}"
+        )
+    print(f"Next: specplan train {problem} --stage hand-over --drafter {family} --out {out}")
 
 
 def _pays(

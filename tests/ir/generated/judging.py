@@ -12,7 +12,7 @@ from tests.ir.generated.builder import Builder, refuse_unless
 def judge(
     build: Builder, tree: str, rows: str, *, at: str | None = None, keep_law: bool, race: str = ""
 ) -> str:
-    """Judge a tree by rows.
+    """HeadEvaluator a tree by rows.
 
     Args:
         build: the round.

@@ -11,7 +11,7 @@ Template = Callable[[Builder, str], str]
 
 
 def _judged(build: Builder, name: str, tree: str, rows: str, *more: str) -> str:
-    """Judge, emit and commit."""
+    """HeadEvaluator, emit and commit."""
     path = judge(build, tree, rows, keep_law=build.plan.keeps_law)
     text = build.let(f"emit {path}", "e")
     for state in ("@kv", *more):

@@ -1,0 +1,134 @@
+"""Packed, chunked and remembered: a step's loss and gradients are those of the plain formula."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from specplan.cost_models.models.new_heads import dflash_config, eagle3_config, medusa_config
+from specplan.measure.acceptance.heads import text_features
+from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.heads.drafter import Drafter
+from specplan.runtime.models.heads.text_attention import Texts
+from specplan.runtime.models.heads.unrolled import unrolled
+from specplan.training.learning.features import Features
+from specplan.training.learning.objective import Objective, loss_of
+from specplan.training.learning.packing import Text, labels_of, packed, rows_of
+from specplan.training.losses import LOSSES, target_probabilities
+from specplan.training.new_heads import new_head
+from tests.measure.problems import write_problem
+
+WEIGHTS = (1.0, 0.8, 0.64)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> CausalModel:
+    folder = tmp_path_factory.mktemp("problem")
+    write_problem(folder, prompts=1, output_tokens=4)
+    return load_model(folder / "target", dtype="float64")
+
+
+def head_of(target: CausalModel, family: str, folder: Path) -> Drafter:
+    config = json.loads((folder / "config.json").read_text())
+    if family == "dflash":
+        flash = dflash_config(config, "target", layers=1, block=4)
+        flash["dflash_config"]["target_layer_ids"] = [0, 1]
+        return new_head(flash, target, 0)
+    if family == "medusa":
+        return new_head(medusa_config(config, "target", heads=3), target, 0)
+    made = eagle3_config(config, "target", vocabulary=48)
+    return new_head(made | {"eagle_aux_hidden_state_layer_ids": [1, 2]}, target, 0, [range(40, 88)])
+
+
+def texts_of(sizes: tuple[int, ...]) -> list[Text]:
+    generator = torch.Generator().manual_seed(1)
+    drawn = (torch.randint(30, 90, (size,), generator=generator) for size in sizes)
+    return [Text(tuple(one.tolist()), 3) for one in drawn]
+
+
+def plainly(
+    head: Drafter, texts: list[Text], loss: str, temperature: float, answers: bool
+) -> torch.Tensor:
+    """The same by whole logits, a text at a time."""
+    sums, counts = torch.zeros(3).double(), torch.zeros(3)
+    known, target = head.outputs.tokens, head.target
+    for text in texts:
+        tokens = torch.tensor([text.tokens])
+        last = text_features(target, Texts.alone(tokens), (target.num_layers,))
+        reads = head.description.reads.layers or (target.num_layers,)
+        features = text_features(target, Texts.alone(tokens), reads)
+        wanted = target_probabilities(target.rows(last, "logits", None)[0], temperature, known)
+        if temperature == 0.0 and answers:
+            labels = torch.tensor([*text.tokens[1:], 0])
+            wanted = torch.nn.functional.one_hot(labels, head.vocab_size).double()
+            wanted = wanted if known is None else wanted[:, known]
+        for step, logits in enumerate(unrolled(head, tokens, features, 3)):
+            own = logits[0] if known is None else logits[0][:, known]
+            for root in range(head.description.begins, len(text.tokens) - 1 - step):
+                if root + step + 1 >= text.start:
+                    row = own[root][None], wanted[root + step][None]
+                    sums[step] = sums[step] + LOSSES[loss](*row)[0]
+                    counts[step] += 1
+    return (sums / counts * torch.tensor(WEIGHTS)).sum()
+
+
+@pytest.mark.parametrize("family", ["eagle3", "medusa", "dflash"])
+@pytest.mark.parametrize(
+    ("loss", "temperature", "answers"),
+    [("ce", 0.0, True), ("lk", 0.7, True), ("ce", 0.0, False)],
+)
+def test_packed_rows_in_chunks_are_separate_texts(
+    target: CausalModel, family: str, loss: str, temperature: float, answers: bool, tmp_path: Path
+) -> None:
+    """Line by line the loss of texts side by side, with gradients, is the mean over texts alone."""
+    folder = write_problem(tmp_path, prompts=1, output_tokens=4).parent / "target"
+    head = head_of(target, family, folder)
+    texts = texts_of((9, 14, 6, 20))
+    plain = plainly(head, texts, loss, temperature, answers)
+    plain.backward()
+    wanted = {name: weight.grad for name, weight in head.named_parameters()}
+    head.zero_grad()
+    groups = packed(texts, 30)
+    assert [[len(text.tokens) for text in group] for group in groups] == [[20, 9], [14, 6]]
+    for chunk in (1, 10**9):
+        objective = Objective(loss, WEIGHTS, temperature, torch.float64, chunk, answers)
+        rows, features = Features(head, groups, objective).rows([0, 1])
+        labels = labels_of(rows, 3, head.description.begins)
+        packed_loss = loss_of(head, rows, labels, features, objective)
+        torch.testing.assert_close(packed_loss, plain.detach())
+        for name, weight in head.named_parameters():
+            torch.testing.assert_close(weight.grad, wanted[name], msg=name)
+        head.zero_grad()
+
+
+def test_states_are_the_same_bits_whatever_is_remembered(
+    target: CausalModel, tmp_path: Path
+) -> None:
+    folder = write_problem(tmp_path, prompts=1, output_tokens=4).parent / "target"
+    head = head_of(target, "eagle3", folder)
+    groups = packed(texts_of((9, 14, 6, 20)), 30)
+    objective = Objective("ce", WEIGHTS, 0.7, torch.float64)
+    known, none = Features(head, groups, objective), Features(head, groups, objective, 0)
+    first = known.rows([0, 1])[1]
+    assert len(known.known) == 2 and not none.known
+    assert torch.equal(known.rows([0, 1])[1], first) and torch.equal(none.rows([0, 1])[1], first)
+    assert torch.equal(none.rows([1])[1][0], first[1, :20])
+    greedy = Features(head, groups, replace(objective, temperature=0.0))
+    assert greedy.rows([0])[1].shape[2] == first.shape[2] - target.hidden_size
+
+
+def test_a_label_is_an_answers_token_in_the_same_text() -> None:
+    """Two texts in a row, prompts 2 and 1 tokens, looked at from one and two tokens before."""
+    rows = rows_of([[Text((1, 2, 3), 2), Text((4, 5, 6), 1)]])
+    assert rows.texts.positions.tolist() == [[0, 1, 2, 0, 1, 2]]
+    labels = labels_of(rows, 2, 0)
+    assert labels.roots.tolist() == [[0, 1, 3, 4]]
+    assert labels.counts[0].tolist() == [[False, True, True, True]]
+    assert labels.counts[1].tolist() == [[True, False, True, False]]
+    later = labels_of(rows, 1, 1)
+    assert later.roots.tolist() == [[1, 4]] and later.counts.all()
+    assert packed([Text((1,) * 50, 0)], 20)[0][0].start == 0, "a long text has a row of its own"

@@ -1,0 +1,221 @@
+"""A trained head as it is published: files that engines load, a profile, a model card, a check.
+
+The check: the weights as they are published, loaded by the runtime, accept on every prompt, round
+by round, as many draft tokens as the passes of training say of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from specplan.cost_models.acceptance.drafters import Model
+from specplan.cost_models.acceptance.hazards import posterior
+from specplan.cost_models.acceptance.profile import AcceptanceProfile
+from specplan.cost_models.devices.device import load_device
+from specplan.ir.errors import SpecplanError, UsageError
+from specplan.ir.files import read_json, staged, write_json_atomic
+from specplan.measure.acceptance.heads import depth_of, head_ranks
+from specplan.measure.acceptance.profile import measure_acceptance
+from specplan.measure.acceptance.teacher import TracedText
+from specplan.measure.progress import Progress
+from specplan.measure.workbench import Workbench
+from specplan.planner import Problem, gather_facts
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.search.settings import settings_by
+from specplan.planner.training.curves import Evaluation
+from specplan.runtime.generate import generate
+from specplan.runtime.models.heads.drafter import Drafter
+from specplan.training.checkpoints import STATE
+from specplan.training.evaluating import RANKS, evaluation, unseen_texts, with_head
+
+PUBLISHED, PROFILE_FILE, CARD = "published", "acceptance.json", "README.md"
+CHECKED_PROMPTS = 200
+CHECKED_DEPTH = 3
+
+
+@dataclass(frozen=True)
+class HandedOver:
+    """A head that is ready to be served.
+
+    Attributes:
+        folder: with config.json, model.safetensors, acceptance.json and README.md.
+        prompts: on which training and serving were compared.
+        rounds: rounds in which they accepted the same number of draft tokens: all there were.
+        profile: its acceptance.
+        evaluation: by position, on the same texts.
+    """
+
+    folder: Path
+    prompts: int
+    rounds: int
+    profile: AcceptanceProfile
+    evaluation: Evaluation
+
+
+def hand_over(
+    problem: Problem, family: str, folder: Path, number_type: str, progress: Progress
+) -> HandedOver:
+    """Publish a trained head, after a check that it is served as it was trained.
+
+    Args:
+        problem: that it was trained for.
+        family: a name of `FAMILIES`.
+        folder: of its training.
+        number_type: of the published weights, "bfloat16" or "float32".
+        progress: called during everything that takes long.
+
+    Raises:
+        UsageError: the folder holds no training.
+        SpecplanError: training and serving disagree; names the first prompt.
+    """
+    if not (folder / STATE).is_file():
+        raise UsageError(
+            "the folder holds no training", where=str(folder), remedy="Train with --stage train."
+        )
+    state = read_json(folder / STATE, "state of a training")
+    published = folder / PUBLISHED
+    _write_weights(folder, published, getattr(torch, number_type))
+    served = with_head(problem, family, published)
+    greedy = {"temperature": 0.0, "top_k": 0, "top_p": 1.0}
+    workload = served.workload.model_copy(update=greedy)
+    certain = Workbench(served.model_copy(update={"workload": workload}))
+    checked = unseen_texts(certain, progress, CHECKED_PROMPTS)
+    facts = gather_facts(certain.problem, device=load_device("cpu-generic"))
+    rounds = _checked(certain, facts, family, checked, progress)
+    bench, drafter = Workbench(served), Model(family)
+    texts = unseen_texts(bench, progress, CHECKED_PROMPTS)
+    counted = evaluation(bench.models[family], texts, int(state["step"]))
+    facts = gather_facts(served, device=load_device("cpu-generic"))
+    profile = measure_acceptance(bench, facts, wanted=[drafter], progress=progress)[drafter]
+    profile.save(published / PROFILE_FILE)
+    done = HandedOver(published, len(checked), rounds, profile, counted)
+    (published / CARD).write_text(card(done, state, family, problem, number_type))
+    return done
+
+
+def _write_weights(folder: Path, published: Path, number_type: torch.dtype) -> None:
+    """The public checkpoint, without what only training needs."""
+    stored = load_file(folder / "model.safetensors")
+    tensors = {
+        name: value.to(number_type) if value.is_floating_point() else value
+        for name, value in stored.items()
+    }
+    with staged(published) as place:
+        config = read_json(folder / "config.json")
+        name = str(number_type).removeprefix("torch.")
+        write_json_atomic(place / "config.json", {**config, "torch_dtype": name})
+        save_file(tensors, place / "model.safetensors")
+
+
+def _checked(
+    bench: Workbench, facts: ProblemFacts, family: str, texts: Sequence[TracedText],
+    progress: Progress,
+) -> int:  # fmt: skip
+    """Rounds that were compared.
+
+    Raises:
+        SpecplanError: a round accepts another number of draft tokens than training says.
+    """
+    head: Drafter = bench.models[family]
+    depth = min(CHECKED_DEPTH, depth_of(head))
+    plan = _chain(facts, family, depth)
+    executable, rounds = bench.compile(plan), 0
+    for number, text in enumerate(texts):
+        progress("training against serving", number, len(texts))
+        lengths: list[int] = []
+
+        def count(_: int, new: tuple[int, ...], __: object, into: list[int] = lengths) -> None:
+            into.append(len(new))
+
+        made = generate(executable, [text.request], on_tokens=count).completions[0]
+        if made.tokens != text.output:
+            raise _differs(text, f"it emits {made.tokens}, and the target writes {text.output}")
+        wanted = rounds_of(head_ranks([head], text, depth, RANKS), depth)
+        counts = [one for one in lengths if one]
+        if counts != wanted:
+            raise _differs(text, f"rounds emit {counts} tokens, and {wanted} by training")
+        rounds += len(wanted)
+    return rounds
+
+
+def rounds_of(ranks: Sequence[Sequence[int]], depth: int) -> list[int]:
+    """Tokens that rounds of a chain emit along a text, by the ranks of training.
+
+    The first round of a text drafts nothing: a head drafts from what the target says of the prompt.
+    """
+    lengths, place = [1], 1
+    while place < len(ranks):
+        ahead = 0
+        while ahead < depth and place + ahead < len(ranks) and ranks[place + ahead][ahead] == 0:
+            ahead += 1
+        lengths.append(min(ahead + 1, len(ranks) - place))
+        place += ahead + 1
+    return lengths
+
+
+def _differs(text: TracedText, what: str) -> SpecplanError:
+    return SpecplanError(
+        f"the head is not served as it was trained: after prompt {text.name}, {what}",
+        remedy="Where two tokens are equally likely, another number type decides differently: try "
+        "float32 or float64. Else this is a bug of the head's format or of the runtime.",
+    )
+
+
+def _chain(facts: ProblemFacts, family: str, depth: int) -> Any:
+    """The plan of a chain of so many draft tokens."""
+    for setting in settings_by(facts, Model(family)):
+        tree = getattr(setting.options, "tree", None)
+        if tree is not None and tree.is_chain and tree.depth == depth:
+            return setting.method.plan(facts, setting.options)
+    raise UsageError(f"no method drafts a chain of {depth} with {family}")
+
+
+def card(
+    done: HandedOver, state: dict[str, Any], family: str, problem: Problem, number_type: str
+) -> str:
+    """README.md of a published head."""
+    counted, recipe = done.evaluation, state["recipe"]
+    rows = [
+        f"| {place + 1} | {reached} | {_rate(posterior(accepted[0], reached))} |"
+        for place, (reached, accepted) in enumerate(
+            zip(counted.reached, counted.accepted, strict=True)
+        )
+        if reached
+    ]
+    workload = problem.workload
+    return "\n".join(
+        [
+            f"# {family} for {problem.models.target.path.name}",
+            "",
+            f"A drafter ({family}) that reads the hidden states of its target, trained by "
+            "`specplan train`. It changes no output: the target judges every draft token.",
+            "",
+            f"- target: `{problem.models.target.path.name}`, digest `{state['target'][:16]}`",
+            f"- training: {state['step']} steps of {recipe['rows']} rows of up to "
+            f"{recipe['row_tokens']} tokens, loss {recipe['loss']}, seed {recipe['seed']}",
+            f"- texts: {state['answers']} answers of the target at temperature "
+            f"{workload.temperature:g}, task `{workload.task or 'any'}`; prompts of at most "
+            f"{workload.lengths and max(workload.lengths)} tokens",
+            f"- weights: {number_type}, in the form that engines load",
+            f"- check: on {done.prompts} held-out prompts, {done.rounds} rounds accepted as many "
+            "draft tokens served as in training",
+            "",
+            "| position | rounds | accepted, given those before (90 % interval) |",
+            "|---:|---:|---|",
+            *rows,
+            "",
+            "It accepts less on other kinds of text, at other temperatures, and with another chat "
+            "template than it was trained on.",
+            "",
+        ]
+    )
+
+
+def _rate(interval: Any) -> str:
+    return f"{interval.mean:.3f} ({interval.low:.3f} to {interval.high:.3f})"

@@ -1,0 +1,1 @@
+"""What a step of training computes: packed texts, remembered states, loss and gradients."""

@@ -1,0 +1,177 @@
+"""The loss of a head on a pass, and its gradients, without ever holding the logits of a pass.
+
+The target's probabilities at some labels, the head's logits at all steps that have these labels,
+and the gradients of both are computed in turns (`CHUNK`), so that memory does not grow with the
+vocabulary times the tokens. Positions without a label have no logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from specplan.runtime.models.heads.drafter import Drafter
+from specplan.runtime.models.heads.unrolled import unrolled_states
+from specplan.training.learning.packing import Labels, Rows
+from specplan.training.losses import LOSSES, target_probabilities
+
+CHUNK = 1 << 21
+"""Logits of a step that are computed at once: 8 MiB in float32."""
+_OF_NO_LABEL = -100
+_HARD = ("ce", "kl")
+"""Losses that on one certain token are -log p of it."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is learned.
+
+    Attributes:
+        loss: a name of `specplan.training.losses.LOSSES`.
+        weights: of the tokens ahead, one for each.
+        temperature: that the target is served at.
+        compute: number type of products; sums and weights have the head's own.
+        chunk: logits that are computed at once.
+        answers: the texts are what the target wrote; else what it would write after each token.
+    """
+
+    loss: str
+    weights: tuple[float, ...]
+    temperature: float
+    compute: torch.dtype
+    chunk: int = CHUNK
+    answers: bool = True
+
+    @property
+    def reads_target(self) -> bool:
+        """It needs the target's states after the last layer.
+
+        Of answers that the target wrote at temperature 0, these are all there is to learn.
+        """
+        return self.temperature > 0.0 or not self.answers
+
+    def products(self, head: Drafter) -> AbstractContextManager[object]:
+        """The context in which products have the type `compute`."""
+        less = self.compute != head.dtype
+        return torch.autocast(head.device.type, self.compute, enabled=less)
+
+
+def loss_of(
+    head: Drafter,
+    rows: Rows,
+    labels: Labels,
+    features: Tensor,
+    objective: Objective,
+    totals: Tensor | None = None,
+) -> Tensor:
+    """The loss in nats: the weighted sum over tokens ahead of means over labels.
+
+    Where gradients are on, those of the head's weights are added to theirs.
+
+    Args:
+        head: the drafter.
+        rows: texts.
+        labels: of these rows, for as many steps as there are weights.
+        features: the target's states that the head reads, `[B, T, F]`; behind them those after the
+            last layer, if the objective reads them.
+        objective: what is learned.
+        totals: labels of every step in all processes that share the step; None for those here.
+    """
+    width = head.description.reads.count * head.target.hidden_size
+    steps = len(objective.weights)
+    given = labels.counts.sum((1, 2)) if totals is None else totals
+    weights = torch.tensor(objective.weights, device=head.device) / given.clamp_min(1)
+    with objective.products(head):
+        states = unrolled_states([head], rows.texts, features[..., :width], steps, labels.roots)
+        parts = [
+            _Part(step, float(weights[step]), state[counts], _places(labels, rows, step))
+            for step, (state, counts) in enumerate(zip(states, labels.counts, strict=True))
+        ]
+        loss = _in_chunks(head, rows, parts, features, objective)
+    learned = [part for part in parts if part.leaf.grad is not None]
+    if learned:
+        torch.autograd.backward(
+            [part.states for part in learned], [part.leaf.grad for part in learned]
+        )
+    return loss
+
+
+class _Part:
+    """A step's states that have labels, in the order of the labels.
+
+    Attributes:
+        step: its number, 0 for the next token.
+        weight: of the loss of one of its labels.
+        states: `[N, F]`.
+        places: int64 `[N]`, rising, of the labels among all tokens of the pass.
+        leaf: the states, where the gradients of logits gather.
+    """
+
+    def __init__(self, step: int, weight: float, states: Tensor, places: Tensor) -> None:
+        self.step, self.weight, self.states, self.places = step, weight, states, places
+        self.leaf = states.detach().requires_grad_(states.requires_grad)
+
+    def within(self, first: Tensor, last: Tensor) -> slice:
+        """Those whose labels lie from one place to another, both included."""
+        begin = torch.searchsorted(self.places, first)
+        return slice(int(begin), int(torch.searchsorted(self.places, last, right=True)))
+
+
+def _places(labels: Labels, rows: Rows, step: int) -> Tensor:
+    """Of the labels of a step among all tokens of the pass, rising, int64 `[N]`."""
+    batch, column = labels.counts[step].nonzero(as_tuple=True)
+    return batch * rows.texts.tokens.shape[1] + labels.roots[batch, column] + step + 1
+
+
+def _in_chunks(
+    head: Drafter, rows: Rows, parts: Sequence[_Part], features: Tensor, objective: Objective
+) -> Tensor:
+    """The loss; gradients of the logits go to the leaves and to the weights behind them."""
+    total = torch.zeros((), dtype=head.logits_dtype, device=head.device)
+    every = torch.cat([part.places for part in parts]).unique()
+    size = max(1, objective.chunk // head.description.output.vocabulary)
+    for chunk in every.split(size):
+        wanted = _wanted(head, rows, chunk, features, objective)
+        for part in parts:
+            inside = part.within(chunk[0], chunk[-1])
+            if inside.start == inside.stop:
+                continue
+            logits = head.own_logits(part.leaf[None, inside], None, part.step)[0]
+            row = torch.searchsorted(chunk, part.places[inside])
+            loss = part.weight * wanted(logits.to(head.logits_dtype), row)
+            if loss.requires_grad:
+                loss.backward()
+            total += loss.detach()
+    return total
+
+
+def _wanted(
+    head: Drafter, rows: Rows, chunk: Tensor, features: Tensor, objective: Objective
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """The loss of logits `[N, vocabulary]` on some labels `[N]` of a chunk, by their numbers."""
+    known, loss = head.outputs.tokens, LOSSES[objective.loss]
+    tokens = rows.texts.tokens.flatten()[chunk]
+    if objective.reads_target:
+        last = features[..., -head.target.hidden_size :].flatten(0, 1)[chunk - 1]
+        with torch.no_grad():
+            logits = head.target.rows(last[None].to(head.dtype), "logits", None)[0]
+            wanted = target_probabilities(logits, objective.temperature, known)
+            tokens = logits.argmax(-1)
+        if objective.temperature > 0.0:
+            return lambda logits, row: loss(logits, wanted[row]).sum()
+    if objective.loss in _HARD:
+        if known is not None:
+            own = torch.full((head.vocab_size,), _OF_NO_LABEL, device=head.device)
+            own[known] = torch.arange(len(known), device=head.device)
+            tokens = own[tokens]
+        return lambda logits, row: functional.cross_entropy(
+            logits, tokens[row], ignore_index=_OF_NO_LABEL, reduction="sum"
+        )
+    sure = functional.one_hot(tokens, head.vocab_size).to(head.logits_dtype)
+    sure = sure if known is None else sure[:, known]
+    return lambda logits, row: loss(logits, sure[row]).sum()

@@ -1,0 +1,81 @@
+"""How a head is trained, and what it learns by that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from specplan.measure.acceptance.heads import depth_of
+from specplan.runtime.models.heads.drafter import Drafter
+from specplan.training.learning.features import Features
+from specplan.training.learning.objective import Objective, loss_of
+from specplan.training.learning.packing import Text, labels_of, packed
+from specplan.training.losses import step_weights
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a head is trained.
+
+    Attributes:
+        rows: of texts in a step.
+        row_tokens: most tokens of a row, unless one text has more.
+        learning_rate: of Adam, reached after `warmup` steps.
+        warmup: steps over which the learning rate rises.
+        clip: largest norm of a gradient.
+        loss: a name of `specplan.training.losses.LOSSES`.
+        unroll: tokens ahead that are learned; at most those of the head, all of block drafters.
+        blocks: roots of a row that block drafters learn from in a step.
+        answers: the target answers prompts, and the answers are learned; else the prompts are, as
+            the target would go on after each token.
+        decay: weight of a token ahead over that of the one before (EAGLE-3, Medusa).
+        temperature: that the target is served at.
+        cooling: last part of the steps, over which the learning rate falls to 0.
+        save_every: steps between checkpoints.
+        seed: of everything that is random.
+    """
+
+    rows: int = 8
+    row_tokens: int = 512
+    learning_rate: float = 1e-3
+    warmup: int = 20
+    clip: float = 0.5
+    loss: str = "ce"
+    unroll: int = 7
+    blocks: int = 64
+    answers: bool = True
+    decay: float = 0.8
+    temperature: float = 0.0
+    cooling: float = 0.25
+    save_every: int = 100
+    seed: int = 0
+
+
+USUAL = Recipe()
+
+
+def objective_of(head: Drafter, recipe: Recipe, compute: torch.dtype) -> Objective:
+    """What a head learns by a recipe."""
+    block = head.description.join == "block"
+    ahead = depth_of(head) if block else min(recipe.unroll, depth_of(head))
+    weights = step_weights(ahead, recipe.decay)
+    return Objective(recipe.loss, weights, recipe.temperature, compute, answers=recipe.answers)
+
+
+@torch.no_grad()
+def head_loss(head: Drafter, texts: Sequence[Text], recipe: Recipe) -> float:
+    """The loss of a head on some texts, in its own number type; in nats."""
+    objective = objective_of(head, recipe, head.dtype)
+    groups = packed(texts, recipe.row_tokens)
+    rows, features = Features(head, groups, objective).rows(range(len(groups)))
+    labels = labels_of(rows, len(objective.weights), head.description.begins)
+    return loss_of(head, rows, labels, features, objective).item()
+
+
+def fast_type(dtype: torch.dtype) -> torch.dtype:
+    """The number type of products in training: bfloat16 where this processor computes with it."""
+    reads = getattr(torch.cpu, "get_capabilities", dict[str, bool])()
+    fast = reads.get("avx512_bf16") or reads.get("amx_bf16") or reads.get("bf16")
+    return torch.bfloat16 if fast and dtype == torch.float32 else dtype
