@@ -16,6 +16,7 @@ from specplan.planner import Problem, Prompt, read_prompts
 from specplan.runtime import require_torch
 
 if TYPE_CHECKING:
+    from specplan.measure.acceptance.exits import ExitTraces
     from specplan.runtime.executable import Executable
     from specplan.runtime.grammar import Grammar
     from specplan.runtime.requests import Request
@@ -86,6 +87,13 @@ class Workbench:
     def drafts(self) -> tuple[str, ...]:
         """Roles of the draft models."""
         return tuple(draft.name for draft in self.problem.models.drafts)
+
+    @cached_property
+    def exit_traces(self) -> ExitTraces:
+        """What the target's layers say along texts, computed once for all plans."""
+        from specplan.measure.acceptance.exits import ExitTraces
+
+        return ExitTraces()
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

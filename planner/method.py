@@ -106,6 +106,10 @@ class Method(ABC, Generic[OptionsT]):
         """What becomes of its plans: all are priced and emitted, some are runnable."""
         return ("priced", "emitted", *(["runnable"] if self.runnable else []))
 
+    def promise(self, facts: ProblemFacts) -> str:
+        """What its plans promise of the output's law, as they write it."""
+        return self.law
+
     def is_unasked(self, facts: ProblemFacts) -> bool:
         """Whether it is offered by name only, and the problem does not name it.
 

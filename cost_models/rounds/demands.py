@@ -5,10 +5,11 @@ Sizes are static, so that they are read off a round once and priced at any batch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from specplan.cost_models.intervals import Interval
 from specplan.cost_models.rounds.round_types import round_types
 from specplan.ir.blocks import Skips
 from specplan.ir.needs import Pass, Work
@@ -38,6 +39,7 @@ class ForwardDemand:
         conditional: it may be left out.
         lane: what runs beside other lanes; None for the round's own order.
         skips: blocks that it leaves out.
+        region: number of the innermost `when` that it stands in, in the order of the round.
     """
 
     op: Op
@@ -53,6 +55,7 @@ class ForwardDemand:
     conditional: bool
     lane: str | None
     skips: Skips
+    region: int | None = None
 
     @property
     def width(self) -> int:
@@ -72,6 +75,7 @@ class OpDemand:
         lane: what runs beside other lanes; None for the round's own order.
         view: the part of a cache that it fills; None for every other op. How much work that is
             depends on the text, see `specplan.cost_models.rounds.refreshing`.
+        region: as of a forward.
     """
 
     op: Op
@@ -80,6 +84,7 @@ class OpDemand:
     conditional: bool
     lane: str | None
     view: CacheState | None = None
+    region: int | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,8 @@ class RoundDemands:
         ends: where it is known how many trips requests take in the round's loop: by number of
             trips, the share of requests that have stopped by then, and what a round asks for that
             ends there; empty where all trips are taken to run.
+        entered: of each `when` of the round in its order, the share of a request's rounds that
+            enter it; empty where every one is taken to be entered.
     """
 
     steps: tuple[ForwardDemand | OpDemand, ...]
@@ -103,6 +110,7 @@ class RoundDemands:
     not_run: Mapping[str, tuple[int, ...]] | None
     early_stops: bool
     ends: tuple[tuple[float, RoundDemands], ...] = ()
+    entered: tuple[Interval, ...] = ()
 
 
 @lru_cache(maxsize=1024)
@@ -113,7 +121,7 @@ def round_demands(plan: Plan, item: Round) -> RoundDemands:
         InferenceError: the round is not well typed.
     """
     types = round_types(plan, item)
-    reader = _Reader(plan)
+    reader = _Reader(plan, dict(_regions(item)))
     for step in types.steps:
         reader.read(step)
     judged = tuple(tree for tree in map(judged_tree, types.steps) if tree is not None)
@@ -131,9 +139,18 @@ def judged_tree(step: Step) -> TreeType | None:
     return tree if isinstance(tree, TreeType) else None
 
 
+def _regions(item: Round) -> Iterator[tuple[int, int]]:
+    """Ops under a `when` by identity, each with the number of the innermost one."""
+    conditional = [op for op in walk(item.ops) if op.keyword == "when" and op.body is not None]
+    for number, op in enumerate(conditional):  # inner ones come later, and are what is remembered
+        assert op.body is not None
+        yield from ((id(inner), number) for inner in walk(op.body.ops))
+
+
 @dataclass
 class _Reader:
     plan: Plan
+    regions: Mapping[int, int]
     demands: list[ForwardDemand | OpDemand] = field(default_factory=list)
     drafted: dict[tuple[str, tuple[Span, ...], str], int] = field(default_factory=dict)
 
@@ -142,7 +159,8 @@ class _Reader:
             case Pass() as needed:
                 self.demands.append(self.forward(step, needed))
             case Work(name, width, view):
-                op = OpDemand(step.op, name, width, step.conditional, step.lane, view)
+                region = self.regions.get(id(step.op))
+                op = OpDemand(step.op, name, width, step.conditional, step.lane, view, region)
                 self.demands.append(op)
 
     def forward(self, step: Step, needed: Pass) -> ForwardDemand:
@@ -167,6 +185,7 @@ class _Reader:
             conditional=step.conditional,
             lane=step.lane,
             skips=needed.skips,
+            region=self.regions.get(id(step.op)),
         )
 
 

@@ -171,14 +171,25 @@ def _price_steps(
                 seconds = pricer.forward(step, lag.get(step.cache, 1.0))
         except UnpricedError as error:
             return Unpriced(print_op(step.op).splitlines()[0], str(error))
-        if step.conditional:
-            seconds = replace(seconds, low=seconds.low * 0.0)
-        priced.append((step, seconds))
+        priced.append((step, _as_entered(demands, step, seconds, pricer.batch)))
     try:
         pricer.glue()
     except UnpricedError as error:
         return Unpriced("", str(error))
     return priced
+
+
+def _as_entered(
+    demands: RoundDemands, step: ForwardDemand | OpDemand, seconds: Seconds, batch: Quantity
+) -> Seconds:
+    """Of a conditional step the mean time: it runs where some request of the batch enters."""
+    if not step.conditional:
+        return seconds
+    if step.region is None or not demands.entered:
+        return replace(seconds, low=seconds.low * 0.0)
+    share = demands.entered[step.region]
+    low, mean, high = (1.0 - (1.0 - x) ** batch for x in (share.low, share.mean, share.high))
+    return Seconds(seconds.median * mean, seconds.low * low, seconds.high * high)
 
 
 def _priced_op(step: ForwardDemand | OpDemand, seconds: Seconds, share: Quantity) -> PricedOp:
@@ -220,7 +231,10 @@ def _merged(parts: Sequence[tuple[str | None, PricedOp]]) -> tuple[PricedOp, ...
 def _assumptions(demands: RoundDemands, pricer: RoundPricer) -> tuple[str, ...]:
     hidden = pricer.device.lane_overlap
     words = (
-        ("conditional ops run for some request of the batch", _any_conditional(demands)),
+        (
+            "conditional ops run for some request of the batch",
+            _any_conditional(demands) and not demands.entered,
+        ),
         (
             f"of lanes side by side the longest hides {hidden:.0%} of the others",
             any(step.lane is not None for step in demands.steps),

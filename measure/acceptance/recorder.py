@@ -14,8 +14,15 @@ from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptancePro
 from specplan.ir.errors import UsageError
 from specplan.ir.files import name_of, sha256_file
 from specplan.ir.plan import Plan
+from specplan.measure.acceptance.exits import exit_layers_of
 from specplan.measure.acceptance.teacher import TracedText
-from specplan.measure.acceptance.tracers import Row, Tracer, rounds_tracer, text_tracer
+from specplan.measure.acceptance.tracers import (
+    Row,
+    Tracer,
+    exits_tracer,
+    rounds_tracer,
+    text_tracer,
+)
 from specplan.measure.machine import versions
 from specplan.measure.progress import Progress
 from specplan.measure.workbench import TokenPrompt, Workbench
@@ -64,7 +71,12 @@ class ProfileRecorder:
         """
         key = acceptance_key(bench.problem, facts.shapes, drafter)
         path = path_of(bench, key)
-        tracer = text_tracer(bench, key) if plan is None else rounds_tracer(bench.compile(plan))
+        if plan is None:
+            tracer = text_tracer(bench, key)
+        elif exit_layers_of(plan):
+            tracer = exits_tracer(bench, plan)
+        else:
+            tracer = rounds_tracer(bench.compile(plan))
         rows, day = _stored_rows(path, key, tracer, digests)
         return cls(bench, key, path, digests, rows, tracer, day)
 

@@ -19,6 +19,7 @@ from specplan.cost_models.acceptance.drafters import (
 )
 from specplan.cost_models.acceptance.evidence.base import Evidence
 from specplan.cost_models.acceptance.evidence.depth_ranks import DepthRanks
+from specplan.cost_models.acceptance.evidence.exits import Exits
 from specplan.cost_models.acceptance.evidence.interleaved import InterleavedTrace
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.evidence.pools import Pools
@@ -28,6 +29,7 @@ from specplan.cost_models.acceptance.key import AcceptanceKey
 from specplan.ir.blocks import NO_SKIPS
 from specplan.ir.plan import Plan, SourceState
 from specplan.measure.acceptance.continuations import BATCH
+from specplan.measure.acceptance.exits import played_along
 from specplan.measure.acceptance.heads import depth_of, head_ranks
 from specplan.measure.acceptance.own_drafts import RetrievingText, TeacherText
 from specplan.measure.acceptance.pools import pool_places
@@ -102,6 +104,15 @@ def rounds_tracer(executable: Executable) -> Tracer:
 
     batch = 1 if _learns_from_all(executable.plan) else BATCH
     return Tracer(trace, RoundsRun.of_places, batch, "the rounds that ran")
+
+
+def exits_tracer(bench: Workbench, plan: Plan) -> Tracer:
+    """Play a plan that leaves the target early along the target's own texts."""
+
+    def trace(texts: Sequence[TracedText]) -> list[Row]:
+        return [played_along(bench, plan, text).entered for text in texts]
+
+    return Tracer(trace, Exits, BATCH, "exits played on a trace of the target's own texts")
 
 
 def _learns_from_all(plan: Plan) -> bool:

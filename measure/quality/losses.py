@@ -25,7 +25,8 @@ from torch import Tensor
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import Plan
 from specplan.measure.acceptance.continuations import continue_prompts, request_of
-from specplan.measure.acceptance.teacher import text_logits
+from specplan.measure.acceptance.exits import exit_layers_of, keys_are_exact, loss_along
+from specplan.measure.acceptance.teacher import TracedText, text_logits
 from specplan.measure.progress import Progress
 from specplan.measure.quality.commands import Scorer, drop
 from specplan.measure.quality.laws import check_law, drafts_nothing, recorded
@@ -77,6 +78,8 @@ def losses(bench: Workbench, parts: Parts, plan: Plan, progress: Progress) -> li
                 remedy="Measure divergence, or outputs.",
             )
         measure = _of_own_text
+    elif is_replayed(quality, plan):
+        measure = _replayed
     elif greedy:
         measure = _greedy
     else:
@@ -101,7 +104,7 @@ def _outputs(
 ) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
     """The target's output and the plan's, with the same numbers drawn."""
     run = generate(bench.compile(plan), _requests(bench, parts, group))
-    targets = continue_prompts(bench, parts.tokens, lambda *_: None)
+    targets = _targets(bench, parts)
     for place, own in zip(group, run.completions, strict=True):
         yield targets[place], own.tokens
 
@@ -118,6 +121,26 @@ def _greedy(bench: Workbench, parts: Parts, plan: Plan, group: range) -> Iterato
         logits = text_logits(bench.models["target"], tokens, len(parts.tokens[place].tokens))
         different = float((logits.argmax(-1).cpu() != torch.tensor(own)).double().mean())
         yield different * (1.0 if quality.divergence == "total_variation" else MOST["kl"])
+
+
+def is_replayed(quality: Quality, plan: Plan) -> bool:
+    """Whether one traced run of the target's outputs tells what the plan loses."""
+    exits = exit_layers_of(plan) is not None and keys_are_exact(plan)
+    return exits and quality.measure == "outputs_differ"
+
+
+def _replayed(bench: Workbench, parts: Parts, plan: Plan, group: range) -> Iterator[float]:
+    """Of a plan that leaves the target early: from the target's own outputs, traced once."""
+    outputs, target = _targets(bench, parts), bench.models["target"]
+    for place, request in zip(group, _requests(bench, parts, group), strict=True):
+        name = parts.tokens[place].id
+        text = TracedText(place, name, request, outputs[place], target)
+        yield loss_along(bench, plan, text) if text.output else 0.0
+
+
+def _targets(bench: Workbench, parts: Parts) -> list[tuple[int, ...]]:
+    """The target's own output after each prompt."""
+    return continue_prompts(bench, parts.tokens, lambda *_: None)
 
 
 def _sampled(bench: Workbench, parts: Parts, plan: Plan, group: range) -> Iterator[float]:

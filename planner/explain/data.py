@@ -114,7 +114,8 @@ def explain(result: SearchResult) -> dict[str, Any]:
     """
     facts = result.facts
     drafting = _drafting(result, _best_drafting(result))
-    parts = [] if drafting is None else [p for p in drafting.parts if p[0].drafter is not None]
+    every = () if drafting is None else drafting.parts
+    parts = [part for part in every if part[0].drafter is not None and _drafts(part[0])]
     return summarise(result) | {
         "time": {
             "chosen": [_time(estimate) for estimate in result.chosen.estimates],
@@ -139,6 +140,11 @@ def explain(result: SearchResult) -> dict[str, Any]:
 def _drafting(result: SearchResult, rival: Candidate | None) -> Candidate | None:
     """The chosen plan where it drafts, else the best one that does."""
     return rival if result.chosen.method == PLAIN else result.chosen
+
+
+def _drafts(candidate: Candidate) -> bool:
+    tree = judged(candidate)
+    return tree is not None and tree.nodes > 0
 
 
 def _best_drafting(result: SearchResult) -> Candidate | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from specplan.cost_models.acceptance.drafters import rounds_key
@@ -70,11 +70,15 @@ def promise(quality: Quality) -> Entry:
 
 
 def worth_measuring(
-    facts: ProblemFacts, candidates: Sequence[Candidate], plain: Candidate
+    facts: ProblemFacts,
+    candidates: Sequence[Candidate],
+    plain: Candidate,
+    cheap: Callable[[Plan], bool],
 ) -> list[Plan]:
     """Plans that change the output, run and may be faster than the best that does not.
 
-    Of each family the fastest ones: those within `_NEAR` of the best lossless plan's time.
+    Of these the ones within `_NEAR` of the best lossless plan's time, and all whose losses are
+    cheap to measure.
     """
     exact = [one for one in candidates if one.admissible and not changes_output(one)]
     least = min((score(one, facts.objective) for one in [*exact, plain]), default=0.0)
@@ -85,7 +89,7 @@ def worth_measuring(
         and one.priced
         and one.plan is not None
         and one.unsupported is None
-        and score(one, facts.objective) <= _NEAR * least
+        and (score(one, facts.objective) <= _NEAR * least or cheap(one.plan))
     ]
 
 

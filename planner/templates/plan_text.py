@@ -142,7 +142,7 @@ def single_round_plan(
         f"assume temperature={print_atom(temperature)} batch={min(batches)}..{max(batches)} "
         f"context=1..{facts.longest_text}"
         + (" reproducible=false" if method.shares and not facts.greedy else "")
-        + ("" if method.lossless else f" law={method.law}"),
+        + ("" if method.lossless else f" law={method.promise(facts)}"),
         *(f"state {text}" for text in ("@kv = cache target", *caches, *states)),
         "round decode {",
         indent(dedent(body).strip("\n"), "  "),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from specplan.progress import Progress
@@ -86,12 +87,13 @@ def measured_losses(result: SearchResult, progress: Progress) -> Mapping[str, Me
     quality = problem.limits.quality
     if quality is None or (quality.prompts or problem.workload.prompts) is None:
         return {}
-    plans = worth_measuring(result.facts, result.candidates, result.plain)
-    if not plans:
-        return {}
     bench, _ = open_bench(problem)
     from specplan.ir.errors import MissingCapabilityError
     from specplan.measure.quality.calibrate import measure_losses
+    from specplan.measure.quality.losses import is_replayed
+
+    cheap = partial(is_replayed, quality)
+    plans = worth_measuring(result.facts, result.candidates, result.plain, cheap)
 
     losses: dict[str, Measured] = {}
     for plan in plans:

@@ -102,6 +102,12 @@ def decoded(executable: Executable, requests: Sequence[Request], batch: int) -> 
     return [one for group in groups for one in outputs(executable, group)]
 
 
+ONE_EACH = {
+    "agreeing_exit", "confident_exit", "copied_exit", "depth_by_position", "predictive_pipeline",
+}  # fmt: skip
+"""Methods whose rounds emit one token each."""
+
+
 def tokens_of(decodes: Outputs) -> list[tuple[int, ...]]:
     return [tokens for tokens, _ in decodes]
 
@@ -125,7 +131,8 @@ def test_greedy_tokens(name: str, case: Case) -> None:
         decodes = decoded(EagerBackend().compile(plan, models), requests, BATCH)
         tokens, rounds = tokens_of(decodes), sum(rounds for _, rounds in decodes)
         assert tokens == case.expected or not lossless, words
-        assert rounds < sum(map(len, tokens)) or not drafts, f"{words}: nothing was accepted"
+        more = drafts and name not in ONE_EACH
+        assert rounds < sum(map(len, tokens)) or not more, f"{words}: nothing was accepted"
         assert in_batches(plan, models, requests[::50], 1) == tokens[::50], words
         lowered = run_passes(plan)
         if plan_digest(lowered) != plan_digest(plan):

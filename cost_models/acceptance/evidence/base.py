@@ -28,10 +28,12 @@ class Evidence(ABC):
     Attributes:
         kind: its name in files.
         ranked: whether it knows second choices, so that it prices static trees.
+        of_exits: whether it tells where tokens leave the model, of plans that draft nothing.
     """
 
     kind: ClassVar[str]
     ranked: ClassVar[bool] = False
+    of_exits: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -171,10 +173,10 @@ class Drafting:
 
     def lag(self, batch: Quantity) -> dict[str, Quantity]:
         """Per cache, P(some request of the batch has more pending than the root)."""
-        if self.evidence is None:
-            return {}
         if self.lag_shares is not None:
             return {cache: _some(share, batch) for cache, share in self.lag_shares.items()}
+        if self.evidence is None:
+            return {}
         ends = self.evidence.model.end_shares(self.parents, self.ranks)
         return lag_probabilities(self.demands.not_run, ends, batch)
 
@@ -190,7 +192,8 @@ def read_drafting(plan: Plan, item: Round, evidence: Evidence | None) -> Draftin
     demands = read_round(plan, item)
     if isinstance(demands, Unpriced):
         return demands
-    if len(demands.judged) == 1 and demands.judged[0].parents == ():
+    nothing = len(demands.judged) == 1 and demands.judged[0].parents == ()
+    if nothing and not (evidence is not None and evidence.of_exits):
         return Drafting(demands)
     if not demands.judged or evidence is None:
         reason = judged_several_times(demands)

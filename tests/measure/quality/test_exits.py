@@ -1,0 +1,158 @@
+"""Plans that leave the target early: played on a trace, and run."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specplan.cost_models.acceptance.evidence.exits import Exits
+from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.intervals import Interval
+from specplan.cost_models.rounds.demands import ForwardDemand, round_demands
+from specplan.cost_models.rounds.pricing import Unpriced, price_round
+from specplan.gathering import open_bench
+from specplan.ir.plan import Plan, ValueState
+from specplan.ir.values import Entry
+from specplan.measure.acceptance.continuations import continue_prompts, request_of
+from specplan.measure.acceptance.exits import (
+    exit_layers_of,
+    keys_are_exact,
+    loss_along,
+    played_along,
+)
+from specplan.measure.acceptance.teacher import TracedText
+from specplan.measure.workbench import PROFILE, Workbench
+from specplan.planner import ProblemFacts, discover_methods
+from specplan.planner.search.settings import pricer_of
+from specplan.problems import as_problem
+from specplan.runtime.generate import generate
+from tests.measure.problems import write_problem
+
+METHODS = ("confident_exit", "agreeing_exit", "copied_exit")
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workbench, ProblemFacts]:
+    """A problem of a tiny target with three layers, at temperature 0."""
+    path = write_problem(
+        tmp_path_factory.mktemp("exits"), prompts=6, output_tokens=12, prompt_tokens=16
+    )
+    data = json.loads(path.read_text()) | {"device": "cpu-generic", "methods": [*METHODS]}
+    Path(path).write_text(json.dumps(data))
+    return open_bench(as_problem(path))
+
+
+def plans_of(facts: ProblemFacts, name: str) -> list[Plan]:
+    """Of every setting of a method."""
+    method = discover_methods()[name]
+    return [method.plan(facts, options) for options in method.run_settings(facts)]
+
+
+def texts_of(bench: Workbench) -> list[TracedText]:
+    """The target's own outputs."""
+    prompts, target = bench.prompts(PROFILE), bench.models["target"]
+    outputs = continue_prompts(bench, prompts, lambda *_: None)
+    return [
+        TracedText(place, prompt.id, request_of(bench, prompt, place), output, target)
+        for place, (prompt, output) in enumerate(zip(prompts, outputs, strict=True))
+    ]
+
+
+def deep_passes(
+    bench: Workbench, plan: Plan, text: TracedText
+) -> tuple[tuple[int, ...], Counter[str]]:
+    """What a plan emits, and how often it runs each kind of pass, alone in its batch."""
+    ran: Counter[str] = Counter()
+
+    def observe(op: str, model: str | None, *rest: object) -> None:
+        if model is not None and op.startswith("forward"):
+            ran[op] += 1
+
+    run = generate(bench.compile(plan), [text.request], observer=observe)
+    return run.completions[0].tokens, ran
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_is_played_on_a_trace_is_what_runs(
+    opened: tuple[Workbench, ProblemFacts], name: str
+) -> None:
+    """Whether outputs differ, and of those that do not, how often the deep layers ran."""
+    bench, facts = opened
+    plans, texts = plans_of(facts, name), texts_of(bench)
+    differ = same = 0
+    for plan in plans[:: max(1, len(plans) // 4)]:
+        assert exit_layers_of(plan) is not None
+        exact = keys_are_exact(plan)
+        assert exact == (name != "copied_exit")
+        for text in texts[:3]:
+            output, ran = deep_passes(bench, plan, text)
+            if exact:
+                assert loss_along(bench, plan, text) == float(output != text.output)
+            if output == text.output and exact:
+                entered = played_along(bench, plan, text).entered
+                deep = max((op for op in ran if ":" in op), key=lambda op: op.split(":")[1])
+                assert sum(mask & 1 for mask in entered) == ran[deep]
+            differ, same = differ + (output != text.output), same + (output == text.output)
+    assert differ or same
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_thresholds_that_admit_no_exit_decode_as_the_target_does(
+    opened: tuple[Workbench, ProblemFacts], name: str
+) -> None:
+    """Greedy equality, and every token enters the deep layers."""
+    bench, facts = opened
+    plan = next(p for p in plans_of(facts, name) if "entropy" not in str(p))
+    never = tuple(
+        replace(state, kind=Entry("calibrated", (("init", 3.0),)))
+        if isinstance(state, ValueState)
+        else state
+        for state in plan.states
+    )
+    plan = replace(plan, states=never)
+    for text in texts_of(bench)[:4]:
+        assert deep_passes(bench, plan, text)[0] == text.output
+        if name != "copied_exit":
+            assert loss_along(bench, plan, text) == 0.0
+            assert all(mask & 1 for mask in played_along(bench, plan, text).entered)
+
+
+def test_a_round_costs_what_its_exits_leave(opened: tuple[Workbench, ProblemFacts]) -> None:
+    """Deep layers by the share of tokens that need them, in a batch by that of any request."""
+    _, facts = opened
+    plan = plans_of(facts, "confident_exit")[0]
+    item = plan.rounds[0]
+    demands = round_demands(plan, item)
+    rows = ((1, 0, 0, 0) * 25,) * 4
+    drafting = Exits(rows).drafts(plan, item, demands)
+    assert not isinstance(drafting, str)
+    (share,) = drafting.demands.entered
+    assert share.mean == 0.25 and share.low < 0.25 < share.high
+    (waiting,) = drafting.lag(1).values()
+    assert waiting == pytest.approx((24 * 4 * 3) / (25 * 4) / 7)
+    assert drafting.tokens_per_round == Interval.exact(1.0)
+    pricer = pricer_of(
+        ProblemFacts(facts.problem, facts.target, facts.drafts, load_device("cpu-generic"))
+    )
+    seconds = []
+    for entered in ((1,) * 40, (1, 0, 0, 0) * 10, (0,) * 39 + (1,)):
+        demands = replace(round_demands(plan, item), entered=(_exact(entered),))
+        price = price_round(
+            demands,
+            pricer.round_pricer,
+            {step.cache: 0.0 for step in drafting.demands.steps if isinstance(step, ForwardDemand)},
+        )
+        assert not isinstance(price, Unpriced)
+        seconds.append(float(np.asarray(price.seconds.median).flat[0]))
+    assert seconds[0] > seconds[1] > seconds[2]
+    halfway = (seconds[0] - seconds[1]) / (seconds[0] - seconds[2])
+    assert halfway == pytest.approx(0.75 / (1 - 1 / 40), rel=1e-6)
+
+
+def _exact(entered: tuple[int, ...]) -> Interval:
+    return Interval.exact(sum(entered) / len(entered))
