@@ -2,10 +2,10 @@
 
 Ouroboros (Zhao et al. 2024, arXiv 2402.13720): the target verifies far more tokens in a pass than a
 draft model can write in time, so that phrases from a pool are appended to the draft, several of
-them, at no pass of the draft model. The pool learns runs of tokens from the text, and from each
-verification what the target would have written at every place of the draft, the rejected ones too:
-there its choices are often right, only too early. Phrases are certain proposals, judged at a
-temperature above 0 by the recursive rule.
+them, at no pass of the draft model. The pool learns runs of tokens from the texts of all requests,
+and from each verification what the target would have written at every place of the draft, the
+rejected ones too: there its choices are often right, only too early. Phrases are certain proposals,
+judged at a temperature above 0 by the recursive rule.
 """
 
 from __future__ import annotations
@@ -45,11 +45,9 @@ class Ouroboros(ProfiledByRunning[OuroborosOptions]):
 
     summary = "a draft model's chain, lengthened by phrases that a pool has learned"
     paper = "Zhao et al. 2024, arXiv 2402.13720"
-    differs = (
-        "The draft model drafts token by token, not phrase by phrase, and the pool is each "
-        "request's own."
-    )
-    memory = "16,384 phrases of each request, 600 bytes each"
+    differs = "The draft model drafts token by token, not phrase by phrase."
+    shares = True
+    memory = "16,384 phrases of all requests, 600 bytes each"
     shape = "static tree"
     family = "chain and phrases"
     shapes = ((2, 1, 2), (2, 2, 3), (3, 3, 3), (4, 3, 4))
@@ -64,7 +62,7 @@ update @phrases %t0 last={order}
 %c = lookup @phrases %d at=%end match=[1, 1] children={options.phrases} length={options.tokens}"""
         learn = f"%said = relabel %d logits=%l\nupdate @phrases %said last={length + 1}"
         pool = f"phrases(order={order}, width={2 * options.phrases}, capacity={CAPACITY})"
-        models, states = (options.draft,), (f"@phrases = source {pool}",)
+        models, states = (options.draft,), (f"@phrases = source {pool} scope=process",)
         return draft_and_verify(
             facts, self, drafted, options.nodes, models=models, after=learn, states=states
         )
