@@ -121,7 +121,8 @@ def _in_a_row(run: Pass, cache: NodeSlots, place: Placement | Fresh | None, befo
     spec, call = run.spec, run.call
     width = call.tokens.shape[1] - call.texts
     own = spec.cache is not None and spec.features is None and not spec.scratch and not spec.block
-    plain = cache.store.queries is None and cache.shift == 0 and call.slots is None
+    unmoved = isinstance(cache.shift, int) and cache.shift == 0
+    plain = cache.store.queries is None and unmoved and call.slots is None
     everyone = run.runner.taking_part() is None and call.texts <= max(spec.pending, 1)
     if not (own and plain and everyone) or call.rooted:
         return False
