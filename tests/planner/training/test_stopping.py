@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
-import pytest
 
-from specplan.planner.training.curves import Curve, Evaluation, curves_of
+from specplan.planner.training.curves import Curve, Evaluation
 from specplan.planner.training.stopping import StopRule, chain_speed, verdict
 
-RECORDED = Path(__file__).resolve().parents[3] / "benchmarks/results/training_curves.json"
 ROUNDS = 4000
 
 
@@ -84,31 +79,3 @@ def test_a_training_that_gets_worse_ends_soon() -> None:
     end = next(i for i in range(2, len(points)) if verdict(points[: i + 1], rule, speed).stop)
     best = max(speed([[rate] for rate in row]) for row in rates)
     assert steps[end] <= 460 and speed([[rate] for rate in rates[end]]) > 0.99 * best
-
-
-@pytest.mark.skipif(not RECORDED.is_file(), reason="no recorded trainings")
-def test_recorded_trainings_lose_at_most_one_per_cent_for_a_third_of_the_steps() -> None:
-    """`benchmarks/training_curves.py`: three families on the reference target, run to their end."""
-    recorded = json.loads(RECORDED.read_text())["families"]
-    assert len(recorded) >= 3
-    for name, one in recorded.items():
-        points = [Evaluation.from_dict(point) for point in one["evaluations"]]
-        rule, speed = StopRule(one["budget"], one["interval"]), chain_speed(one["draft_seconds"], 6)
-        end = next(
-            (i for i in range(2, len(points)) if verdict(points[: i + 1], rule, speed).stop),
-            len(points) - 1,
-        )
-        final, stopped = (
-            speed([[curve.interval(points[at].steps).mean] for curve in curves_of(points)])
-            for at in (-1, end)
-        )
-        assert stopped > 0.99 * final, name
-        assert points[end].steps <= 0.7 * one["budget"], (name, points[end].steps)
-
-
-def test_a_rate_is_that_of_the_best_rank_and_others_keep_their_share() -> None:
-    seen = Evaluation(10, (100, 60), ((60, 10, 10), (30, 15, 0)))
-    assert seen.rates.tolist() == [0.6, 0.5]
-    first, second = seen.hazards(np.array([0.8, 0.5]))
-    assert first == pytest.approx([0.8, 0.05, 0.05]) and second == pytest.approx([0.5, 0.25, 0.0])
-    assert Evaluation.from_dict(json.loads(json.dumps(seen.__dict__))) == seen
