@@ -45,7 +45,7 @@ def steps_of(family: str, steps: int, first: int) -> dict[str, float]:
     texts = [names["Text"](tuple(row), PROMPT) for row in drawn.tolist()]
     times = [process_time()]
 
-    def progress(*_: object) -> None:
+    def progress(description: str, done: int, total: int) -> None:
         times.append(process_time())
 
     recipe = names["Recipe"](save_every=10**9)
