@@ -153,9 +153,12 @@ def standing(explanation: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def schedule_worth(explanation: Mapping[str, Any]) -> str:
-    """What K by batch size gains over the best fixed K; empty where no such plan was chosen."""
+    """What K by batch size gains over the best fixed K; empty where no such plan was chosen.
+
+    Empty also where no speculation is the best fixed K: the headline has that gain.
+    """
     single = explanation["best_single"]
-    if single is None or single["gain"]["mean"] <= 1.0:
+    if single is None or single["gain"]["mean"] <= 1.0 or single["method"] == PLAIN:
         return ""
     worth = f"{single['gain']['mean'] - 1.0:.1%}".replace("%", " %")
     return f"K by batch size gains {worth} over {plan_name(single)} at every batch size"
@@ -252,6 +255,5 @@ def basis(explanation: Mapping[str, Any], today: date | None = None) -> Iterator
         what = "times" if one["of"] == "times" else f'acceptance of "{one["of"]}"'
         tone: Tone = "assumed" if one["kind"] == "assumed" else ""
         age = f" {age_words(one['date'], today)}" if one.get("date") else ""
-        yield Line(f"{what}: {one['kind']}{age}, {one['words']}", tone)
-        if one.get("stack"):
-            yield Line(f"engine: {one['stack']}", tone)
+        stack = f" ({one['stack']})" if one.get("stack") else ""
+        yield Line(f"{what}: {one['kind']}{age}, {one['words']}{stack}", tone)

@@ -202,7 +202,7 @@ def memory_words(explanation: Mapping[str, Any]) -> Iterator[str]:
         text = f"Out of memory, left out: {named} needs {needs}."
         if drafting:
             text = (
-                f"No memory for the drafter: {named} needs {needs} with it loaded. There the plan "
-                "runs without the drafter, which must not be loaded."
+                f"No memory for the drafter: {named} needs {needs}; there the plan runs with it "
+                "unloaded."
             )
         yield f"{text} To fit: {ways}."

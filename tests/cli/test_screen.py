@@ -41,7 +41,7 @@ CASES = (
     "no-speculation",
 )  # fmt: skip
 NEVER = re.compile(r"\b(refused?|priced?|told|law|loads?|chain of \d+)\b", re.IGNORECASE)
-LONGEST = 34
+LONGEST = 30
 
 
 def problem(record: str, **changes: Any) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def test_the_age_of_measurements_is_by_the_readers_clock(tmp_path: Path) -> None
         assert isinstance(output.file, StringIO)
         text = output.file.getvalue()
         assert f'acceptance of "draft": given {words}, ' in text
-        assert "times: data sheet, h100-sxm@vllm\n" in text  # nobody measured it on a day
+        assert "times: data sheet, h100-sxm@vllm (vLLM 0." in text  # nobody measured it on a day
 
 
 @pytest.mark.parametrize(
