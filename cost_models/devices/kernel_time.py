@@ -27,6 +27,18 @@ WEIGHT_ONLY = frozenset({"fp8", "fp4"})
 Marlin kernels on Ampere; the same for NVFP4 before Blackwell)."""
 
 
+def _other_format(math: str, peaks: Mapping[str, float]) -> str:
+    """How to run on a device without arithmetic in a format."""
+    add = f"add peak_flops of {math} to the device file"
+    for dtype in ("float16", "float32"):
+        if math in DTYPE_BYTES and dtype in peaks:
+            return (
+                f"Set `dtype: {dtype}` for every model of the problem, as one starts an engine "
+                f"there (`vllm serve --dtype {dtype}`), or {add}."
+            )
+    return f"Run in one of {', '.join(sorted(peaks))}, or {add}."
+
+
 @dataclass(frozen=True)
 class Kernels:
     """The figures of a device that single kernels depend on; see `AnalyticDevice`."""
@@ -77,8 +89,7 @@ class Kernels:
             raise UnpricedError(
                 f"no peak for {math}",
                 where=f"device {self.device}",
-                remedy=f"Run in one of {', '.join(sorted(self.peak_flops))}, or add "
-                "peak_flops for it to the device file.",
+                remedy=_other_format(math, self.peak_flops),
             )
         return peak * self.format_efficiency.get(math, 1.0)
 

@@ -181,7 +181,7 @@ def search(
         raise UsageError(
             f"plain decoding has no price ({plain.refusal})",
             where="device",
-            remedy="Measure the device for these models with `specplan profile device`.",
+            remedy="Mend that, or measure these models on it with `specplan profile device`.",
         )
     if plain.unsupported is not None:
         raise MissingCapabilityError(
