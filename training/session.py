@@ -37,9 +37,19 @@ class Session:
 
     @classmethod
     def of(
-        cls, problem: ProblemLike, prompts: Path | str | None, progress: Progress, **more: Any
+        cls,
+        problem: ProblemLike,
+        drafters: Sequence[str],
+        prompts: Path | str | None,
+        progress: Progress,
+        **more: Any,
     ) -> Session:
-        """Read the problem, and let its target answer the prompts; `more` as of `Recipe`."""
+        """Read the problem, and let its target answer the prompts; `more` as of `Recipe`.
+
+        Raises:
+            UsageError: what a family, the loss or the prompts lack, before anything is decoded.
+        """
+        from specplan.planner.training.described import published_config
         from specplan.problems import as_problem
         from specplan.runtime import require_torch
 
@@ -56,6 +66,8 @@ class Session:
                 where="loss",
                 remedy=f"Known: {', '.join(LOSSES)}.",
             )
+        for family in drafters:
+            published_config(checked, family)
         bench = Workbench(checked)
         file = None if prompts is None else Path(prompts)
         texts = training_texts(bench, file, progress, more["answers"])

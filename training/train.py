@@ -101,7 +101,7 @@ def train_drafter(
         SpecplanError: the loss is no number, or a checkpoint cannot be written.
     """
     more = {"learning_rate": learning_rate, "loss": loss, "answers": answers}
-    session = Session.of(problem, prompts, progress, **more)
+    session = Session.of(problem, [drafter], prompts, progress, **more)
     judge = None if worth is None else session.judge(drafter, Path(out), steps, worth)
     return session.train(drafter, Path(out), steps, judge=judge)
 
@@ -139,7 +139,7 @@ def pilot_drafters(
     from specplan.training.pilot import pilot_points, piloted
 
     more = {"learning_rate": learning_rate, "loss": loss, "answers": answers}
-    session = Session.of(problem, prompts, progress, **more)
+    session = Session.of(problem, drafters, prompts, progress, **more)
     points, pilots = pilot_points(steps), []
     for family in drafters:
         folder, start = Path(out) / family, perf_counter()

@@ -94,14 +94,21 @@ def screen(case: str, width: int, *, whole: bool = False, **console: Any) -> str
     return text.getvalue()
 
 
+def without_counts(text: str) -> str:
+    """A screen with its counts of kinds as #."""
+    return re.sub(r"^(Not tried .*)$", lambda line: re.sub(r"\d+", "#", line[0]), text, flags=re.M)
+
+
 @pytest.mark.parametrize("width", [80, PIPE_WIDTH, 120])
 @pytest.mark.parametrize("case", CASES)
 def test_golden_screens(case: str, width: int) -> None:
+    """The same in every column; how many kinds were not tried grows with the methods."""
     text, path = screen(case, width), HERE / f"screens/{case}-{width}.txt"
     if os.environ.get("SPECPLAN_UPDATE_GOLDEN"):
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    expected = path.read_text(encoding="utf-8")
+    assert without_counts(text) == without_counts(expected)
 
 
 @pytest.mark.parametrize("case", CASES)
