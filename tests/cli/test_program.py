@@ -183,7 +183,7 @@ def test_one_is_shown_in_full(command: str, name: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "what"),
     [
-        (("devices", "h20"), 2, 'unknown device "h20"'),
+        (("devices", "h21"), 2, 'unknown device "h21"'),
         (("devices", "--nothing"), 2, "No such option: --nothing"),
         (("optimize",), 2, "there is no problem"),
         (("report", "none.yaml"), 2, ""),

@@ -114,12 +114,18 @@ def page(case: str, **more: Any) -> str:
     return render(".html", *report(case), source="problem.yaml", steps=STEPS, **more)
 
 
+def without_counts(text: str) -> str:
+    """A report with # for how many kinds were not tried, which grows with the methods."""
+    section = re.compile(r"^## Not tried$.*?(?=^## )", re.M | re.S)
+    return section.sub(lambda part: re.sub(r"\d+", "#", part[0]), text)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_golden_markdown(case: str) -> None:
     text = render(".md", *report(case), source="problem.yaml", steps=STEPS)
     path = GOLDEN / f"{case}.md"
     assert len(REASON.findall(text)) == len(report(case)[1]["explanation"]["refused"])
-    text = REASON.sub("", text)  # tests of the planner have the words of each
+    text = without_counts(REASON.sub("", text))  # tests of the planner have the words of each
     if os.environ.get("SPECPLAN_UPDATE_GOLDEN"):
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")

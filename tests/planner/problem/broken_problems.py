@@ -252,7 +252,7 @@ case(
     both(put("models.drafts", []), put("acceptance", {})),
 )
 case("unknown device", "device", "Known: ", put("device", "quantum"))
-case("another device", "device", "Known: a10, ", put("device", "h20"))
+case("another device", "device", "Known: a10, ", put("device", "x20"))
 case("a form of a device", "device", '"8xh100-pcie" or "8xh100-sxm"?', put("device", "8xH100"))
 case("a stack", "device", '"h100-sxm@vllm"?', put("device", "h100-smx@vllm"))
 case("a misspelt word", "device", 'Did you mean "measured"?', put("device", "mesured"))
