@@ -37,8 +37,8 @@ PROMPTS, PLACES, FIRST = 8, 8, 24
 TEMPERATURE, TOP_K = 1.0, 50
 SETTINGS = SamplingSettings.of([Request(prompt_tokens=(0,), temperature=TEMPERATURE, top_k=TOP_K)])
 
-ALONE = [rule.name for rule in LOSSY if rule.needs_logits and not rule.reads_probs]
-"""Rules that judge each token alone, by the target's row."""
+FIRST_CHOICE = [rule.name for rule in LOSSY if rule.name not in ("lenient", "all")]
+"""Rules whose own file says which token passes, and that emit the first choice where none does."""
 
 Outcome = tuple[Tensor, Tensor]
 """The law of the emitted token `[V]`, and the chance to accept."""
@@ -75,10 +75,11 @@ def lenient(p: Tensor, q: Tensor, lenience: float = 0.5) -> Outcome:
 
 
 def passing(rule: str, logits: Tensor, q: Tensor) -> Outcome:
-    """A rule that judges each token alone and else emits the first choice."""
+    """A rule that accepts a token or not, and else emits the first choice."""
     drafted = q.nonzero()
     row = top_probs(logits) if RULES[rule].TARGET == "probabilities" else logits
-    tree = DraftedTree(drafted, (-1,))
+    drawn_from = q.expand(len(drafted), 1, len(q))
+    tree = DraftedTree(drafted, (-1,), probs=drawn_from, probs_index=(0,))
     judged = RULES[rule].accept_vectorised(tree, row.expand(len(drafted), 2, len(row)))
     emitted = torch.zeros_like(q)
     emitted[drafted[:, 0]] = q[drafted[:, 0]] * (judged.accepted > 0)
@@ -95,7 +96,7 @@ def measured() -> dict[str, Any]:
         outcomes = {
             "token": mixed(q, p),
             "lenient": lenient(p, q),
-            **{rule: passing(rule, logits, q) for rule in ALONE},
+            **{rule: passing(rule, logits, q) for rule in FIRST_CHOICE},
             "all": (q, torch.ones(())),
         }
         for rule, (emitted, accepted) in outcomes.items():

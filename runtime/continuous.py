@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from specplan.ir.errors import MissingCapabilityError
-from specplan.ir.ops import Forward
-from specplan.ir.plan import Plan, walk_plan
+from specplan.ir.ops.forward import reads_in_chunks
 from specplan.ir.schedule import select_round
 from specplan.runtime.executable import ContinuousSession, Executable
 from specplan.runtime.generate import (
@@ -79,11 +78,6 @@ def serve(
         server.release()
     served = [server.served[index] for index in range(len(arrivals))]
     return Service(tuple(served), tuple(server.steps), server.clock.now())
-
-
-def reads_in_chunks(plan: Plan) -> bool:
-    """Whether a plan reads prompts in chunks along with the requests that decode."""
-    return any(isinstance(op, Forward) and op.most is not None for op in walk_plan(plan))
 
 
 class _Server:

@@ -268,6 +268,11 @@ def judges(plan: Plan) -> Iterator[Forward]:
             yield op
 
 
+def reads_in_chunks(plan: Plan) -> bool:
+    """Whether a plan reads prompts in chunks along with the requests that decode."""
+    return any(isinstance(op, Forward) and op.most is not None for op in walk_plan(plan))
+
+
 def stack_ends(plan: Plan, item: Round) -> dict[str, int]:
     """Per model, the last layer that any forward names, which is taken as the end of its stack."""
     ends: dict[str, int] = {}

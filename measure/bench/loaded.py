@@ -11,11 +11,12 @@ import numpy as np
 from specplan.cost_models.serving.quantiles import LoadTimes, Quantiles
 from specplan.cost_models.serving.server import Server, StepTimes
 from specplan.cost_models.serving.simulation import Served, Wanted, replay
+from specplan.ir.ops.forward import reads_in_chunks
 from specplan.ir.plan import Plan
 from specplan.measure.bench.arrivals import Planned
 from specplan.measure.workbench import TokenPrompt, Workbench
 from specplan.passes.chunk import Chunk
-from specplan.runtime.continuous import reads_in_chunks, serve
+from specplan.runtime.continuous import serve
 from specplan.runtime.executable import Executable
 from specplan.runtime.service import Arrival, BatchLimits, Service, Timer
 

@@ -42,7 +42,8 @@ def best_schedule(
     A candidate that drafts takes part in the cells where it beats plain decoding by more than the
     error of the two, or where a limit refuses plain decoding. Every cell counts alike: by its cost
     over the least that is possible there. Plans whose rounds cannot take turns with plain decoding,
-    since they draw by the numbers of a position, take no part.
+    since they draw by the numbers of a position or read hidden states that only their own rounds
+    keep, take no part.
     """
     try:
         return _best_schedule(facts, pricer, candidates, plain)

@@ -9,9 +9,10 @@ import pytest
 
 from specplan.backends.eager.backend import EagerBackend
 from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.ops.forward import reads_in_chunks
 from specplan.ir.plan import Plan
 from specplan.passes.chunk import Chunk
-from specplan.runtime.continuous import reads_in_chunks, serve
+from specplan.runtime.continuous import serve
 from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request

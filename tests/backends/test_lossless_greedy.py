@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from specplan.planner.templates.merged_rounds import scheduled
+from specplan.planner.templates.merged_rounds import scheduled, take_turns
 from specplan.runtime.requests import Request
 from tests.backends.heads import with_heads
 from tests.backends.kinds import EVERY_WAY, LOSSLESS, all_facts, every_kind, kinds_of
@@ -50,10 +50,14 @@ def test_rounds_of_two_methods_take_turns(
     facts = all_facts(tmp_path, 0.0)
     others = [method for name, method in LOSSLESS.items() if name not in EVERY_WAY]
     others.sort(key=lambda method: method.sources)  # those that declare a source side by side
-    named = chain.from_iterable(kinds_of(method, facts) for method in others)
+    named = [*chain.from_iterable(kinds_of(method, facts) for method in others)]
+    (alone,) = kinds_of(LOSSLESS["autoregressive"], facts)
+    able = [kind for kind in named if take_turns(kind.plan, alone.plan)]
+    # it reads hidden states that only its own rounds keep
+    assert {kind.plan.name for kind in named if kind not in able} == {"predictive_pipeline"}
     turns = (("emitted % 7 < 3", "r0"), ("", "r1"))
     with_renamed = 0
-    for (one, first, _), (other, second, _) in pairwise(named):
+    for (one, first, _), (other, second, _) in pairwise(able):
         plan = scheduled("turns", {"r0": first, "r1": second}, turns)
         with_renamed += any(state.name.endswith("_r1") for state in plan.states)
         assert in_batches(plan, models, some, 2) == expected, (one, other)

@@ -1,4 +1,4 @@
-"""Methods that draft with several models: every pair of them, or all, with the text."""
+"""Methods that draft with several models: some of them, or all, and the text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from tests.planner.checkpoints import write_checkpoint
 from tests.planner.example_facts import SHARED, SIXTY_EIGHT_MILLION, example_facts
 
 DRAFTERS = {
-    "specinfer": {("draft", "other"), ("draft", "text"), ("other", "text")},
+    "specinfer": {
+        ("draft", "other"),
+        ("draft", "text"),
+        ("other", "text"),
+        ("draft", "other", "text"),
+    },
     "minions": {("draft", "other", "text")},
 }
 

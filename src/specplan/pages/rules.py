@@ -45,8 +45,8 @@ The same on the reference pair, at {places} positions of held-out prompts, tempe
 """
 
 _WHY_LOST = """
-`typical`, `rollback` and `top_beta` emit the target's most probable token where they reject, so
-their output may be further from the target's distribution than the draft is.
+`typical`, `rollback`, `top_beta` and `joint` emit the target's most probable token where they
+reject, so their output may be further from the target's distribution than the draft is.
 """
 
 _FOOT = """

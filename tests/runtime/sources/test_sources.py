@@ -15,6 +15,7 @@ from specplan.ir.plan import SourceState
 from specplan.ir.tables.declaration import Declaration
 from specplan.ir.tables.sources import SOURCE_ENTRIES
 from specplan.ir.values import Entry, State
+from specplan.runtime.requests import Request
 from specplan.runtime.sources.adjacency import Adjacency
 from specplan.runtime.sources.automaton import Automaton
 from specplan.runtime.sources.continuations import continuation_trees
@@ -35,6 +36,11 @@ def one(source: Source, text: list[int], wanted: Wanted) -> tuple[list[int], lis
     continuations = source.lookup(np.array([text]), np.array([len(text)]), wanted)
     live = continuations.live[0]
     return continuations.tokens[0][live].tolist(), continuations.parents[0][live].tolist()
+
+
+def of_request(state: SourceState, vocabulary: int) -> Source:
+    """A declared source as a request without a grammar uses it."""
+    return new_source(state, vocabulary).of_request(Request(prompt_tokens=(0,)))
 
 
 def taught(source: Source, *every: list[int], last: int = 8) -> Source:
@@ -273,7 +279,7 @@ def test_phrases_of_a_text_are_those_of_its_runs() -> None:
     [k for k, made in SOURCES.items() if {"rows", "text"} & {*made.learns} and not made.one_text],
 )
 def test_texts_of_a_batch_are_looked_up_as_alone(kind: str) -> None:
-    source = new_source(SourceState(name=State("s"), kind=Entry(kind)), 8)
+    source = of_request(SourceState(name=State("s"), kind=Entry(kind)), 8)
     rng = np.random.default_rng(0)
     rows = "rows" in SOURCES[kind].learns
     if rows:
@@ -300,15 +306,17 @@ def test_memory_stays_below_what_is_stated(kind: str, vocabulary: int) -> None:
     rng = np.random.default_rng(0)
     text = rng.integers(0, vocabulary, 20_000)
     tracemalloc.start()
-    source = new_source(
-        SourceState(name=State("s"), kind=Entry(kind, (("capacity", 4000),))), vocabulary
-    )
-    key = source.begin(0)
-    for end in range(2000, len(text) + 1, 2000):
-        source.learn_text(key, text[:end], 6)
-        source.lookup(text[None, end - 20 : end], np.array([20]), Wanted(1, 8, 1, 4))
-        assert tracemalloc.get_traced_memory()[0] <= source.most_bytes + 50_000
-    tracemalloc.stop()
+    try:
+        source = of_request(
+            SourceState(name=State("s"), kind=Entry(kind, (("capacity", 4000),))), vocabulary
+        )
+        key = source.begin(0)
+        for end in range(2000, len(text) + 1, 2000):
+            source.learn_text(key, text[:end], 6)
+            source.lookup(text[None, end - 20 : end], np.array([20]), Wanted(1, 8, 1, 4))
+            assert tracemalloc.get_traced_memory()[0] <= source.most_bytes + 50_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_sources_without_a_maker_or_a_folder_are_refused() -> None:
