@@ -92,6 +92,9 @@ def test_any_two_rounds_make_a_right_plan(tmp_path: Path) -> None:
         try:
             both = scheduled("both", {"r0": one, "r1": other}, CONDITIONS)
         except UsageError as refusal:
+            if "without keep=" in str(refusal):  # it reads hidden states that its own rounds keep
+                assert "predictive_pipeline" in (one.name, other.name)
+                continue
             # Numbers of a position may be read again; only rounds that race over them may do so.
             assert any(by_position) and not all(by_position)
             assert "reads the same numbers again" in str(refusal)
