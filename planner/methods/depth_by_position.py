@@ -63,9 +63,10 @@ class DepthByPosition(ProfiledByRunning[DepthByPositionOptions]):
         layers, outputs = facts.target.num_layers, facts.requests[0].output_tokens
         middle = (layers + options.least) // 2
         depths = {"all": layers, "most": middle, "few": options.least}
+        rule = "greedy" if facts.greedy else "token"
         plans = {
             name: draft_and_verify(
-                facts, self, "%t = root", 0, tree="%t", rule="token", verify=_spans(layers, count)
+                facts, self, "%t = root", 0, tree="%t", rule=rule, verify=_spans(layers, count)
             )
             for name, count in depths.items()
         }
