@@ -15,7 +15,7 @@ from specplan.ir.blocks import Skips
 from specplan.ir.needs import Pass, Work
 from specplan.ir.op import Op
 from specplan.ir.plan import CacheState, Plan, Round, walk
-from specplan.ir.types.infer import RoundTypes, Step
+from specplan.ir.types.infer import RoundTypes, Step, infer_round
 from specplan.ir.types.value_types import NodesType, TreeType
 
 Span = tuple[int, int] | None
@@ -120,8 +120,10 @@ def round_demands(plan: Plan, item: Round) -> RoundDemands:
     Raises:
         InferenceError: the round is not well typed.
     """
-    types = round_types(plan, item)
-    reader = _Reader(plan, dict(_regions(item)))
+    regions = dict(_regions(item))
+    # Types remembered for an equal round have its ops, which `regions` does not know.
+    types = infer_round(plan, item) if regions else round_types(plan, item)
+    reader = _Reader(plan, regions)
     for step in types.steps:
         reader.read(step)
     judged = tuple(tree for tree in map(judged_tree, types.steps) if tree is not None)
