@@ -58,12 +58,12 @@ besides models and KV caches.
 
 
 _MEASURED = """
-Measured by `benchmarks/methods.py` on the reference pair as it was then ({hardware}; torch {torch};
-{date}): in each column the best predicted plan of every method continues the same held-out
-prompts, in turns. A cell is tokens per step, and the speed over no speculation as measured
-(as predicted). The row of
-the pick says which plan the planner picks, and how much time the best plan saves; where it has a
-90 % interval, all plans near the fastest ran against the pick again on further prompts.
+Measured by `benchmarks/methods.py` on the reference pair as it was then
+({hardware}; torch {torch}; {date}): in each column the best predicted plan of every method
+continues the same held-out prompts, in turns. A cell is tokens per step, and the speed over no
+speculation as measured (as predicted). The row of the pick says which plan the planner picks, and
+how much time the best plan saves; where it has a 90 % interval, all plans near the fastest ran
+against the pick again on further prompts.
 {tuned}The last rows compare with `transformers` where it has the method too, run in turns: how many
 times as fast specplan is; "equal" if all tokens were equal.
 
