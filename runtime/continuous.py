@@ -21,7 +21,7 @@ from specplan.runtime.generate import (
     Row,
     check_stop_strings,
     emits_nothing,
-    take_step,
+    hand_on,
 )
 from specplan.runtime.service import Arrival, BatchLimits, Served, Service, Step, Timer, WallTimer
 from specplan.runtime.tokenizer import Tokenizer
@@ -188,7 +188,7 @@ class _Server:
         )
         before = [len(one.row.tokens) for _, one in active]
         rows = [(place, one.row) for place, one in active]
-        emitted = take_step(self.session, rows, self._round, self.on_tokens, None)
+        emitted = hand_on(self.session, rows, self.session.step(self._round), self.on_tokens)
         now = self.clock.now()
         self.steps.append(Step(len(active), joined, emitted, read, now - begun))
         for tokens, (_, one) in zip(before, active, strict=True):

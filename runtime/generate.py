@@ -7,7 +7,8 @@ the session's own affair.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Literal, TypeAlias
@@ -15,7 +16,7 @@ from typing import Literal, TypeAlias
 from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.plan import Plan
 from specplan.ir.schedule import select_round
-from specplan.runtime.executable import Executable, Observer, Session
+from specplan.runtime.executable import Executable, Observer, Session, StepResult
 from specplan.runtime.requests import Request
 from specplan.runtime.tokenizer import StopStrings, StreamDecoder, Tokenizer
 
@@ -183,7 +184,10 @@ def generate(
     try:
         session.prefill(observer)
         ready = perf_counter()
-        names = _run(executable, session, rows, on_tokens, observer)
+        names: Counter[str] = Counter()
+        for name, active, step in steps(executable.plan, session, observer):
+            names[name] += 1
+            hand_on(session, [(place, rows[place]) for place in active], step, on_tokens)
         for row in rows:
             if row.reason is None:
                 row.close(on_tokens)
@@ -192,8 +196,8 @@ def generate(
         session.release()
     return Generation(
         completions=tuple(row.completion() for row in rows),
-        rounds=sum(names.values()),
-        rounds_by_name=names,
+        rounds=names.total(),
+        rounds_by_name=dict(names),
         prefill_seconds=ready - begin,
         decode_seconds=end - ready,
     )
@@ -211,27 +215,21 @@ def check_stop_strings(requests: Sequence[Request], tokenizer: Tokenizer | None)
         )
 
 
-def take_step(
-    session: Session,
-    rows: Sequence[tuple[int, Row]],
-    name: str,
-    on_tokens: OnTokens | None,
-    observer: Observer | None,
+def hand_on(
+    session: Session, rows: Sequence[tuple[int, Row]], step: StepResult, on_tokens: OnTokens | None
 ) -> int:
-    """Run one round, and hand its tokens on.
+    """Hand the tokens of a round on.
 
     Args:
         session: the batch.
-        rows: those that are not done, by their places in the batch.
-        name: of the round.
+        rows: those that took part, by their places in the batch.
+        step: what the round emitted.
         on_tokens: called as tokens come.
-        observer: called for each op.
 
     Returns:
         How many tokens the round emitted.
     """
-    result = session.step(name, observer)
-    counts, tokens = result.counts.tolist(), result.tokens.tolist()
+    counts, tokens = step.counts.tolist(), step.tokens.tolist()
     for place, row in rows:
         row.rounds += 1
         row.take(tokens[place][: counts[place]], on_tokens)
@@ -242,6 +240,42 @@ def take_step(
     return sum(counts[place] for place, _ in rows)
 
 
+def steps(
+    plan: Plan, session: Session, observer: Observer | None = None
+) -> Iterator[tuple[str, list[int], StepResult]]:
+    """Run rounds, as the plan's schedule picks them, until no row needs more tokens.
+
+    Args:
+        plan: what the session runs.
+        session: a batch after its prefill.
+        observer: called for each op.
+
+    Yields:
+        The round's name, the rows that took part, and what they emitted. A row may be finished
+        before the next.
+
+    Raises:
+        SpecplanError: the plan's rounds stopped emitting.
+    """
+    prompts = list(session.lengths)
+    name: str | None = None
+    idle, patience = 0, max(prompts) + 16
+    while active := [row for row, done in enumerate(session.done) if not done]:
+        lengths = session.lengths
+        name = select_round(
+            plan,
+            batch=len(active),
+            context=max(lengths[row] for row in active),
+            emitted=max(now - then for now, then in zip(lengths, prompts, strict=True)),
+            current=name,
+        )
+        result = session.step(name, observer)
+        yield name, active, result
+        idle = 0 if int(result.counts[active].sum()) else idle + 1
+        if idle > patience:
+            raise emits_nothing(plan, name, idle)
+
+
 def emits_nothing(plan: Plan, name: str, idle: int) -> SpecplanError:
     """The error of a plan whose rounds stopped emitting."""
     return SpecplanError(
@@ -249,31 +283,3 @@ def emits_nothing(plan: Plan, name: str, idle: int) -> SpecplanError:
         where=f"plan {plan.name}",
         remedy="Check that it accepts and emits, and that pending= lets it catch up.",
     )
-
-
-def _run(
-    executable: Executable,
-    session: Session,
-    rows: list[Row],
-    on_tokens: OnTokens | None,
-    observer: Observer | None,
-) -> dict[str, int]:
-    """Step until all rows are done; returns the number of runs of each round."""
-    names: dict[str, int] = {}
-    current: str | None = None
-    idle, patience = 0, max(session.lengths) + 16
-    while active := [row for row in rows if not session.done[row.index]]:
-        current = select_round(
-            executable.plan,
-            batch=len(active),
-            context=max(session.lengths[row.index] for row in active),
-            emitted=max(len(row.tokens) for row in rows),
-            current=current,
-        )
-        names[current] = names.get(current, 0) + 1
-        places = [(row.index, row) for row in active]
-        emitted = take_step(session, places, current, on_tokens, observer)
-        idle = 0 if emitted else idle + 1
-        if idle > patience:
-            raise emits_nothing(executable.plan, current, idle)
-    return names

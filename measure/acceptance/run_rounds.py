@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specplan.cost_models.acceptance.evidence.rounds import NO_ROUND
-from specplan.ir.schedule import select_round
 from specplan.runtime.executable import Executable
+from specplan.runtime.generate import steps
 from specplan.runtime.requests import Request
 
 Places = tuple[tuple[int, int], ...]
@@ -32,19 +32,9 @@ def run_rounds(executable: Executable, requests: Sequence[Request]) -> list[Plac
     """
     session = executable.start(requests)
     ran: list[list[tuple[int, int]]] = [[] for _ in requests]
-    name: str | None = None
     try:
         session.prefill()
-        while not all(session.done):
-            left = [row for row, done in enumerate(session.done) if not done]
-            name = select_round(
-                executable.plan,
-                batch=len(left),
-                context=max(session.lengths[row] for row in left),
-                emitted=max(sum(count for count, _ in row) for row in ran),
-                current=name,
-            )
-            step = session.step(name)
+        for _, left, step in steps(executable.plan, session):
             one_loop = step.trips is not None and step.trips.shape[1] == 1
             for row in left:
                 trips = int(step.trips[row, 0]) if step.trips is not None and one_loop else NO_ROUND

@@ -21,10 +21,10 @@ from specplan.backends.ops.tensors.values import Logits, Nodes, Path, Tree
 from specplan.ir import ops as ir
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import Plan
-from specplan.ir.schedule import select_round
 from specplan.ir.tables.builtin import BUILTIN
 from specplan.ir.values import Value
 from specplan.runtime.acceptance._emitted import emitted_law
+from specplan.runtime.generate import steps
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings, probabilities
 
@@ -126,19 +126,10 @@ def recorded(
     session = RecordingSession(
         executable.analysis, executable.models, requests, *shared, forced=forced, at_one=at_one
     )
-    name: str | None = None
     try:
         session.prefill()
-        while not all(session.done):
-            active = [row for row, done in enumerate(session.done) if not done]
-            name = select_round(
-                executable.plan,
-                batch=len(active),
-                context=max(session.lengths[row] for row in active),
-                emitted=max(map(len, session.laws)),
-                current=name,
-            )
-            session.step(name)
+        for _ in steps(executable.plan, session):
+            pass
         texts = [session.text(row)[len(r.prompt_tokens) :] for row, r in enumerate(requests)]
     finally:
         session.release()

@@ -14,7 +14,8 @@ from typing import Annotated
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Option, Options
-from specplan.planner.templates.plan_text import draft_and_verify, draft_passes, uniforms
+from specplan.planner.templates.beams import drawn_beam
+from specplan.planner.templates.plan_text import draft_and_verify
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
 
@@ -46,16 +47,8 @@ class JointBeam(ProfiledByRunning[JointBeamOptions]):
 
     def plan(self, facts: ProblemFacts, options: JointBeamOptions) -> Plan:
         """Draw level by level the best of perturbed paths, verify, accept whole paths."""
-        width, depth, (forward, _) = options.width, options.depth, draft_passes(options.draft)
-        draw, how = uniforms(facts, width * width, use="how=draw_distinct")
-        drafted = f"""%t0 = root
-%c = repeat {depth} (%t = %t0) {{
-    %f = pick %t of=newest
-    %q = {forward.over("%f")}
-    {draw}
-    %n = grow %t at=%f logits=%q children={width} {how} keep={width}
-    yield %n
-}}"""
+        width, depth = options.width, options.depth
+        drafted = drawn_beam(facts, options.draft, width, depth)
         rule = f"joint(threshold={options.threshold})"
         models = (options.draft,)
         return draft_and_verify(facts, self, drafted, width * depth, models=models, rule=rule)
