@@ -86,7 +86,8 @@ def part_facts(folder: Path, method: str) -> ProblemFacts:
 
 
 @pytest.mark.parametrize(
-    "method", ["adaptive_bar", "adaptive_length", "heuristic_length", "thompson"]
+    "method",
+    ["adaptive_bar", "adaptive_length", "goodput_length", "heuristic_length", "thompson"],
 )
 def test_every_rule_ends_drafts_of_every_part(method: str, tmp_path: Path) -> None:
     """A part that is known is measured in the ways of a method, and then offered in them."""
@@ -188,3 +189,29 @@ def test_the_length_follows_success_as_in_transformers(
             assert ends is (count >= drafted)
         left = after_round(plan, left, min(hit, drafted), drafted)
         theirs.update_candidate_strategy(None, torch.zeros(1, drafted + 1, 2), min(hit, drafted))
+
+
+@pytest.mark.parametrize("cost", [0.05, 0.1, 0.2, 0.4])
+def test_the_length_has_the_largest_goodput(cost: float, tmp_path: Path) -> None:
+    """At every rate: the best of all lengths by the published tokens of a step, over its time."""
+    plan = plan_of(
+        tmp_path, "goodput_length", f"up to 10 by draft, while one more is worth {cost} of a step"
+    )
+    (loop,) = (op for op in plan.rounds[0].ops if isinstance(op, Repeat))
+    (stop,) = (op for op in loop.body.ops if isinstance(op, Compute))
+    for rate in (0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97):
+
+        def goodput(length: int, rate: float = rate) -> float:
+            return sum(rate**place for place in range(length + 1)) / (1 + cost * length)
+
+        ends = (n for n in range(1, 11) if evaluate(stop.formula, {"m": float(n), "r": rate}))
+        assert next(ends, 10) == max(range(1, 11), key=goodput)
+
+
+def test_the_rate_is_that_of_judged_tokens(tmp_path: Path) -> None:
+    """Three of five accepted: the fourth was judged, the fifth was not."""
+    words = "up to 10 by draft, while one more is worth 0.1 of a step"
+    plan = plan_of(tmp_path, "goodput_length", words)
+    left = after_round(plan, {"accepted": 7.0, "judged": 10.0}, 3, 5)
+    assert left == pytest.approx({"accepted": 9.3, "judged": 13.0})
+    assert after_round(plan, left, 2, 2) == pytest.approx({"accepted": 10.37, "judged": 13.7})
