@@ -1,4 +1,4 @@
-"""Checkpoints of a training: a head in its public format, with what goes on from there.
+"""Checkpoints of a training: a drafter in its public format, with what goes on from there.
 
 A folder is written whole and then takes the place of the one before, so that whatever ends a
 training leaves the last checkpoint as it was.
@@ -12,34 +12,28 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, save, save_file
-from torch import Tensor
+from safetensors.torch import load, save
+from torch import Tensor, nn
 
 from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.files import read_json, staged, write_json_atomic
-from specplan.runtime.models.heads.drafter import Drafter
-from specplan.training.new_heads import public_tensors
+from specplan.training.learning.learner import Learner
 
 STATE, OPTIMIZER = "training.json", "optimizer.state"
 
 
 def write_checkpoint(
-    folder: Path,
-    config: Mapping[str, Any],
-    head: Drafter,
-    optimizer: torch.optim.Optimizer,
-    state: Mapping[str, Any],
+    folder: Path, learner: Learner, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]
 ) -> None:
-    """Write a head, its optimizer and the state of its training.
+    """Write a drafter, its optimizer and the state of its training.
 
     Raises:
         SpecplanError: the disk is full or cannot be written; the folder is as it was.
     """
     try:
         with staged(folder) as place:
-            write_json_atomic(place / "config.json", dict(config))
-            save_file(public_tensors(head), place / "model.safetensors")
-            (place / OPTIMIZER).write_bytes(save(_moments(head, optimizer)))
+            learner.write(place)
+            (place / OPTIMIZER).write_bytes(save(_moments(learner.module, optimizer)))
             write_json_atomic(place / STATE, {"schema_version": 1, **state})
     except (OSError, SafetensorError) as error:
         last = f"the last checkpoint, {folder}, is whole" if folder.exists() else "there is none"
@@ -78,26 +72,20 @@ def read_state(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None
     return state
 
 
-def read_checkpoint(folder: Path, head: Drafter, optimizer: torch.optim.Optimizer) -> None:
-    """Put the weights and the moments of a checkpoint into a head and its optimizer."""
-    from specplan.runtime.models.heads.loading import load_head
-
-    stored = load_head(folder, head.target)
-    head.outputs.tokens = stored.outputs.tokens
-    weights = stored.weights_by_name()
-    with torch.no_grad():
-        for name, weight in head.weights_by_name().items():
-            weight.copy_(weights[name])
+def read_moments(folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Put the moments of a checkpoint into the optimizer of a module's weights."""
     moments = load((folder / OPTIMIZER).read_bytes())
-    for name, parameter in head.named_parameters():
-        optimizer.state[parameter] = {
-            field: moments[f"{name}:{field}"] for field in ("step", "exp_avg", "exp_avg_sq")
-        }
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            optimizer.state[parameter] = {
+                field: moments[f"{name}:{field}"] for field in ("step", "exp_avg", "exp_avg_sq")
+            }
 
 
-def _moments(head: Drafter, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def _moments(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     return {
         f"{name}:{field}": value.contiguous()
-        for name, parameter in head.named_parameters()
+        for name, parameter in module.named_parameters()
+        if parameter in optimizer.state
         for field, value in optimizer.state[parameter].items()
     }

@@ -1,4 +1,4 @@
-"""What a head accepts on held-out texts, and what the planner makes of it."""
+"""What of a drafter is accepted on held-out texts, and what the planner makes of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.measure.acceptance.continuations import continue_prompts, request_of
 from specplan.measure.acceptance.heads import depth_of, head_ranks
-from specplan.measure.acceptance.teacher import TracedText
+from specplan.measure.acceptance.teacher import (
+    TracedText,
+    greedy_ranks,
+    sampled_ranks,
+    text_logits,
+)
 from specplan.measure.progress import Progress
 from specplan.measure.workbench import PROFILE, Workbench
 from specplan.planner import Problem, acceptance_key
@@ -22,6 +27,7 @@ from specplan.planner.problem.schema import DraftModel
 from specplan.planner.search.what_if import best_gain
 from specplan.planner.training.curves import LEAST_POINTS, Evaluation
 from specplan.planner.training.stopping import Speed, StopRule, Verdict, verdict
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
 
 RANKS = 4
@@ -47,17 +53,48 @@ def unseen_texts(bench: Workbench, progress: Progress, most: int = MOST_TEXTS) -
     ]
 
 
-def evaluation(head: Drafter, texts: Sequence[TracedText], steps: int) -> Evaluation:
+def ranks_along(
+    drafter: Drafter | CausalModel, text: TracedText, depth: int, most: int
+) -> list[tuple[int, ...]]:
+    """Rank of each token of a text among a drafter's choices, by how far it was drafted ahead.
+
+    A draft model reads the text alone, and says the same however far ahead it drafts: at
+    temperature 0 the rank of the target's token, at others the rank that the target accepts.
+
+    Args:
+        drafter: a head, or a draft model.
+        text: prompt and output.
+        depth: tokens ahead.
+        most: ranks that are told apart.
+    """
+    if isinstance(drafter, Drafter):
+        return head_ranks([drafter], text, depth, most)
+    own = text.allowed(text_logits(drafter, text.tokens, text.start))
+    if text.request.temperature == 0.0:
+        ranks = greedy_ranks(own, list(text.output), most)
+    else:
+        ranks = sampled_ranks(text.logits, own, text.request, most)
+    return [(rank,) * depth for rank in ranks]
+
+
+def most_ahead(drafter: Drafter | CausalModel) -> int:
+    """Positions that are evaluated of a drafter."""
+    return min(depth_of(drafter), MOST_DEPTH) if isinstance(drafter, Drafter) else MOST_DEPTH
+
+
+def evaluation(
+    drafter: Drafter | CausalModel, texts: Sequence[TracedText], steps: int
+) -> Evaluation:
     """Rounds from every token of every text, counted by position: drafts run freely.
 
     A token outside of a reduced vocabulary counts as rejected.
     """
-    depth = min(depth_of(head), MOST_DEPTH)
+    depth, first = most_ahead(drafter), first_place(drafter)
     reached, accepted = np.zeros(depth, dtype=int), np.zeros((depth, RANKS), dtype=int)
     for text in texts:
-        ranks = head_ranks([head], text, depth, RANKS)
-        for root in range(len(ranks) - 1):
-            for step, row in enumerate(ranks[root + 1 : root + 1 + depth]):
+        ranks = ranks_along(drafter, text, depth, RANKS)
+        for place in range(first, len(ranks)):
+            for step, row in enumerate(ranks[place : place + depth]):
                 reached[step] += 1
                 if row[step] >= 0:
                     accepted[step, row[step]] += 1
@@ -67,8 +104,13 @@ def evaluation(head: Drafter, texts: Sequence[TracedText], steps: int) -> Evalua
     return Evaluation(steps, tuple(int(one) for one in reached), rows)
 
 
-def with_head(problem: Problem, family: str, folder: Path) -> Problem:
-    """The problem with one drafter, a head, whose acceptance need not be measured."""
+def first_place(drafter: Drafter | CausalModel) -> int:
+    """The first token of an output that is drafted: a head drafts from what the target says."""
+    return int(isinstance(drafter, Drafter))
+
+
+def with_drafter(problem: Problem, family: str, folder: Path) -> Problem:
+    """The problem with one drafter, whose acceptance need not be measured."""
     target = problem.models.target
     draft = DraftModel(name=family, path=folder.resolve(), dtype=target.dtype)
     models = problem.models.model_copy(update={"drafts": (draft,)})
@@ -77,10 +119,10 @@ def with_head(problem: Problem, family: str, folder: Path) -> Problem:
 
 
 def planned_speed(facts: ProblemFacts, family: str) -> Speed:
-    """Speed of the best plan with a head over no speculation, from its hazards.
+    """Speed of the best plan with a drafter over no speculation, from its hazards.
 
     Args:
-        facts: of a problem with this head (`with_head`).
+        facts: of a problem with this drafter (`with_drafter`).
         family: its name there.
     """
     drafter = Model(family)
@@ -95,13 +137,13 @@ def planned_speed(facts: ProblemFacts, family: str) -> Speed:
 
 @dataclass
 class HeldOut:
-    """Evaluates a head during its training on held-out texts, and says when to stop.
+    """Evaluates a drafter during its training on held-out texts, and says when to stop.
 
     Attributes:
         texts: held out.
         rule: what training costs.
         speed_of: prices acceptance; called once the checkpoint is there, so that this machine can
-            time the head.
+            time the drafter.
         points: steps after which it is evaluated; none for after every interval of the rule.
     """
 
@@ -112,15 +154,15 @@ class HeldOut:
     _speed: Speed | None = None
 
     def due(self, steps: int) -> bool:
-        """See `specplan.training.trainer.HeadEvaluator`."""
+        """See `specplan.training.trainer.Evaluator`."""
         return steps in self.points if self.points else steps % self.rule.interval == 0
 
-    def look(self, head: Drafter, steps: int) -> Evaluation:
-        """See `specplan.training.trainer.HeadEvaluator`."""
-        return evaluation(head, self.texts, steps)
+    def look(self, drafter: Drafter | CausalModel, steps: int) -> Evaluation:
+        """See `specplan.training.trainer.Evaluator`."""
+        return evaluation(drafter, self.texts, steps)
 
     def decide(self, evaluations: Sequence[Evaluation], save: Callable[[], None]) -> Verdict:
-        """See `specplan.training.trainer.HeadEvaluator`."""
+        """See `specplan.training.trainer.Evaluator`."""
         if len(evaluations) < LEAST_POINTS or not self.rule.worth:
             return self.rule.go_on(evaluations[-1].steps)
         if self._speed is None:

@@ -1,4 +1,4 @@
-"""A trained head as it is published: files that engines load, a profile, a model card, a check.
+"""A trained drafter as it is published: files that engines load, a profile, a model card, a check.
 
 The check: the weights as they are published, loaded by the runtime, accept on every prompt, round
 by round, as many draft tokens as the passes of training say of them.
@@ -6,6 +6,7 @@ by round, as many draft tokens as the passes of training say of them.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,6 @@ from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.devices.device import load_device
 from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.files import read_json, staged, write_json_atomic
-from specplan.measure.acceptance.heads import depth_of, head_ranks
 from specplan.measure.acceptance.profile import measure_acceptance
 from specplan.measure.acceptance.teacher import TracedText
 from specplan.measure.progress import Progress
@@ -30,9 +30,18 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.settings import settings_by
 from specplan.planner.training.curves import Evaluation
 from specplan.runtime.generate import generate
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
-from specplan.training.checkpoints import STATE
-from specplan.training.evaluating import RANKS, evaluation, unseen_texts, with_head
+from specplan.training.checkpoints import OPTIMIZER, STATE
+from specplan.training.evaluating import (
+    RANKS,
+    evaluation,
+    first_place,
+    most_ahead,
+    ranks_along,
+    unseen_texts,
+    with_drafter,
+)
 
 PUBLISHED, PROFILE_FILE, CARD = "published", "acceptance.json", "README.md"
 CHECKED_PROMPTS = 200
@@ -41,7 +50,7 @@ CHECKED_DEPTH = 3
 
 @dataclass(frozen=True)
 class HandedOver:
-    """A head that is ready to be served.
+    """A drafter that is ready to be served.
 
     Attributes:
         folder: with config.json, model.safetensors, acceptance.json and README.md.
@@ -61,11 +70,11 @@ class HandedOver:
 def hand_over(
     problem: Problem, family: str, folder: Path, number_type: str, progress: Progress
 ) -> HandedOver:
-    """Publish a trained head, after a check that it is served as it was trained.
+    """Publish a trained drafter, after a check that it is served as it was trained.
 
     Args:
         problem: that it was trained for.
-        family: a name of `FAMILIES`.
+        family: a name of `FAMILIES`, or of a draft model.
         folder: of its training.
         number_type: of the published weights, "bfloat16" or "float32".
         progress: called during everything that takes long.
@@ -81,7 +90,7 @@ def hand_over(
     state = read_json(folder / STATE, "state of a training")
     published = folder / PUBLISHED
     _write_weights(folder, published, getattr(torch, number_type))
-    served = with_head(problem, family, published)
+    served = with_drafter(problem, family, published)
     greedy = {"temperature": 0.0, "top_k": 0, "top_p": 1.0}
     workload = served.workload.model_copy(update=greedy)
     certain = Workbench(served.model_copy(update={"workload": workload}))
@@ -107,10 +116,14 @@ def _write_weights(folder: Path, published: Path, number_type: torch.dtype) -> N
         for name, value in stored.items()
     }
     with staged(published) as place:
+        for path in folder.iterdir():
+            if path.is_file() and path.name not in (STATE, OPTIMIZER, "model.safetensors"):
+                shutil.copy(path, place / path.name)
         config = read_json(folder / "config.json")
         name = str(number_type).removeprefix("torch.")
-        write_json_atomic(place / "config.json", {**config, "torch_dtype": name})
-        save_file(tensors, place / "model.safetensors")
+        keys = {"torch_dtype", *({"dtype"} & config.keys())}  # the latter as of transformers 5
+        write_json_atomic(place / "config.json", {**config, **dict.fromkeys(sorted(keys), name)})
+        save_file(tensors, place / "model.safetensors", metadata={"format": "pt"})
 
 
 def _checked(
@@ -122,8 +135,8 @@ def _checked(
     Raises:
         SpecplanError: a round accepts another number of draft tokens than training says.
     """
-    head: Drafter = bench.models[family]
-    depth = min(CHECKED_DEPTH, depth_of(head))
+    drafter: Drafter | CausalModel = bench.models[family]
+    depth = min(CHECKED_DEPTH, most_ahead(drafter))
     plan = _chain(facts, family, depth)
     executable, rounds = bench.compile(plan), 0
     for number, text in enumerate(texts):
@@ -136,7 +149,8 @@ def _checked(
         made = generate(executable, [text.request], on_tokens=count).completions[0]
         if made.tokens != text.output:
             raise _differs(text, f"it emits {made.tokens}, and the target writes {text.output}")
-        wanted = rounds_of(head_ranks([head], text, depth, RANKS), depth)
+        ranks = ranks_along(drafter, text, depth, RANKS)
+        wanted = rounds_of(ranks, depth, first_place(drafter))
         counts = [one for one in lengths if one]
         if counts != wanted:
             raise _differs(text, f"rounds emit {counts} tokens, and {wanted} by training")
@@ -144,12 +158,16 @@ def _checked(
     return rounds
 
 
-def rounds_of(ranks: Sequence[Sequence[int]], depth: int) -> list[int]:
+def rounds_of(ranks: Sequence[Sequence[int]], depth: int, first: int = 1) -> list[int]:
     """Tokens that rounds of a chain emit along a text, by the ranks of training.
 
-    The first round of a text drafts nothing: a head drafts from what the target says of the prompt.
+    Args:
+        ranks: of every token, by how far it was drafted ahead.
+        depth: of the chain.
+        first: the first token that is drafted; of heads the second one, as the first round of a
+            text drafts nothing.
     """
-    lengths, place = [1], 1
+    lengths, place = [1] * first, first
     while place < len(ranks):
         ahead = 0
         while ahead < depth and place + ahead < len(ranks) and ranks[place + ahead][ahead] == 0:
@@ -161,7 +179,7 @@ def rounds_of(ranks: Sequence[Sequence[int]], depth: int) -> list[int]:
 
 def _differs(text: TracedText, what: str) -> SpecplanError:
     return SpecplanError(
-        f"the head is not served as it was trained: after prompt {text.name}, {what}",
+        f"the drafter is not served as it was trained: after prompt {text.name}, {what}",
         remedy="Where two tokens are equally likely, another number type decides differently: try "
         "float32 or float64. Else this is a bug of the head's format or of the runtime.",
     )
@@ -179,7 +197,7 @@ def _chain(facts: ProblemFacts, family: str, depth: int) -> Any:
 def card(
     done: HandedOver, state: dict[str, Any], family: str, problem: Problem, number_type: str
 ) -> str:
-    """README.md of a published head."""
+    """README.md of a published drafter."""
     counted, recipe = done.evaluation, state["recipe"]
     rows = [
         f"| {place + 1} | {reached} | {_rate(posterior(accepted[0], reached))} |"
@@ -193,8 +211,8 @@ def card(
         [
             f"# {family} for {problem.models.target.path.name}",
             "",
-            f"A drafter ({family}) that reads the hidden states of its target, trained by "
-            "`specplan train`. It changes no output: the target judges every draft token.",
+            f"{_kind(state, family)}, trained by `specplan train`. It changes no output: the "
+            "target judges every draft token.",
             "",
             f"- target: `{problem.models.target.path.name}`, digest `{state['target'][:16]}`",
             f"- training: {state['step']} steps of {recipe['rows']} rows of up to "
@@ -215,6 +233,13 @@ def card(
             "",
         ]
     )
+
+
+def _kind(state: dict[str, Any], family: str) -> str:
+    if "draft" in state:
+        share = state["recipe"]["on_policy"]
+        return f"A draft model, distilled from its target ({share:.0%} of the steps on policy)"
+    return f"A drafter ({family}) that reads the hidden states of its target"
 
 
 def _rate(interval: Any) -> str:

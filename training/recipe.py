@@ -1,4 +1,4 @@
-"""How a head is trained, and what it learns by that."""
+"""How a drafter is trained, and what it learns by that."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from specplan.measure.acceptance.heads import depth_of
 from specplan.runtime.models.heads.drafter import Drafter
 from specplan.training.learning.features import Features
+from specplan.training.learning.heads import HeadLearner
 from specplan.training.learning.objective import Objective, loss_of
 from specplan.training.learning.packing import Text, labels_of, packed
 from specplan.training.losses import step_weights
@@ -69,9 +70,10 @@ def head_loss(head: Drafter, texts: Sequence[Text], recipe: Recipe) -> float:
     """The loss of a head on some texts, in its own number type; in nats."""
     objective = objective_of(head, recipe, head.dtype)
     groups = packed(texts, recipe.row_tokens)
-    rows, features = Features(head, groups, objective).rows(range(len(groups)))
+    learner = HeadLearner(head)
+    rows, features = Features(learner, groups, objective).rows(range(len(groups)))
     labels = labels_of(rows, len(objective.weights), head.description.begins)
-    return loss_of(head, rows, labels, features, objective).item()
+    return loss_of(learner, rows, labels, features, objective).item()
 
 
 def fast_type(dtype: torch.dtype) -> torch.dtype:

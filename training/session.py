@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,27 +12,37 @@ from specplan.progress import Progress
 
 if TYPE_CHECKING:
     from specplan.measure.workbench import Workbench
-    from specplan.planner.problem.schema import Problem
+    from specplan.planner.problem.schema import DraftModel, Problem
     from specplan.planner.training.stopping import Speed
     from specplan.problems import ProblemLike
     from specplan.training.evaluating import HeldOut
     from specplan.training.learning.packing import Text
-    from specplan.training.recipe import Recipe
     from specplan.training.trainer import Trained
 
 FULL = ("float32", "float64")
+ONLY_DRAFT = "draft_model"
 EVALUATIONS = 20
 """Of a training that may end early, over its steps."""
 
 
 @dataclass
 class Session:
-    """What trainings of one problem share."""
+    """What trainings of one problem share.
+
+    Attributes:
+        problem: without drafters of its own.
+        bench: with its target.
+        texts: that the target wrote.
+        settings: of recipes, where they are not the usual.
+        drafts: draft models to be trained, by name; others are families of heads.
+        progress: called during everything that takes long.
+    """
 
     problem: Problem
     bench: Workbench
     texts: Sequence[Text]
-    recipe: Recipe
+    settings: Mapping[str, Any]
+    drafts: Mapping[str, DraftModel]
     progress: Progress
 
     @classmethod
@@ -44,7 +54,9 @@ class Session:
         progress: Progress,
         **more: Any,
     ) -> Session:
-        """Read the problem, and let its target answer the prompts; `more` as of `Recipe`.
+        """Read the problem, and let its target answer the prompts.
+
+        `more` as of `Recipe` and `DistillRecipe`; None is the usual.
 
         Raises:
             UsageError: what a family, the loss or the prompts lack, before anything is decoded.
@@ -53,11 +65,12 @@ class Session:
         from specplan.problems import as_problem
         from specplan.runtime import require_torch
 
-        checked = bare_problem(as_problem(problem), prompts=True)
+        given = as_problem(problem)
+        drafts = {name: one for name in drafters if (one := draft_named(given, name)) is not None}
+        checked = bare_problem(given, prompts=True)
         require_torch()
         from specplan.measure.workbench import Workbench
         from specplan.training.losses import LOSSES
-        from specplan.training.recipe import Recipe
         from specplan.training.texts import training_texts
 
         if more["loss"] not in LOSSES:
@@ -67,24 +80,50 @@ class Session:
                 remedy=f"Known: {', '.join(LOSSES)}.",
             )
         for family in drafters:
-            published_config(checked, family)
+            if family not in drafts:
+                published_config(checked, family)
         bench = Workbench(checked)
         file = None if prompts is None else Path(prompts)
         texts = training_texts(bench, file, progress, more["answers"])
-        recipe = Recipe(temperature=checked.workload.temperature, seed=checked.seed, **more)
-        return cls(checked, bench, texts, recipe, progress)
+        if more.get("on_policy") is not None and len(drafts) != len(drafters):
+            raise UsageError(
+                "heads read the target's states along its own texts, and have no samples of theirs",
+                where="on_policy",
+                remedy="Leave it out, or train a draft model.",
+            )
+        settings = {name: value for name, value in more.items() if value is not None}
+        return cls(checked, bench, texts, settings, drafts, progress)
 
     def train(self, family: str, folder: Path, steps: int, **more: Any) -> Trained:
         """A training of its own; `more` as of `train_head`."""
+        if family in self.drafts:
+            return self._distill(self.drafts[family], folder, steps, **more)
         from specplan.ir.files import read_json
         from specplan.planner.training.described import published_config
+        from specplan.training.recipe import Recipe
         from specplan.training.trainer import train_head
 
         given = folder / "config.json"
         config = read_json(given) if given.is_file() else published_config(self.problem, family)
-        target = self.bench.models["target"]
-        return train_head(
-            config, target, self.texts, steps, folder, self.recipe, self.progress, **more
+        target, seed = self.bench.models["target"], self.problem.seed
+        temperature = self.problem.workload.temperature
+        recipe = Recipe(temperature=temperature, seed=seed, **self.settings)
+        return train_head(config, target, self.texts, steps, folder, recipe, self.progress, **more)
+
+    def _distill(self, draft: DraftModel, folder: Path, steps: int, **more: Any) -> Trained:
+        """The training of a draft model."""
+        from specplan.training.drafts.distilling import DistillRecipe, DraftLearner, soft_objective
+        from specplan.training.trainer import train_learner
+
+        # of a greedy target, too, all of its distribution is learned
+        temperature = self.problem.workload.temperature or 1.0
+        settings: dict[str, Any] = {"temperature": temperature, "seed": self.problem.seed}
+        recipe = DistillRecipe(**settings, **self.settings)
+        stops = self.bench.tokenizer.stop_tokens
+        learner = DraftLearner(draft.path, self.bench.models["target"], recipe, stops)
+        objective = soft_objective(learner, recipe)
+        return train_learner(
+            learner, objective, self.texts, steps, folder, recipe, self.progress, **more
         )
 
     def judge(
@@ -99,12 +138,37 @@ class Session:
         return HeldOut(texts, rule, lambda: self.speed(family, folder), frozenset(points))
 
     def speed(self, family: str, folder: Path) -> Speed:
-        """Prices acceptance of the head in a folder, on the problem's device."""
+        """Prices acceptance of the drafter in a folder, on the problem's device."""
+        name = self.drafts[family].name if family in self.drafts else family
         from specplan.gathering import gather
-        from specplan.training.evaluating import planned_speed, with_head
+        from specplan.training.evaluating import planned_speed, with_drafter
 
-        facts = gather(with_head(self.problem, family, folder), self.progress)
-        return planned_speed(facts, family)
+        facts = gather(with_drafter(self.problem, name, folder), self.progress)
+        return planned_speed(facts, name)
+
+
+def draft_named(problem: Problem, name: str) -> DraftModel | None:
+    """The draft model of a problem by its name, or its only one by `draft_model`.
+
+    Returns:
+        None where the name is that of no draft model: one that reads the target's hidden states is
+        a head, which is trained by its family.
+
+    Raises:
+        UsageError: the problem has no draft model, or several, and none of them was named.
+    """
+    from specplan.cost_models.models.drafter_shapes import is_drafter_folder
+
+    models = {one.name: one for one in problem.models.drafts if not is_drafter_folder(one.path)}
+    if name != ONLY_DRAFT:
+        return models.get(name)
+    if len(models) != 1:
+        raise UsageError(
+            f"the problem lists {len(models)} draft models",
+            where="models.drafts",
+            remedy=f"Name one of them: {', '.join(models)}." if models else "List one there.",
+        )
+    return next(iter(models.values()))
 
 
 def bare_problem(problem: Problem, *, prompts: bool = False) -> Problem:

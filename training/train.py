@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from specplan.ir.errors import UsageError
 from specplan.progress import Progress, silent
-from specplan.training.session import Session, bare_problem
+from specplan.training.session import Session, bare_problem, draft_named
 
 if TYPE_CHECKING:
     from specplan.planner.problem.schema import Problem
@@ -68,28 +68,32 @@ def train_drafter(
     *,
     steps: int = 1000,
     prompts: Path | str | None = None,
-    learning_rate: float = 1e-3,
+    learning_rate: float | None = None,
     loss: str = "ce",
     answers: bool = True,
+    on_policy: float | None = None,
     worth: float | None = None,
     progress: Progress = silent,
 ) -> Trained:
-    """Train a head on the target's own answers; called again, it goes on where it was.
+    """Train a head, or distil a draft model; called again, it goes on where it was.
 
     The target runs in float32 unless the problem names float64.
 
     Args:
         problem: a problem, the path of a problem file, or its content as a mapping.
         drafter: "eagle3", "eagle", "medusa" or "dflash", of the published size unless `out` has a
-            config.json.
+            config.json; or the name of a draft model that the problem lists, "draft_model" for its
+            only one, which is distilled from its target.
         out: folder of the checkpoint, in the form that engines load.
         steps: of the whole training.
         prompts: JSON Lines of prompts to train on; None for those of the problem in the split
             `train`.
-        learning_rate: of Adam.
+        learning_rate: of Adam; None for 1e-3 of heads and 3e-4 of draft models.
         loss: a name of `specplan.training.losses.LOSSES`.
         answers: learn what the target answers; else the prompts themselves, as the target would go
             on after each of their tokens, which takes no decoding.
+        on_policy: share of the steps in which a draft model learns from its own samples after the
+            prompts, instead of the target's answers; None for half of them.
         worth: end early where the rest of the steps is expected to speed decoding up by less than
             this part (`specplan.planner.training.stopping`); None runs all.
         progress: called during everything that takes long.
@@ -101,7 +105,7 @@ def train_drafter(
         SpecplanError: the loss is no number, or a checkpoint cannot be written.
     """
     more = {"learning_rate": learning_rate, "loss": loss, "answers": answers}
-    session = Session.of(problem, [drafter], prompts, progress, **more)
+    session = Session.of(problem, [drafter], prompts, progress, on_policy=on_policy, **more)
     judge = None if worth is None else session.judge(drafter, Path(out), steps, worth)
     return session.train(drafter, Path(out), steps, judge=judge)
 
@@ -113,22 +117,24 @@ def pilot_drafters(
     *,
     steps: int = 1000,
     prompts: Path | str | None = None,
-    learning_rate: float = 1e-3,
+    learning_rate: float | None = None,
     loss: str = "ce",
     answers: bool = True,
+    on_policy: float | None = None,
     progress: Progress = silent,
 ) -> list[Pilot]:
-    """Train each of some heads for a few per cent of the steps, and say what all steps would give.
+    """Train each of some drafters for a few per cent of the steps, and say what all would give.
 
     Args:
         problem: see `train_drafter`.
-        drafters: names of families.
+        drafters: names of families, or of draft models.
         out: a folder; each training has one of its own in it, and `train_drafter` goes on there.
         steps: see `train_drafter`.
         prompts: see `train_drafter`.
         learning_rate: see `train_drafter`.
         loss: see `train_drafter`.
         answers: see `train_drafter`.
+        on_policy: see `train_drafter`.
         progress: see `train_drafter`.
 
     Returns:
@@ -139,7 +145,7 @@ def pilot_drafters(
     from specplan.training.pilot import pilot_points, piloted
 
     more = {"learning_rate": learning_rate, "loss": loss, "answers": answers}
-    session = Session.of(problem, drafters, prompts, progress, **more)
+    session = Session.of(problem, drafters, prompts, progress, on_policy=on_policy, **more)
     points, pilots = pilot_points(steps), []
     for family in drafters:
         folder, start = Path(out) / family, perf_counter()
@@ -159,11 +165,11 @@ def hand_over_drafter(
     number_type: str = "bfloat16",
     progress: Progress = silent,
 ) -> HandedOver:
-    """Publish a trained head, after a check that it is served as it was trained.
+    """Publish a trained drafter, after a check that it is served as it was trained.
 
     Args:
         problem: see `train_drafter`.
-        drafter: the family.
+        drafter: the family, or the draft model.
         out: folder of its training; what is published stands in `published` below.
         number_type: of the published weights.
         progress: called during everything that takes long.
@@ -178,8 +184,10 @@ def hand_over_drafter(
     require_torch()
     from specplan.training.hand_over import hand_over
 
-    checked = bare_problem(as_problem(problem), prompts=True)
-    return hand_over(checked, drafter, Path(out), number_type, progress)
+    given = as_problem(problem)
+    draft = draft_named(given, drafter)
+    name = drafter if draft is None else draft.name
+    return hand_over(bare_problem(given, prompts=True), name, Path(out), number_type, progress)
 
 
 def write_config(problem: Problem, untrained: Untrained, folder: Path) -> Path:

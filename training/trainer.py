@@ -1,4 +1,4 @@
-"""Training of a head along its target's own texts, by the passes that decoding runs.
+"""Training of a drafter along its target's own texts, by the passes that decoding runs.
 
 The order of the texts and every number follow from the seed and the step alone, so that a training
 that was ended goes on exactly where it was.
@@ -21,11 +21,12 @@ from specplan.measure.progress import Progress, silent
 from specplan.planner.training.curves import Evaluation
 from specplan.planner.training.stopping import Verdict
 from specplan.runtime.models.causal import CausalModel
-from specplan.runtime.models.heads.drafter import Drafter
-from specplan.training.checkpoints import read_checkpoint, read_state, write_checkpoint
+from specplan.training.checkpoints import read_moments, read_state, write_checkpoint
 from specplan.training.learning.features import Features
-from specplan.training.learning.objective import loss_of
-from specplan.training.learning.packing import Text, labels_of, packed
+from specplan.training.learning.heads import HeadLearner
+from specplan.training.learning.learner import Learner, adam
+from specplan.training.learning.objective import Objective, loss_of
+from specplan.training.learning.packing import Text, labels_of, numbers_of, packed
 from specplan.training.learning.processes import add_up, join_processes, share, wait
 from specplan.training.new_heads import new_head
 from specplan.training.recipe import USUAL, Recipe, fast_type, objective_of
@@ -36,28 +37,33 @@ class Trained:
     """A training that came to its last step.
 
     Attributes:
-        head: with its weights.
+        drafter: with its weights, as the runtime drafts with it.
         steps: of the whole training.
         losses: of the steps that ran now.
         evaluations: on held-out texts, if it was judged.
         verdicts: of the rule that may stop it, likewise.
     """
 
-    head: Drafter
+    drafter: Any
     steps: int
     losses: tuple[float, ...]
     evaluations: tuple[Evaluation, ...] = ()
     verdicts: tuple[Mapping[str, Any], ...] = ()
 
+    @property
+    def head(self) -> Any:
+        """The drafter, where it is a head."""
+        return self.drafter
 
-class HeadEvaluator(Protocol):
-    """Evaluates a head during its training, and says whether to go on."""
+
+class Evaluator(Protocol):
+    """Evaluates a drafter during its training, and says whether to go on."""
 
     def due(self, steps: int) -> bool:
         """There is an evaluation after so many steps."""
         ...
 
-    def look(self, head: Drafter, steps: int) -> Evaluation:
+    def look(self, drafter: Any, steps: int) -> Evaluation:
         """An evaluation."""
         ...
 
@@ -74,7 +80,7 @@ def train_head(
     folder: Path,
     recipe: Recipe = USUAL,
     progress: Progress = silent,
-    judge: HeadEvaluator | None = None,
+    judge: Evaluator | None = None,
     until: int | None = None,
 ) -> Trained:
     """Train a head, from the checkpoint in its folder where there is one.
@@ -96,7 +102,39 @@ def train_head(
         SpecplanError: the loss is no number, or a checkpoint cannot be written; the last one is
             whole.
     """
-    training = _Training.opened(config, target, texts, folder, recipe, steps)
+    head = new_head(config, target, recipe.seed, (text.tokens for text in texts))
+    learner = HeadLearner(head, config)
+    objective = objective_of(head, recipe, fast_type(target.dtype))
+    return train_learner(
+        learner, objective, texts, steps, folder, recipe, progress, judge=judge, until=until
+    )
+
+
+def train_learner(
+    learner: Learner,
+    objective: Objective,
+    texts: Sequence[Text],
+    steps: int,
+    folder: Path,
+    recipe: Recipe = USUAL,
+    progress: Progress = silent,
+    judge: Evaluator | None = None,
+    until: int | None = None,
+) -> Trained:
+    """Train a drafter, from the checkpoint in its folder where there is one.
+
+    Args:
+        learner: the drafter before its first step.
+        objective: what it learns.
+        texts: see `train_head`.
+        steps: see `train_head`.
+        folder: see `train_head`.
+        recipe: see `train_head`.
+        progress: see `train_head`.
+        judge: see `train_head`.
+        until: see `train_head`.
+    """
+    training = _Training.opened(learner, objective, texts, folder, recipe, steps)
     losses: list[float] = []
     done = training.first
     while done < min(training.end, training.end if until is None else until):
@@ -107,14 +145,14 @@ def train_head(
             training.judge(judge, done)
         if done in (training.end, until) or done % recipe.save_every == 0:
             training.save(done)
-    training.head.requires_grad_(False).eval()
+    learner.trains(False)
     seen = tuple(training.evaluations), tuple(training.verdicts)
-    return Trained(training.head, done, tuple(losses), *seen)
+    return Trained(learner.drafter, done, tuple(losses), *seen)
 
 
 @dataclass
 class _Training:
-    """A head with its optimizer, and the part of this process.
+    """A drafter with its optimizer, and the part of this process.
 
     Attributes:
         fixed: what it must go on with.
@@ -127,11 +165,10 @@ class _Training:
         verdicts: so far.
     """
 
-    config: Mapping[str, Any]
+    learner: Learner
     features: Features
     folder: Path
     recipe: Recipe
-    head: Drafter
     optimizer: torch.optim.Optimizer
     fixed: Mapping[str, Any]
     first: int
@@ -145,8 +182,8 @@ class _Training:
     @classmethod
     def opened(
         cls,
-        config: Mapping[str, Any],
-        target: CausalModel,
+        learner: Learner,
+        objective: Objective,
         texts: Sequence[Text],
         folder: Path,
         recipe: Recipe,
@@ -161,22 +198,20 @@ class _Training:
                 f"{size} processes share {each} rows of texts in a step",
                 remedy="Start fewer processes, or give more prompts.",
             )
-        fixed = {**_identity(config, target, texts, recipe), "processes": size}
+        fixed = {**_identity(learner, objective, texts, recipe), "processes": size}
         state = read_state(folder, fixed)
-        head = new_head(config, target, recipe.seed, (text.tokens for text in texts))
-        optimizer = torch.optim.AdamW(
-            head.parameters(), betas=(0.9, 0.95), weight_decay=0.0, fused=True
-        )
+        learner.trains(True)
+        optimizer = adam(learner.module)
         if state is not None:
-            read_checkpoint(folder, head, optimizer)
-        objective = objective_of(head, recipe, getattr(torch, fixed["compute"]))
-        features = Features(head, groups, objective)
+            learner.read(folder)
+            read_moments(folder, learner.module, optimizer)
+        features = Features(learner, groups, objective)
         state = state or {"step": 0}
         end, cools = steps, steps - round(recipe.cooling * steps)
         if state.get("stopped") and int(state["budget"]) == steps:
             end, cools = int(state["end"]), int(state["cools"])
         return cls(
-            config, features, folder, recipe, head, optimizer, {**fixed, "budget": steps},
+            learner, features, folder, recipe, optimizer, {**fixed, "budget": steps},
             int(state["step"]), end, cools, rank, size,
             [Evaluation.from_dict(one) for one in state.get("evaluations", ())],
             list(state.get("verdicts", ())),
@@ -184,19 +219,19 @@ class _Training:
 
     def step(self, step: int) -> float:
         """One step, and its loss before it."""
-        recipe, weights = self.recipe, list(self.head.parameters())
+        recipe, learner = self.recipe, self.learner
+        weights = [one for group in self.optimizer.param_groups for one in group["params"]]
         for group in self.optimizer.param_groups:
             group["lr"] = recipe.learning_rate * self._rate(step)
         self.optimizer.zero_grad()
-        numbers = _numbers(len(self.features.groups), step, recipe)
-        rows, features = self.features.rows(share(numbers, self.rank, self.size))
+        numbers = numbers_of(len(self.features.groups), recipe.rows, recipe.seed, step)
+        rows, features = learner.rows(self.features, share(numbers, self.rank, self.size), step)
         objective = self.features.objective
-        head = self.head.description
-        most = recipe.blocks if head.join == "block" else None
-        labels = labels_of(rows, len(objective.weights), head.begins, most, step)
+        most = recipe.blocks if learner.blocks else None
+        labels = labels_of(rows, len(objective.weights), learner.begins, most, step)
         totals = labels.counts.sum((1, 2))
         add_up([totals], self.size)
-        loss = loss_of(self.head, rows, labels, features, objective, totals)
+        loss = loss_of(learner, rows, labels, features, objective, totals)
         add_up([loss, *(w.grad for w in weights if w.grad is not None)], self.size)
         if not isfinite(loss.item()):
             raise _no_number(step, self.folder)
@@ -209,11 +244,11 @@ class _Training:
         cooled = (self.end - step) / max(self.end - self.cools, 1)
         return min(1.0, (step + 1) / self.recipe.warmup, cooled)
 
-    def judge(self, judge: HeadEvaluator, done: int) -> None:
+    def judge(self, judge: Evaluator, done: int) -> None:
         """Evaluate, and end early if the next interval does not pay."""
-        self.head.eval()
-        self.evaluations.append(judge.look(self.head, done))
-        self.head.train()
+        self.learner.trains(False)
+        self.evaluations.append(judge.look(self.learner.drafter, done))
+        self.learner.trains(True)
         if done > self.cools or done == self.end:
             return  # a falling learning rate lifts acceptance off its curve
         result = judge.decide(self.evaluations, lambda: self.save(done))
@@ -224,7 +259,7 @@ class _Training:
 
     def save(self, done: int) -> None:
         """Write the checkpoint, by the first process."""
-        if not all(weight.isfinite().all() for weight in self.head.parameters()):
+        if not all(weight.isfinite().all() for weight in self.learner.module.parameters()):
             raise _no_number(done - 1, self.folder)
         if self.rank == 0:
             state = {
@@ -233,28 +268,20 @@ class _Training:
                 "evaluations": [asdict(one) for one in self.evaluations],
                 "verdicts": self.verdicts,
             }  # fmt: skip
-            write_checkpoint(self.folder, self.config, self.head, self.optimizer, state)
+            write_checkpoint(self.folder, self.learner, self.optimizer, state)
         wait(self.size)
 
 
-def _numbers(rows: int, step: int, recipe: Recipe) -> list[int]:
-    """The rows of a step: every epoch has an order of its own."""
-    size = min(recipe.rows, rows)
-    epoch, place = divmod(step, rows // size)
-    generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + epoch)
-    order = torch.randperm(rows, generator=generator)
-    return order[place * size : (place + 1) * size].tolist()
-
-
 def _identity(
-    config: Mapping[str, Any], target: CausalModel, texts: Sequence[Text], recipe: Recipe
+    learner: Learner, objective: Objective, texts: Sequence[Text], recipe: Recipe
 ) -> dict[str, Any]:
     """What a training must go on with."""
+    target = learner.target
     return {
-        "head": name_of(json.dumps(dict(config), sort_keys=True)),
+        **learner.identity,
         "target": target.digest,
         "number_type": str(target.dtype),
-        "compute": str(fast_type(target.dtype)).removeprefix("torch."),
+        "compute": str(objective.compute).removeprefix("torch."),
         "texts": name_of(json.dumps([asdict(text) for text in texts])),
         "answers": len(texts),
         "recipe": {k: v for k, v in asdict(recipe).items() if k != "save_every"},

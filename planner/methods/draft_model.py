@@ -62,11 +62,14 @@ class DraftModel(PerDraftModel[DraftModelOptions]):
     paper = (
         "Leviathan et al. 2022, arXiv 2211.17192; Chen et al. 2023, arXiv 2302.01318; trees: Chen "
         "et al. 2024, arXiv 2402.12374; blocks: Sun et al. 2024, arXiv 2403.10444; lengths by "
-        "batch size: Su et al. 2023, arXiv 2310.18813"
+        "batch size: Su et al. 2023, arXiv 2310.18813; distilled (`specplan train`): Zhou et al. "
+        "2023, arXiv 2310.08461; Goel et al. 2024, arXiv 2403.00858; by language: Yi et al. 2024, "
+        "arXiv 2406.16758"
     )
     differs = (
         "Lengths by batch size follow from prices, where Su et al. fit a power law to accepted "
-        "lengths."
+        "lengths; a problem has requests of one language or task, its workload's, where Yi et al. "
+        "pick the draft model of a request's."
     )
     acceptance = (
         "rank of the accepted child among its choices; of chains judged as a block, their own "

@@ -16,6 +16,7 @@ from specplan.runtime.models.heads.drafter import Drafter
 from specplan.runtime.models.heads.text_attention import Texts
 from specplan.runtime.models.heads.unrolled import unrolled
 from specplan.training.learning.features import Features
+from specplan.training.learning.heads import HeadLearner
 from specplan.training.learning.objective import Objective, loss_of
 from specplan.training.learning.packing import Text, labels_of, packed, rows_of
 from specplan.training.losses import LOSSES, target_probabilities
@@ -96,9 +97,9 @@ def test_packed_rows_in_chunks_are_separate_texts(
     assert [[len(text.tokens) for text in group] for group in groups] == [[20, 9], [14, 6]]
     for chunk in (1, 10**9):
         objective = Objective(loss, WEIGHTS, temperature, torch.float64, chunk, answers)
-        rows, features = Features(head, groups, objective).rows([0, 1])
+        rows, features = Features(HeadLearner(head), groups, objective).rows([0, 1])
         labels = labels_of(rows, 3, head.description.begins)
-        packed_loss = loss_of(head, rows, labels, features, objective)
+        packed_loss = loss_of(HeadLearner(head), rows, labels, features, objective)
         torch.testing.assert_close(packed_loss, plain.detach())
         for name, weight in head.named_parameters():
             torch.testing.assert_close(weight.grad, wanted[name], msg=name)
@@ -112,12 +113,13 @@ def test_states_are_the_same_bits_whatever_is_remembered(
     head = head_of(target, "eagle3", folder)
     groups = packed(texts_of((9, 14, 6, 20)), 30)
     objective = Objective("ce", WEIGHTS, 0.7, torch.float64)
-    known, none = Features(head, groups, objective), Features(head, groups, objective, 0)
+    learner = HeadLearner(head)
+    known, none = Features(learner, groups, objective), Features(learner, groups, objective, 0)
     first = known.rows([0, 1])[1]
     assert len(known.known) == 2 and not none.known
     assert torch.equal(known.rows([0, 1])[1], first) and torch.equal(none.rows([0, 1])[1], first)
     assert torch.equal(none.rows([1])[1][0], first[1, :20])
-    greedy = Features(head, groups, replace(objective, temperature=0.0))
+    greedy = Features(learner, groups, replace(objective, temperature=0.0))
     assert greedy.rows([0])[1].shape[2] == first.shape[2] - target.hidden_size
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from specplan.measure.acceptance.heads import text_features
-from specplan.runtime.models.heads.drafter import Drafter
+from specplan.training.learning.learner import Learner
 from specplan.training.learning.objective import Objective
 from specplan.training.learning.packing import Rows, Text, rows_of
 
@@ -24,7 +24,7 @@ class Features:
     beside it and whether they were remembered or not.
 
     Args:
-        head: whose reads they are.
+        learner: whose reads they are.
         groups: texts by row.
         objective: how they are computed, and whether the states after the last layer are needed.
         most_bytes: that are remembered.
@@ -32,38 +32,48 @@ class Features:
 
     def __init__(
         self,
-        head: Drafter,
+        learner: Learner,
         groups: Sequence[Sequence[Text]],
         objective: Objective,
         most_bytes: int = MOST_BYTES,
     ) -> None:
-        self.head, self.groups, self.objective = head, groups, objective
-        reads, last = head.description.reads.layers, head.target.num_layers
-        self.layers = reads or (last,)
-        if objective.reads_target and reads:
-            self.layers = (*reads, last)
+        self.target, self.groups, self.objective = learner.target, groups, objective
+        reads, last = learner.reads, (learner.target.num_layers,)
+        self.layers = (*reads, *last) if objective.reads_target and reads != last else reads
         self.known: dict[int, Tensor] = {}
         self.room = most_bytes
 
     def rows(self, numbers: Sequence[int]) -> tuple[Rows, Tensor]:
         """Some rows as one pass, and the states at their tokens, `[B, T, F]`."""
-        rows = rows_of([self.groups[number] for number in numbers])
-        length = rows.texts.tokens.shape[1]
         states = [self._of(number) for number in numbers]
-        together = torch.stack([pad(one, (0, 0, 0, length - len(one))) for one in states])
-        return rows, together.to(self.head.dtype)
+        return self._together([self.groups[number] for number in numbers], states)
 
-    @torch.no_grad()
+    def of_others(self, groups: Sequence[Sequence[Text]]) -> tuple[Rows, Tensor]:
+        """Rows of other texts, which are not remembered."""
+        return self._together(groups, [self._computed(group) for group in groups])
+
+    def _together(
+        self, groups: Sequence[Sequence[Text]], states: Sequence[Tensor]
+    ) -> tuple[Rows, Tensor]:
+        rows = rows_of(groups)
+        length = rows.texts.tokens.shape[1]
+        together = torch.stack([pad(one, (0, 0, 0, length - len(one))) for one in states])
+        return rows, together.to(self.target.dtype)
+
     def _of(self, number: int) -> Tensor:
         """States of a row, `[T, F]`, in the type that the objective computes in."""
         if number in self.known:
             return self.known[number]
-        texts = rows_of([self.groups[number]]).texts
-        with self.objective.products(self.head):
-            states = text_features(self.head.target, texts, self.layers)[0]
-        states = states.to(self.objective.compute)
+        states = self._computed(self.groups[number])
         size = states.numel() * states.element_size()
         if size <= self.room:
             self.room -= size
             self.known[number] = states
         return states
+
+    @torch.no_grad()
+    def _computed(self, group: Sequence[Text]) -> Tensor:
+        texts = rows_of([group]).texts
+        with self.objective.products(self.target):
+            states = text_features(self.target, texts, self.layers)[0]
+        return states.to(self.objective.compute)

@@ -1,6 +1,6 @@
-"""The loss of a head on a pass, and its gradients, without ever holding the logits of a pass.
+"""The loss of a drafter on a pass, and its gradients, without ever holding the logits of a pass.
 
-The target's probabilities at some labels, the head's logits at all steps that have these labels,
+The target's probabilities at some labels, the drafter's logits at all steps that have these labels,
 and the gradients of both are computed in turns (`CHUNK`), so that memory does not grow with the
 vocabulary times the tokens. Positions without a label have no logits.
 """
@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from specplan.runtime.models.heads.drafter import Drafter
-from specplan.runtime.models.heads.unrolled import unrolled_states
+from specplan.runtime.models.causal import CausalModel
+from specplan.training.learning.learner import Learner
 from specplan.training.learning.packing import Labels, Rows
 from specplan.training.losses import LOSSES, target_probabilities
 
@@ -35,7 +35,7 @@ class Objective:
         loss: a name of `specplan.training.losses.LOSSES`.
         weights: of the tokens ahead, one for each.
         temperature: that the target is served at.
-        compute: number type of products; sums and weights have the head's own.
+        compute: number type of products; sums and weights have the target's.
         chunk: logits that are computed at once.
         answers: the texts are what the target wrote; else what it would write after each token.
     """
@@ -55,14 +55,14 @@ class Objective:
         """
         return self.temperature > 0.0 or not self.answers
 
-    def products(self, head: Drafter) -> AbstractContextManager[object]:
+    def products(self, target: CausalModel) -> AbstractContextManager[object]:
         """The context in which products have the type `compute`."""
-        less = self.compute != head.dtype
-        return torch.autocast(head.device.type, self.compute, enabled=less)
+        less = self.compute != target.dtype
+        return torch.autocast(target.device.type, self.compute, enabled=less)
 
 
 def loss_of(
-    head: Drafter,
+    learner: Learner,
     rows: Rows,
     labels: Labels,
     features: Tensor,
@@ -71,28 +71,27 @@ def loss_of(
 ) -> Tensor:
     """The loss in nats: the weighted sum over tokens ahead of means over labels.
 
-    Where gradients are on, those of the head's weights are added to theirs.
+    Where gradients are on, those of the drafter's weights are added to theirs.
 
     Args:
-        head: the drafter.
+        learner: the drafter.
         rows: texts.
         labels: of these rows, for as many steps as there are weights.
-        features: the target's states that the head reads, `[B, T, F]`; behind them those after the
+        features: the target's states that it reads, `[B, T, F]`; behind them those after the
             last layer, if the objective reads them.
         objective: what is learned.
         totals: labels of every step in all processes that share the step; None for those here.
     """
-    width = head.description.reads.count * head.target.hidden_size
-    steps = len(objective.weights)
+    target, steps = learner.target, len(objective.weights)
     given = labels.counts.sum((1, 2)) if totals is None else totals
-    weights = torch.tensor(objective.weights, device=head.device) / given.clamp_min(1)
-    with objective.products(head):
-        states = unrolled_states([head], rows.texts, features[..., :width], steps, labels.roots)
+    weights = torch.tensor(objective.weights, device=target.device) / given.clamp_min(1)
+    with objective.products(target):
+        states = learner.states(rows.texts, features[..., : learner.width], steps, labels.roots)
         parts = [
             _Part(step, float(weights[step]), state[counts], _places(labels, rows, step))
             for step, (state, counts) in enumerate(zip(states, labels.counts, strict=True))
         ]
-        loss = _in_chunks(head, rows, parts, features, objective)
+        loss = _in_chunks(learner, rows, parts, features, objective)
     learned = [part for part in parts if part.leaf.grad is not None]
     if learned:
         torch.autograd.backward(
@@ -129,21 +128,22 @@ def _places(labels: Labels, rows: Rows, step: int) -> Tensor:
 
 
 def _in_chunks(
-    head: Drafter, rows: Rows, parts: Sequence[_Part], features: Tensor, objective: Objective
+    learner: Learner, rows: Rows, parts: Sequence[_Part], features: Tensor, objective: Objective
 ) -> Tensor:
     """The loss; gradients of the logits go to the leaves and to the weights behind them."""
-    total = torch.zeros((), dtype=head.logits_dtype, device=head.device)
+    exact = learner.target.logits_dtype
+    total = torch.zeros((), dtype=exact, device=learner.target.device)
     every = torch.cat([part.places for part in parts]).unique()
-    size = max(1, objective.chunk // head.description.output.vocabulary)
+    size = max(1, objective.chunk // learner.vocabulary)
     for chunk in every.split(size):
-        wanted = _wanted(head, rows, chunk, features, objective)
+        wanted = _wanted(learner, rows, chunk, features, objective)
         for part in parts:
             inside = part.within(chunk[0], chunk[-1])
             if inside.start == inside.stop:
                 continue
-            logits = head.own_logits(part.leaf[None, inside], None, part.step)[0]
+            logits = learner.logits(part.leaf[inside], part.step)
             row = torch.searchsorted(chunk, part.places[inside])
-            loss = part.weight * wanted(logits.to(head.logits_dtype), row)
+            loss = part.weight * wanted(logits.to(exact), row)
             if loss.requires_grad:
                 loss.backward()
             total += loss.detach()
@@ -151,27 +151,27 @@ def _in_chunks(
 
 
 def _wanted(
-    head: Drafter, rows: Rows, chunk: Tensor, features: Tensor, objective: Objective
+    learner: Learner, rows: Rows, chunk: Tensor, features: Tensor, objective: Objective
 ) -> Callable[[Tensor, Tensor], Tensor]:
     """The loss of logits `[N, vocabulary]` on some labels `[N]` of a chunk, by their numbers."""
-    known, loss = head.outputs.tokens, LOSSES[objective.loss]
+    target, known, loss = learner.target, learner.tokens, LOSSES[objective.loss]
     tokens = rows.texts.tokens.flatten()[chunk]
     if objective.reads_target:
-        last = features[..., -head.target.hidden_size :].flatten(0, 1)[chunk - 1]
+        last = features[..., -target.hidden_size :].flatten(0, 1)[chunk - 1]
         with torch.no_grad():
-            logits = head.target.rows(last[None].to(head.dtype), "logits", None)[0]
+            logits = target.rows(last[None].to(target.dtype), "logits", None)[0]
             wanted = target_probabilities(logits, objective.temperature, known)
             tokens = logits.argmax(-1)
         if objective.temperature > 0.0:
             return lambda logits, row: loss(logits, wanted[row]).sum()
     if objective.loss in _HARD:
         if known is not None:
-            own = torch.full((head.vocab_size,), _OF_NO_LABEL, device=head.device)
-            own[known] = torch.arange(len(known), device=head.device)
+            own = torch.full((target.vocab_size,), _OF_NO_LABEL, device=target.device)
+            own[known] = torch.arange(len(known), device=target.device)
             tokens = own[tokens]
         return lambda logits, row: functional.cross_entropy(
             logits, tokens[row], ignore_index=_OF_NO_LABEL, reduction="sum"
         )
-    sure = functional.one_hot(tokens, head.vocab_size).to(head.logits_dtype)
+    sure = functional.one_hot(tokens, target.vocab_size).to(target.logits_dtype)
     sure = sure if known is None else sure[:, known]
     return lambda logits, row: loss(logits, sure[row]).sum()

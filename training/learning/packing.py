@@ -74,6 +74,22 @@ def packed(texts: Sequence[Text], length: int) -> list[list[Text]]:
     return rows
 
 
+def numbers_of(rows: int, most: int, seed: int, step: int) -> list[int]:
+    """The rows of a step: every epoch has an order of its own.
+
+    Args:
+        rows: how many there are.
+        most: of a step.
+        seed: of the order.
+        step: its number.
+    """
+    size = min(most, rows)
+    epoch, place = divmod(step, rows // size)
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    order = torch.randperm(rows, generator=generator)
+    return order[place * size : (place + 1) * size].tolist()
+
+
 def rows_of(groups: Sequence[Sequence[Text]]) -> Rows:
     """Tensors of rows of texts."""
     longest = max(sum(len(text.tokens) for text in group) for group in groups)

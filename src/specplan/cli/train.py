@@ -12,7 +12,7 @@ from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json
 from specplan.ir.errors import UsageError
 
-FAMILIES = "eagle3, dflash, medusa, eagle or mtp"
+FAMILIES = "eagle3, dflash, medusa, eagle or mtp, or a draft model of the problem by its name"
 
 
 class StageName(StrEnum):
@@ -29,8 +29,8 @@ StageOption = Annotated[
     typer.Option(
         help="pays: which drafters would pay, before anything is trained. pilot: train some "
         "for a few per cent of the steps, and say what all would give. train: train one "
-        "(eagle3, eagle, medusa, dflash). hand-over: publish it, checked to be served as "
-        "it was trained."
+        "(eagle3, eagle, medusa, dflash, or a draft model). hand-over: publish it, checked to be "
+        "served as it was trained."
     ),
 ]
 AnswersOption = Annotated[
@@ -47,6 +47,19 @@ WorthOption = Annotated[
         metavar="PART",
         help="End early where the rest of the steps is expected to speed decoding up by less "
         "than this part; 0.01 is usual. Default: run all.",
+    ),
+]
+
+
+PolicyOption = Annotated[
+    float | None,
+    typer.Option(
+        "--on-policy",
+        metavar="SHARE",
+        min=0.0,
+        max=1.0,
+        help="Of the steps of a draft model: those that learn from its own samples after the "
+        "prompts, judged by the target, instead of the target's answers. Default: 0.5.",
     ),
 ]
 
@@ -76,9 +89,13 @@ def train(
         ),
     ] = None,
     steps: Annotated[int, typer.Option(help="Steps of the whole training.", min=1)] = 1000,
-    learning_rate: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 1e-3,
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(help="Of Adam; default 1e-3, of draft models 3e-4.", show_default=False),
+    ] = None,
     loss: Annotated[str, typer.Option(help="ce, kl, rkl, jsd, tv, lk or tvd++.")] = "ce",
     answers: AnswersOption = True,
+    on_policy: PolicyOption = None,
     worth: WorthOption = None,
     dtype: Annotated[
         str, typer.Option(help="Of published weights: bfloat16 or float32.")
@@ -96,7 +113,7 @@ def train(
             remedy="Write --drafter medusa --out models/medusa",
         )
     more = {"steps": steps, "prompts": prompts, "learning_rate": learning_rate, "loss": loss}
-    more |= {"answers": answers}
+    more |= {"answers": answers, "on_policy": on_policy}
     if stage is StageName.PILOT:
         _pilot(problem, drafter, out, more, json=json)
     elif stage is StageName.TRAIN:
@@ -129,7 +146,7 @@ def _pilot(
 def _hand_over(
     problem: ProblemSource, family: str, out: Path, number_type: str, *, json: bool
 ) -> None:
-    """Publish a head."""
+    """Publish a drafter."""
     from specplan.progress import terminal_progress
     from specplan.training.train import hand_over_drafter
 
@@ -150,7 +167,7 @@ def _hand_over(
 def _train(
     problem: ProblemSource, family: str, out: Path, more: dict[str, Any], *, json: bool
 ) -> None:
-    """Train a head; `more` are the other arguments of `train_drafter`."""
+    """Train a drafter; `more` are the other arguments of `train_drafter`."""
     from specplan.progress import terminal_progress
     from specplan.training.train import train_drafter
 
@@ -162,7 +179,7 @@ def _train(
         ran = {"steps": done.steps, "ran": len(done.losses), "loss": last, "verdicts": verdicts}
         print_json({"out": str(out), **ran})
         return
-    print(f"Head: {out}, {done.steps} steps" + ("" if last is None else f", loss {last:.3f}"))
+    print(f"Drafter: {out}, {done.steps} steps" + ("" if last is None else f", loss {last:.3f}"))
     if done.verdicts and done.verdicts[-1]["stop"]:
         end = done.verdicts[-1]
         print(

@@ -1,0 +1,1 @@
+"""Draft models as what is trained: distilled from their target."""
