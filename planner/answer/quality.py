@@ -58,3 +58,11 @@ def front_rows(data: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[str
         loss, bound = (amount(one[key], name) for key in ("mean", "bound"))
         rows.append((plan_name(one), f"{one['speedup']:.2f}x", loss, bound, ", ".join(marks)))
     return heads, rows
+
+
+def front_table(data: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Title, heads and rows of a report's table; None without a limit."""
+    if data is None:
+        return None
+    heads, rows = front_rows(data)
+    return {"title": front_title(data), "head": [one.lstrip(">") for one in heads], "rows": rows}

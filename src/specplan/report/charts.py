@@ -175,6 +175,29 @@ def pareto_chart(report: Report) -> str | None:
     return svg(figure, "Tokens per second per user against tokens per second of the device")
 
 
+def quality_chart(explanation: Mapping[str, Any]) -> str | None:
+    """Speedup over the most that a plan loses, its front and the limit; None without a limit."""
+    data = explanation.get("quality")
+    if data is None or len(data["front"]) < 2:
+        return None
+    parts = data["measure"] not in ("kl", "held_out_loss")
+    scale, unit = (100.0, ", %") if parts else (1.0, ", nats")
+    figure, (place,) = new_axes()
+    for best, colour, marker, name in (
+        (False, WITHOUT, "o", "other plans"),
+        (True, WITH, "s-", "none is faster and loses less"),
+    ):
+        rows = sorted(
+            (scale * one["bound"], one["speedup"]) for one in data["front"] if one["best"] == best
+        )
+        if rows:
+            place.plot(*zip(*rows, strict=True), marker, color=colour, label=name, markersize=4)
+    place.axvline(scale * data["at_most"], color=INK, linestyle="--", linewidth=0.8, label="limit")
+    place.set(xlabel=f"loss at most{unit}", ylabel="times as fast as no speculation")
+    legend(place)
+    return svg(figure, "Speed of plans against what they lose at most")
+
+
 def what_if_chart(explanation: Mapping[str, Any]) -> str:
     """Gain over an assumed acceptance, a panel per drafter: the picture of an undecided answer."""
     rows = [row for row in explanation["what_if"] if row["acceptance"] is not None]

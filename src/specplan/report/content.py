@@ -34,6 +34,7 @@ from specplan.planner.answer.points import (
     quantities,
     remarks,
 )
+from specplan.planner.answer.quality import front_table
 from specplan.planner.explain.break_even_words import paying_ranges
 from specplan.planner.explain.numbers import about, bytes_words, counted, few, seconds_words, short
 from specplan.planner.explain.what_if_words import (
@@ -85,6 +86,7 @@ def content(
         "warnings": list(warnings(explanation)),
         **_numbers(explanation),
         "alternatives": list(alternatives(explanation)),
+        "quality": front_table(explanation.get("quality")),
         "no_speculation": NO_SPECULATION,
         "notes": _notes(explanation),
         "basis": list(basis(explanation)),
@@ -100,18 +102,21 @@ def content(
 
 
 def _charts(report: Mapping[str, Any]) -> dict[str, Any]:
-    from specplan.report.charts import acceptance_chart, length_chart, pareto_chart, tpot_chart
+    from specplan.report import charts
     from specplan.report.parts import time_chart, tree_chart
 
     explanation = report["explanation"]
     drawn = (
-        ("Time per output token by batch size. Bands are 90 % intervals.", tpot_chart(explanation)),
+        ("Time per output token by batch size. Bands are 90 % intervals.",
+         charts.tpot_chart(explanation)),
         ('Time per output token by draft tokens per step. Circles mark "with"; K = 0 is no '
-         "speculation.", length_chart(report)),
+         "speculation.", charts.length_chart(report)),
         ("Gain over no speculation by tokens per step, prompt included. It pays above the dashed "
-         "line; marks are today's acceptance.", acceptance_chart(explanation)),
+         "line; marks are today's acceptance.", charts.acceptance_chart(explanation)),
         ("Throughput against speed per user while decoding; numbers are requests. Up and to the "
-         "right is better.", pareto_chart(report)),
+         "right is better.", charts.pareto_chart(report)),
+        ("Speed against loss. Up and to the left is better; left of the dashed line keeps the "
+         "limit.", charts.quality_chart(explanation)),
     )  # fmt: skip
     return {
         "numbers": [(caption, chart) for caption, chart in drawn if chart is not None],
