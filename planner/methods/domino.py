@@ -38,7 +38,7 @@ class Domino(ProfiledByRunning[DominoOptions]):
         "count drafts whatever its share, where the paper has a threshold."
     )
     shares = True
-    memory = "65,536 states of all requests, 700 bytes each"
+    memory = "65,536 states of all requests, 1,200 bytes each"
     family = "grammar"
     shapes = ((2,), (4,), (8,), (16,))
 

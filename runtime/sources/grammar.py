@@ -16,8 +16,10 @@ from specplan.runtime.sources.source import Source, SourceDrafts, Tokens, Wanted
 if TYPE_CHECKING:
     from specplan.runtime.requests import Request
 
-_ENTRY_BYTES = 700
-"""Of CPython: a hash, a token, a dictionary of a few tokens, and their places."""
+TOKENS = 8
+"""Of a state; the rarest makes room for a new one."""
+_ENTRY_BYTES = 1200
+"""Of CPython at most: a hash, a token, a dictionary of so many tokens, and their places."""
 State = tuple[int, int]
 """A hash of the allowed tokens, and the last token."""
 
@@ -53,6 +55,8 @@ class GrammarCounts(Source):
     def count(self, state: State, token: int) -> None:
         """A token stood in a state, which becomes the newest."""
         counts = self._after.pop(state, {})
+        if len(counts) == TOKENS and token not in counts:
+            del counts[min(counts, key=counts.__getitem__)]
         counts[token] = counts.get(token, 0) + 1
         self._after[state] = counts
         if len(self._after) > self.capacity:

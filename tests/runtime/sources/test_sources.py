@@ -19,6 +19,7 @@ from specplan.runtime.requests import Request
 from specplan.runtime.sources.adjacency import Adjacency
 from specplan.runtime.sources.automaton import Automaton
 from specplan.runtime.sources.continuations import continuation_trees
+from specplan.runtime.sources.grammar import GrammarCounts
 from specplan.runtime.sources.log import Log
 from specplan.runtime.sources.ngram import NgramTable
 from specplan.runtime.sources.phrases import Phrases
@@ -317,6 +318,19 @@ def test_memory_stays_below_what_is_stated(kind: str, vocabulary: int) -> None:
             assert tracemalloc.get_traced_memory()[0] <= source.most_bytes + 50_000
     finally:
         tracemalloc.stop()
+
+
+def test_a_state_of_a_parser_keeps_the_commonest_of_thousands_of_tokens() -> None:
+    counts = GrammarCounts(200)
+    tracemalloc.start()
+    try:
+        for token in range(1000, 3000):
+            for state in range(200):
+                counts.count((state - 100, 5), 7 if token % 2 else token)
+        assert tracemalloc.get_traced_memory()[0] <= counts.most_bytes
+    finally:
+        tracemalloc.stop()
+    assert {counts.commonest((state - 100, 5)) for state in range(200)} == {7}
 
 
 def test_sources_without_a_maker_or_a_folder_are_refused() -> None:
