@@ -46,7 +46,8 @@ def after_round(
             case Load():
                 known[op.results[0]] = values[op.state]
             case Measure():
-                known[op.results[0]] = {"accepted": accepted, "count": drafted}[op.kind.name]
+                counts = {"accepted": accepted, "batch_max": accepted, "count": drafted}
+                known[op.results[0]] = counts[op.kind.name]
             case Compute():
                 given = {name: known[value] for name, value in op.operands}
                 known[op.results[0]] = float(evaluate(op.formula, given))
@@ -87,7 +88,14 @@ def part_facts(folder: Path, method: str) -> ProblemFacts:
 
 @pytest.mark.parametrize(
     "method",
-    ["adaptive_bar", "adaptive_length", "goodput_length", "heuristic_length", "thompson"],
+    [
+        "adaptive_bar",
+        "adaptive_length",
+        "batch_length",
+        "goodput_length",
+        "heuristic_length",
+        "thompson",
+    ],
 )
 def test_every_rule_ends_drafts_of_every_part(method: str, tmp_path: Path) -> None:
     """A part that is known is measured in the ways of a method, and then offered in them."""
@@ -189,6 +197,19 @@ def test_the_length_follows_success_as_in_transformers(
             assert ends is (count >= drafted)
         left = after_round(plan, left, min(hit, drafted), drafted)
         theirs.update_candidate_strategy(None, torch.zeros(1, drafted + 1, 2), min(hit, drafted))
+
+
+def test_the_length_follows_the_best_of_the_batch(tmp_path: Path) -> None:
+    """Two more after a whole draft, one less else, from 7 tokens, 1 to 32 (arXiv 2404.15778)."""
+    words = "7 by draft, then two more or one less for the batch, up to 32"
+    plan, left, lengths = plan_of(tmp_path, "batch_length", words), {"length": 7.0}, [7.0]
+    for best in (7, 9, 3, 0, *(32,) * 20):
+        left = after_round(plan, left, min(best, int(lengths[-1])), int(lengths[-1]))
+        lengths.append(left["length"])
+    assert lengths[:5] == [7, 9, 11, 10, 9] and lengths[-1] == 32
+    for _ in range(40):
+        left = after_round(plan, left, 0, int(left["length"]))
+    assert left == {"length": 1.0}
 
 
 @pytest.mark.parametrize("cost", [0.05, 0.1, 0.2, 0.4])
