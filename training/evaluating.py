@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.measure.acceptance.continuations import continue_prompts, request_of
 from specplan.measure.acceptance.heads import depth_of, head_ranks
 from specplan.measure.acceptance.teacher import (
+    NO_RANK,
     TracedText,
+    allowed_along,
     greedy_ranks,
     sampled_ranks,
     text_logits,
@@ -27,8 +30,10 @@ from specplan.planner.problem.schema import DraftModel
 from specplan.planner.search.what_if import best_gain
 from specplan.planner.training.curves import LEAST_POINTS, Evaluation
 from specplan.planner.training.stopping import Speed, StopRule, Verdict, verdict
+from specplan.runtime.models.ahead import states_ahead
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
+from specplan.runtime.models.heads.text_attention import Texts
 
 RANKS = 4
 """Choices of a head that are told apart."""
@@ -69,12 +74,38 @@ def ranks_along(
     """
     if isinstance(drafter, Drafter):
         return head_ranks([drafter], text, depth, most)
+    if drafter.mask_token is not None:
+        return ranks_ahead(drafter, text, depth, most)
     own = text.allowed(text_logits(drafter, text.tokens, text.start))
     if text.request.temperature == 0.0:
         ranks = greedy_ranks(own, list(text.output), most)
     else:
         ranks = sampled_ranks(text.logits, own, text.request, most)
     return [(rank,) * depth for rank in ranks]
+
+
+@torch.inference_mode()
+def ranks_ahead(
+    model: CausalModel, text: TracedText, depth: int, most: int
+) -> list[tuple[int, ...]]:
+    """Those of a draft model that drafts in one pass: its children are its best ranks."""
+    tokens, start = text.tokens, text.start
+    texts = Texts.alone(torch.tensor([tokens[:-1]], device=model.device))
+    roots = torch.arange(start - 1, len(tokens) - 1, device=model.device)
+    ranks = torch.full((len(text.output), depth), NO_RANK)
+    steps = states_ahead(
+        model.family, model.num_layers, model.groups, model.dtype, texts, roots[None], depth,
+        model.mask_token,
+    )  # fmt: skip
+    for step, states in enumerate(steps):
+        left = len(text.output) - step
+        if left <= 0:
+            break
+        logits = model.head(states)[0, :left].to(model.logits_dtype)
+        places = range(step, len(text.output))
+        logits = allowed_along(text.request, text.output, logits, places)
+        ranks[step:, step] = torch.tensor(greedy_ranks(logits, tokens[start + step :], most))
+    return [tuple(row) for row in ranks.tolist()]
 
 
 def most_ahead(drafter: Drafter | CausalModel) -> int:

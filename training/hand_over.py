@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from specplan.cost_models.acceptance.drafters import Drafter as Drafts
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.hazards import posterior
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
@@ -27,8 +28,12 @@ from specplan.measure.progress import Progress
 from specplan.measure.workbench import Workbench
 from specplan.planner import Problem, gather_facts
 from specplan.planner.facts import ProblemFacts
+from specplan.planner.method import own_rounds
+from specplan.planner.methods.draft_model import METHOD as DRAFT_MODEL
+from specplan.planner.methods.draft_model import PARALLEL_LENGTHS, ParallelChainOptions
 from specplan.planner.search.settings import settings_by
 from specplan.planner.training.curves import Evaluation
+from specplan.planner.trees import chain
 from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
@@ -97,10 +102,17 @@ def hand_over(
     checked = unseen_texts(certain, progress, CHECKED_PROMPTS)
     facts = gather_facts(certain.problem, device=load_device("cpu-generic"))
     rounds = _checked(certain, facts, family, checked, progress)
-    bench, drafter = Workbench(served), Model(family)
+    bench = Workbench(served)
     texts = unseen_texts(bench, progress, CHECKED_PROMPTS)
     counted = evaluation(bench.models[family], texts, int(state["step"]))
-    facts = gather_facts(served, device=load_device("cpu-generic"))
+    ahead = state["recipe"].get("parallel", 1) > 1
+    named = served.model_copy(update={"methods": (DRAFT_MODEL.name,)}) if ahead else served
+    facts = gather_facts(named, device=load_device("cpu-generic"))
+    drafter: Drafts = Model(family)
+    if ahead:
+        lengths = (one for one in PARALLEL_LENGTHS if one <= state["recipe"]["parallel"])
+        options = ParallelChainOptions.of(family, chain(max(lengths, default=PARALLEL_LENGTHS[0])))
+        drafter = own_rounds(facts, DRAFT_MODEL, options)
     profile = measure_acceptance(bench, facts, wanted=[drafter], progress=progress)[drafter]
     profile.save(published / PROFILE_FILE)
     done = HandedOver(published, len(checked), rounds, profile, counted)
@@ -137,7 +149,10 @@ def _checked(
     """
     drafter: Drafter | CausalModel = bench.models[family]
     depth = min(CHECKED_DEPTH, most_ahead(drafter))
-    plan = _chain(facts, family, depth)
+    if isinstance(drafter, CausalModel) and drafter.mask_token is not None:
+        plan = DRAFT_MODEL.plan(facts, ParallelChainOptions.of(family, chain(depth)))
+    else:
+        plan = _chain(facts, family, depth)
     executable, rounds = bench.compile(plan), 0
     for number, text in enumerate(texts):
         progress("training against serving", number, len(texts))
@@ -237,7 +252,9 @@ def card(
 
 def _kind(state: dict[str, Any], family: str) -> str:
     if "draft" in state:
-        share = state["recipe"]["on_policy"]
+        share, ahead = (state["recipe"][name] for name in ("on_policy", "parallel"))
+        if ahead > 1:
+            return f"A draft model that drafts {ahead} tokens in one pass (PARD)"
         return f"A draft model, distilled from its target ({share:.0%} of the steps on policy)"
     return f"A drafter ({family}) that reads the hidden states of its target"
 

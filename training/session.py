@@ -85,10 +85,12 @@ class Session:
         bench = Workbench(checked)
         file = None if prompts is None else Path(prompts)
         texts = training_texts(bench, file, progress, more["answers"])
-        if more.get("on_policy") is not None and len(drafts) != len(drafters):
+        of_drafts = [name for name in ("on_policy", "parallel") if more.get(name) is not None]
+        if of_drafts and len(drafts) != len(drafters):
             raise UsageError(
-                "heads read the target's states along its own texts, and have no samples of theirs",
-                where="on_policy",
+                "it is a setting of draft models, and heads read the target's states along its "
+                "own texts",
+                where=of_drafts[0],
                 remedy="Leave it out, or train a draft model.",
             )
         settings = {name: value for name, value in more.items() if value is not None}
@@ -118,9 +120,18 @@ class Session:
         # of a greedy target, too, all of its distribution is learned
         temperature = self.problem.workload.temperature or 1.0
         settings: dict[str, Any] = {"temperature": temperature, "seed": self.problem.seed}
-        recipe = DistillRecipe(**settings, **self.settings)
-        stops = self.bench.tokenizer.stop_tokens
-        learner = DraftLearner(draft.path, self.bench.models["target"], recipe, stops)
+        if self.settings.get("parallel", 1) > 1:
+            settings["on_policy"] = 0.0  # as PARD has it, unless stated
+        recipe = DistillRecipe(**{**settings, **self.settings})
+        if recipe.parallel > 1 and more.get("judge") is not None:
+            raise UsageError(
+                "rounds of a draft model that drafts in one pass are priced by running them, "
+                "which training does not do",
+                where="parallel",
+                remedy="Run all steps (no --worth, no pilot), and profile the result.",
+            )
+        stops, target = self.bench.tokenizer.stop_tokens, self.bench.models["target"]
+        learner = DraftLearner(draft.path, target, recipe, stops, self.texts)
         objective = soft_objective(learner, recipe)
         return train_learner(
             learner, objective, self.texts, steps, folder, recipe, self.progress, **more

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from specplan.ir.errors import UsageError
 from specplan.progress import Progress, silent
@@ -72,6 +72,7 @@ def train_drafter(
     loss: str = "ce",
     answers: bool = True,
     on_policy: float | None = None,
+    parallel: int | None = None,
     worth: float | None = None,
     progress: Progress = silent,
 ) -> Trained:
@@ -94,6 +95,8 @@ def train_drafter(
             on after each of their tokens, which takes no decoding.
         on_policy: share of the steps in which a draft model learns from its own samples after the
             prompts, instead of the target's answers; None for half of them.
+        parallel: tokens that a draft model learns to draft in one pass, by mask tokens (PARD); None
+            for one by one.
         worth: end early where the rest of the steps is expected to speed decoding up by less than
             this part (`specplan.planner.training.stopping`); None runs all.
         progress: called during everything that takes long.
@@ -104,8 +107,9 @@ def train_drafter(
         MissingCapabilityError: running models needs an extra, or the family is not trained here.
         SpecplanError: the loss is no number, or a checkpoint cannot be written.
     """
-    more = {"learning_rate": learning_rate, "loss": loss, "answers": answers}
-    session = Session.of(problem, [drafter], prompts, progress, on_policy=on_policy, **more)
+    more: dict[str, Any] = {"learning_rate": learning_rate, "loss": loss, "answers": answers}
+    more |= {"on_policy": on_policy, "parallel": parallel}
+    session = Session.of(problem, [drafter], prompts, progress, **more)
     judge = None if worth is None else session.judge(drafter, Path(out), steps, worth)
     return session.train(drafter, Path(out), steps, judge=judge)
 

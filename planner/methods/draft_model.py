@@ -10,28 +10,33 @@ Above temperature 0 chains may be judged as a whole (block verification, Sun et 
 depends on ratios of the two models' probabilities along the whole chain, which no table of accepted
 ranks holds. Their own rounds are run, where the problem names the method, for the length that suits
 chains judged token by token and for a longer one, as each is a plan of its own.
+
+A draft model that was trained with mask tokens (PARD, arXiv 2504.18583; `pard_token` in its
+config.json) drafts a chain in one pass as well; these rounds, too, are run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 from specplan.cost_models.acceptance.drafters import Drafter, Model
+from specplan.cost_models.models.files.safetensors_headers import read_config
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Refusal, own_rounds
 from specplan.planner.reasons import Cause, Reason
 from specplan.planner.templates.chains import chain_plan
 from specplan.planner.templates.per_drafter import PerDraftModel, family_by
-from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
+from specplan.planner.templates.plan_text import cache_of, draft_and_verify, draft_passes
 from specplan.planner.templates.static_trees import TreeOptions, tree_text
 from specplan.planner.trees import TreeSearch, chain
 from specplan.planner.trees.candidates import tree_objective, worthwhile_chains, worthwhile_trees
 
 CHAIN_LENGTHS = tuple(range(1, 17))
+PARALLEL_LENGTHS = (2, 4, 6, 8)
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,16 @@ class BlockChainOptions(DraftModelOptions):
         return f"{super().words}, judged as a block"
 
 
+@dataclass(frozen=True)
+class ParallelChainOptions(DraftModelOptions):
+    """A chain that one pass drafts, of the most probable tokens."""
+
+    @property
+    def words(self) -> str:
+        """`chain of 6 by draft, in one pass`."""
+        return f"{super().words}, in one pass"
+
+
 class DraftModel(PerDraftModel[DraftModelOptions]):
     """Speculative decoding with a separate draft model that shares the target's tokenizer."""
 
@@ -64,7 +79,7 @@ class DraftModel(PerDraftModel[DraftModelOptions]):
         "et al. 2024, arXiv 2402.12374; blocks: Sun et al. 2024, arXiv 2403.10444; lengths by "
         "batch size: Su et al. 2023, arXiv 2310.18813; distilled (`specplan train`): Zhou et al. "
         "2023, arXiv 2310.08461; Goel et al. 2024, arXiv 2403.00858; by language: Yi et al. 2024, "
-        "arXiv 2406.16758"
+        "arXiv 2406.16758; in one pass: PARD, An et al. 2025, arXiv 2504.18583"
     )
     differs = (
         "Lengths by batch size follow from prices, where Su et al. fit a power law to accepted "
@@ -87,7 +102,9 @@ class DraftModel(PerDraftModel[DraftModelOptions]):
             facts, f"chain by {draft}", drafter, lambda _: (of(chain(n)) for n in lengths())
         )
         if not facts.greedy:  # where all rules are one
-            yield _blocks(facts, draft)
+            yield _own(facts, draft, BlockChainOptions, CHAIN_LENGTHS[1:], "judged as a block")
+        if _looks_ahead(facts, draft):
+            yield _own(facts, draft, ParallelChainOptions, PARALLEL_LENGTHS, "in one pass")
         yield family_by(
             facts,
             f"static tree by {draft}",
@@ -100,6 +117,10 @@ class DraftModel(PerDraftModel[DraftModelOptions]):
     def plan(self, facts: ProblemFacts, options: DraftModelOptions) -> Plan:
         """The draft model grows the shape, the target judges it."""
         draft, tree = options.draft, options.tree
+        if isinstance(options, ParallelChainOptions):
+            return draft_and_verify(
+                facts, self, _in_one_pass(draft, len(tree)), len(tree), models=(draft,)
+            )
         if tree.is_chain:
             rule = options.rule if isinstance(options, BlockChainOptions) else "token"
             return chain_plan(facts, self, Model(draft), len(tree), rule=rule)
@@ -107,25 +128,51 @@ class DraftModel(PerDraftModel[DraftModelOptions]):
         return draft_and_verify(facts, self, drafted, len(tree), models=(draft,))
 
     def drafter(self, facts: ProblemFacts, options: DraftModelOptions) -> Drafter | None:
-        """The draft model; where it is judged as a block, the plan's own rounds."""
-        if isinstance(options, BlockChainOptions):
+        """The draft model; of blocks and of chains in one pass, the plan's own rounds."""
+        if isinstance(options, BlockChainOptions | ParallelChainOptions):
             return own_rounds(facts, self, options)
         return Model(options.draft)
 
     def later_settings(self, facts: ProblemFacts) -> Iterator[DraftModelOptions]:
-        """Chains judged as a block, above temperature 0, where the problem names the method."""
-        if not facts.greedy and self.name in (facts.problem.methods or ()):
-            for draft in facts.drafts:
+        """Chains judged as a block or drafted in one pass, where the problem names the method."""
+        for draft in facts.drafts if self.name in (facts.problem.methods or ()) else ():
+            if not facts.greedy:
                 for length in _block_lengths(facts, draft):
                     yield BlockChainOptions.of(draft, chain(length))
+            if _looks_ahead(facts, draft):
+                for length in PARALLEL_LENGTHS:
+                    yield ParallelChainOptions.of(draft, chain(length))
 
 
-def _blocks(facts: ProblemFacts, draft: str) -> Family[DraftModelOptions] | Refusal:
-    """The chains judged as a block whose rounds have been run."""
-    name = f"chain by {draft}, judged as a block"
-    every = (BlockChainOptions.of(draft, chain(length)) for length in CHAIN_LENGTHS[1:])
+def _own(
+    facts: ProblemFacts,
+    draft: str,
+    kind: type[DraftModelOptions],
+    lengths: Iterable[int],
+    words: str,
+) -> Family[DraftModelOptions] | Refusal:
+    """The chains of a kind whose rounds have been run."""
+    name = f"chain by {draft}, {words}"
+    every = (kind.of(draft, chain(length)) for length in lengths)
     own = [one for one in every if own_rounds(facts, METHOD, one) in facts.profiles]
     return Family[DraftModelOptions].of(name, own) if own else Refusal(name, _NOT_RUN)
+
+
+def _looks_ahead(facts: ProblemFacts, draft: str) -> bool:
+    """Whether a draft model was trained with mask tokens."""
+    folder = facts.problem.models.by_role[draft].path
+    return folder.is_dir() and "pard_token" in read_config(folder)
+
+
+def _in_one_pass(draft: str, length: int) -> str:
+    """One pass looks as many tokens ahead, and a chain grows of its logits."""
+    return f"""%t0 = root
+%x = forward {draft} %t0 cache={cache_of(draft)} pending={length + 1} levels={length}
+%c = repeat {length} (%t = %t0) {{
+  %f = pick %t of=newest
+  %n = grow %t at=%f logits=%x
+  yield %n
+}}"""
 
 
 _NOT_RUN = Reason(

@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import AttentionInterface
 
+from specplan.ir.errors import MissingCapabilityError
+
 ATTENTION_NAME = "specplan_grouped"
 
 
@@ -206,6 +208,22 @@ def additive_mask(mask: Tensor, groups: int, dtype: torch.dtype) -> Tensor:
     elif groups > 1:
         scores = scores.repeat(1, groups, 1)
     return scores[:, None]
+
+
+def assert_attention(model: Any) -> None:
+    """Check that `transformers` will call our attention function.
+
+    Raises:
+        MissingCapabilityError: the registered function was replaced or ignored.
+    """
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    chosen = model.config._attn_implementation
+    if chosen != ATTENTION_NAME or ALL_ATTENTION_FUNCTIONS[chosen] is not grouped_attention:
+        raise MissingCapabilityError(
+            f"transformers would use the attention {chosen!r} instead of {ATTENTION_NAME!r}",
+            remedy="Install a tested version: pip install 'specplan[run]'",
+        )
 
 
 AttentionInterface.register(ATTENTION_NAME, grouped_attention)

@@ -19,7 +19,7 @@ from specplan.runtime.models.attention import (
     PrefixMask,
     RowMask,
     additive_mask,
-    grouped_attention,
+    assert_attention,
 )
 from specplan.runtime.models.families import FAMILIES, LEARNED_POSITIONS, Family, check_supported
 from specplan.runtime.models.kv_cache import KVCache
@@ -42,12 +42,14 @@ class CausalModel:
         digest: identity of the checkpoint (`specplan.ir.files.model_digest`).
         groups: query heads per key/value head.
         packs: it runs packed columns (`packed.py`).
+        mask_token: it was trained to tell several tokens ahead at slots that hold this token (PARD,
+            arXiv 2504.18583; key `pard_token`); None for other models.
         logits_dtype: float32, or float64 for a float64 model.
 
-    It is a `specplan.runtime.models.modules.Module` without features, slots and heads.
+    It is a `specplan.runtime.models.modules.Module` without features and heads.
     """
 
-    optional_features = by_slots = slots_first = False
+    optional_features = slots_first = False
     slots_enter = 0
 
     def __init__(self, model: Any, *, name: str, digest: str) -> None:
@@ -68,6 +70,9 @@ class CausalModel:
         self.logits_dtype = torch.promote_types(self.dtype, torch.float32)
         self.packs = self.family.packs
         self._learned_positions = config.model_type in LEARNED_POSITIONS
+        ahead = None if self._learned_positions else getattr(config, "pard_token", None)
+        self.mask_token: int | None = None if ahead is None else int(ahead)
+        self.by_slots = self.mask_token is not None
 
     def new_cache(self, batch: int, capacity: int, queries: bool = False) -> KVCache:
         """An empty cache for `batch` rows of `capacity` usable slots, plus one trash slot.
@@ -211,8 +216,11 @@ class CausalModel:
         return self.logits(hidden)
 
     def enter_slots(self, states: Tensor, level: int) -> Tensor:
-        """See `Module.enter_slots`."""
-        raise self._lacks("slots")
+        """See `Module.enter_slots`: mask tokens."""
+        if self.mask_token is None:
+            raise self._lacks("slots")
+        masks = torch.full(states.shape[:2], self.mask_token, device=states.device)
+        return self.family.embed(masks, masks)
 
     def outside(self, word: str, requests: Sequence[Request]) -> Tensor:
         """See `Module.outside`."""
@@ -280,19 +288,3 @@ def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") 
     model.to(device)
     assert_attention(model)
     return CausalModel(model, name=folder.resolve().name, digest=digest)
-
-
-def assert_attention(model: Any) -> None:
-    """Check that `transformers` will call our attention function.
-
-    Raises:
-        MissingCapabilityError: the registered function was replaced or ignored.
-    """
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
-    chosen = model.config._attn_implementation
-    if chosen != ATTENTION_NAME or ALL_ATTENTION_FUNCTIONS[chosen] is not grouped_attention:
-        raise MissingCapabilityError(
-            f"transformers would use the attention {chosen!r} instead of {ATTENTION_NAME!r}",
-            remedy="Install a tested version: pip install 'specplan[run]'",
-        )

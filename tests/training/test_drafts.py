@@ -10,17 +10,24 @@ import pytest
 import torch
 import transformers
 
+from specplan.backends.registry import get_backend
+from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
+from specplan.cost_models.devices.device import load_device
 from specplan.ir.errors import UsageError
 from specplan.measure.progress import silent
 from specplan.measure.workbench import Workbench
-from specplan.planner import load_problem
+from specplan.planner import gather_facts, load_problem
+from specplan.planner.methods.draft_model import METHOD, ParallelChainOptions
+from specplan.planner.trees import chain
+from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import load_model
 from specplan.runtime.models.heads.text_attention import Texts
 from specplan.training.drafts.distilling import DistillRecipe, DraftLearner, soft_objective
 from specplan.training.drafts.passes import Stack, trainable_model
 from specplan.training.drafts.samples import drawn_on_policy, own_texts
-from specplan.training.evaluating import evaluation, unseen_texts
+from specplan.training.evaluating import evaluation, unseen_texts, with_drafter
 from specplan.training.learning.packing import Text, rows_of
+from specplan.training.session import bare_problem
 from specplan.training.train import hand_over_drafter, train_drafter
 from specplan.training.trainer import Trained, train_learner
 from tests.measure.problems import write_problem
@@ -72,7 +79,7 @@ def test_passes_with_gradients_are_those_of_decoding(kind: str, tmp_path: Path) 
     model = trainable_model(tmp_path / kind, torch.float64, torch.device("cpu"))
     served = load_model(tmp_path / kind, dtype="float64")
     rows = rows_of([[Text((5, 9, 3, 8, 20, 11, 2, 4, 1, 7), 0), Text((7, 1, 2), 0)]])
-    states = Stack(model.requires_grad_(True)).over(rows.texts)
+    (states,) = Stack(model.requires_grad_(True)).ahead(rows.texts, torch.arange(13)[None])
     logits = model.get_output_embeddings()(states)
     place = 0
     for tokens in ([5, 9, 3, 8, 20, 11, 2, 4, 1, 7], [7, 1, 2]):
@@ -149,7 +156,7 @@ def test_acceptance_rises_and_is_what_is_served(problem: Path, tmp_path: Path) -
     card = (published.folder / "README.md").read_text()
     assert "A draft model, distilled from its target (50% of the steps on policy)" in card
     load_model(published.folder)
-    with pytest.raises(UsageError, match="heads read the target's states"):
+    with pytest.raises(UsageError, match="a setting of draft models"):
         train_drafter(problem, "medusa", tmp_path / "m", on_policy=0.5)
 
 
@@ -166,3 +173,33 @@ def test_the_target_as_its_own_draft_is_accepted_always(problem: Path, tmp_path:
         assert max(map(abs, done.losses)) < 1e-3
         counted = evaluation(done.drafter, unseen_texts(Workbench(load_problem(own)), silent), 3)
         assert [row[0] for row in counted.accepted] == list(counted.reached)
+
+
+def test_one_pass_drafts_what_its_masks_learned(problem: Path, tmp_path: Path) -> None:
+    """PARD: half and half is the whole, every mask is learned, and rounds accept as in training."""
+    more = {"learning_rate": 5e-3, "parallel": 3}
+    done = train_drafter(problem, "draft", tmp_path / "draft", steps=30, **more)
+    config = json.loads((tmp_path / "draft/config.json").read_text())
+    assert config["pard_token"] == done.drafter.mask_token and config["spd_type"] == "pard"
+    texts = unseen_texts(Workbench(load_problem(problem)), silent)
+    untrained = Workbench(load_problem(problem)).models["draft"]
+    untrained.mask_token = done.drafter.mask_token
+    counts = [evaluation(one, texts, 0) for one in (untrained, done.drafter)]
+    rates = [sum(row[0] for row in one.accepted[:3]) / one.reached[0] for one in counts]
+    assert rates[1] > rates[0] + 0.1, rates
+    published = hand_over_drafter(problem, "draft", tmp_path / "draft", number_type="float32")
+    assert published.rounds > 0
+    assert "drafts 3 tokens in one pass" in (published.folder / "README.md").read_text()
+    assert isinstance(published.profile.evidence, RoundsRun)
+    served = Workbench(with_drafter(bare_problem(load_problem(problem)), "draft", published.folder))
+    facts = gather_facts(served.problem, device=load_device("cpu-generic"))
+    plan = METHOD.plan(facts, ParallelChainOptions.of("draft", chain(3)))
+    request = texts[0].request
+    runs = [
+        generate(get_backend(name).compile(plan, served.models), [request]).completions[0]
+        for name in ("oracle", "eager")
+    ]
+    assert runs[0].tokens == runs[1].tokens == texts[0].output
+    assert runs[0].rounds == runs[1].rounds < len(texts[0].output)
+    with pytest.raises(UsageError, match="priced by running them"):
+        train_drafter(problem, "draft", tmp_path / "draft", steps=40, worth=0.01, **more)

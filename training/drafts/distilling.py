@@ -9,7 +9,7 @@ is the same on the target's texts alone with the loss `tvd++`.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,13 +19,15 @@ from torch import Tensor
 from specplan.ir.errors import UsageError
 from specplan.ir.files import model_digest
 from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.families import LEARNED_POSITIONS
 from specplan.runtime.models.heads.text_attention import Texts
 from specplan.training.drafts.passes import Stack, runtime_model, trainable_model
 from specplan.training.drafts.samples import drawn_on_policy, own_texts
 from specplan.training.learning.features import Features
 from specplan.training.learning.learner import Learner
 from specplan.training.learning.objective import Objective
-from specplan.training.learning.packing import Rows
+from specplan.training.learning.packing import Rows, Text
+from specplan.training.losses import step_weights
 from specplan.training.recipe import Recipe, fast_type
 
 LEARNING_RATE = 3e-4
@@ -42,10 +44,13 @@ class DistillRecipe(Recipe):
 
     Attributes:
         on_policy: share of the steps that learn from the draft model's own samples.
+        parallel: tokens that it is to draft in one pass (PARD, arXiv 2504.18583), from up to
+            `blocks` roots of a row in a step; 1 for one by one.
     """
 
     learning_rate: float = LEARNING_RATE
     on_policy: float = ON_POLICY
+    parallel: int = 1
 
 
 class DraftLearner(Learner):
@@ -56,6 +61,11 @@ class DraftLearner(Learner):
         target: that it drafts for.
         recipe: how it is trained.
         stops: tokens that end a text.
+        texts: that are learned; where it is to draft in parallel (`DistillRecipe.parallel`), the
+            mask token is one that they have not.
+
+    Attributes:
+        mask_token: stands where it is to tell further tokens; None where it drafts one by one.
 
     Raises:
         UsageError: its vocabulary is not the target's.
@@ -68,6 +78,7 @@ class DraftLearner(Learner):
         target: CausalModel,
         recipe: DistillRecipe,
         stops: tuple[int, ...] = (),
+        texts: Iterable[Text] = (),
     ) -> None:
         self.folder, self.target, self.recipe, self.stops = folder, target, recipe, stops
         self.module = self.model = trainable_model(folder, target.dtype, target.device)
@@ -80,6 +91,32 @@ class DraftLearner(Learner):
                 remedy="Take a draft model with the target's tokenizer.",
             )
         self.identity = {"draft": model_digest(folder)}
+        self.mask_token: int | None = None
+        if recipe.parallel > 1:
+            self.mask_token = self._new_mask(texts)
+            self.blocks = True
+            self.model.config.pard_token, self.model.config.spd_type = self.mask_token, "pard"
+            self.identity |= {"mask_token": self.mask_token}
+
+    def _new_mask(self, texts: Iterable[Text]) -> int:
+        """The token that its checkpoint names, or the last one that no text has.
+
+        Raises:
+            UsageError: there is none, or it learns a position by a table.
+        """
+        config = self.model.config
+        if config.model_type in LEARNED_POSITIONS:
+            raise UsageError(
+                f"models of type {config.model_type} do not draft in parallel here",
+                where=str(self.folder),
+                remedy="Take a Llama, Mistral or Qwen model.",
+            )
+        stated = getattr(config, "pard_token", None)
+        known = {token for text in texts for token in text.tokens}
+        free = next((t for t in reversed(range(self.vocabulary)) if t not in known), None)
+        if stated is None and free is None:
+            raise UsageError("the texts have every token, and none is left for masks")
+        return int(free if stated is None else stated)  # type: ignore[arg-type]
 
     @property
     def drafter(self) -> CausalModel:
@@ -92,8 +129,7 @@ class DraftLearner(Learner):
 
     def states(self, texts: Texts, features: Tensor, steps: int, roots: Tensor) -> Iterator[Tensor]:
         """See `Learner.states`."""
-        states = self.stack.over(texts)
-        yield states.gather(1, roots[..., None].expand(-1, -1, states.shape[2]))
+        return self.stack.ahead(texts, roots, steps, self.mask_token)
 
     def logits(self, states: Tensor, step: int) -> Tensor:
         """See `Learner.logits`; at the temperature that the target is served at, as drafts are."""
@@ -125,15 +161,12 @@ class DraftLearner(Learner):
             self.model.load_state_dict(stored.state_dict())
 
 
-def soft_objective(
-    learner: Learner, recipe: Recipe, weights: Sequence[float] = (1.0,)
-) -> Objective:
+def soft_objective(learner: Learner, recipe: DistillRecipe) -> Objective:
     """What a draft model learns by a recipe: the target's distribution after every token.
 
     Args:
         learner: the draft model.
         recipe: with a temperature above 0.
-        weights: of the tokens ahead.
     """
-    compute = fast_type(learner.target.dtype)
-    return Objective(recipe.loss, tuple(weights), recipe.temperature, compute, answers=False)
+    compute, weights = fast_type(learner.target.dtype), step_weights(recipe.parallel, recipe.decay)
+    return Objective(recipe.loss, weights, recipe.temperature, compute, answers=False)

@@ -6,6 +6,8 @@ layers run as `transformers` has them, with the runtime's attention and masks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,9 @@ import torch
 from torch import Tensor
 
 from specplan.ir.files import read_json
-from specplan.runtime.models.attention import ATTENTION_NAME, LayerMask, additive_mask
-from specplan.runtime.models.causal import CausalModel, assert_attention
+from specplan.runtime.models.ahead import states_ahead
+from specplan.runtime.models.attention import ATTENTION_NAME, LayerMask, assert_attention
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.families import (
     FAMILIES,
     LayerMasks,
@@ -23,7 +26,6 @@ from specplan.runtime.models.families import (
     windows_of,
 )
 from specplan.runtime.models.heads.text_attention import Texts
-from specplan.runtime.models.heads.unrolled import Unrolled
 
 
 def trainable_model(folder: Path, dtype: torch.dtype, device: torch.device) -> Any:
@@ -61,18 +63,20 @@ class Stack:
         model: as from `trainable_model`.
 
     Attributes:
-        layers: how many.
+        count: of its layers.
         groups: query heads per key/value head.
     """
 
     def __init__(self, model: Any) -> None:
         config = model.config
-        self.model, self.layers = model, int(config.num_hidden_layers)
+        self.model, self.count = model, int(config.num_hidden_layers)
         rotary = FAMILIES[config.model_type] is RotaryFamily
         self.stock: Any = None if rotary else FAMILIES[config.model_type](model)
         heads = config.num_attention_heads
         self.groups = heads // (getattr(config, "num_key_value_heads", None) or heads)
-        self.windows = windows_of(config, self.layers) if rotary else (None,) * self.layers
+        named = signature(type(model.model.layers[0]).forward).parameters if rotary else {}
+        self.store = "cache" if "cache" in named else "past_key_values"  # before transformers 5.20
+        self.windows = windows_of(config, self.count) if rotary else ()
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """Hidden states `[B, T, hidden]` before the first layer."""
@@ -80,25 +84,26 @@ class Stack:
             return self.stock.embed(tokens, positions)  # type: ignore[no-any-return]
         return self.model.model.embed_tokens(tokens)  # type: ignore[no-any-return]
 
-    def run(self, states: Tensor, positions: Tensor, masks: LayerMasks) -> Tensor:
-        """Hidden states after all layers.
-
-        Args:
-            states: before the first one, `[B, T, hidden]`.
-            positions: int64 `[B, T]`.
-            masks: from the sliding window of a layer, None for none, to its mask.
-        """
+    def run(
+        self,
+        hidden: Tensor,
+        positions: Tensor,
+        masks: LayerMasks,
+        writer: Any,
+        layers: tuple[int, int],
+    ) -> Tensor:
+        """See `specplan.runtime.models.families.Family.run`."""
         if self.stock is not None:
-            span = (0, self.layers)
-            return self.stock.run(states, positions, masks, _Unstored(), span)  # type: ignore[no-any-return]
+            return self.stock.run(hidden, positions, masks, writer, layers)  # type: ignore[no-any-return]
         inner, by_window = self.model.model, dict[int | None, LayerMask]()
-        angles = inner.rotary_emb(states, position_ids=positions)
-        for layer, window in zip(inner.layers, self.windows, strict=True):
+        angles = inner.rotary_emb(hidden, position_ids=positions)
+        for number in range(*layers):
+            window, layer = self.windows[number], inner.layers[number]
             if window not in by_window:
                 by_window[window] = masks(window)
-            mask = by_window[window]
-            states = layer(states, attention_mask=mask, position_embeddings=angles)
-        return states
+            more = {self.store: writer, "position_embeddings": angles}
+            hidden = layer(hidden, attention_mask=by_window[window], **more)
+        return hidden
 
     def finish(self, states: Tensor) -> Tensor:
         """What the LM head reads, from hidden states after the last layer."""
@@ -106,24 +111,12 @@ class Stack:
             return self.stock.finish(states)  # type: ignore[no-any-return]
         return self.model.model.norm(states)  # type: ignore[no-any-return]
 
-    def over(self, texts: Texts) -> Tensor:
-        """What the LM head reads at every token of some texts, none of which sees another."""
-        seen, positions = texts.causal(), texts.positions
-
-        def masks(window: int | None) -> LayerMask:
-            distance = positions[:, :, None] - positions[:, None]
-            visible = seen if window is None else seen & (distance < window)
-            return additive_mask(visible, self.groups, self.model.dtype)
-
-        entered = self.embed(texts.tokens, positions)
-        return self.finish(self.run(entered, positions, masks))
-
-
-class _Unstored(Unrolled):
-    """A cache of one pass: every layer attends to what it has just made."""
-
-    def note(self, queries: Tensor, layer_idx: int) -> None:
-        """Queries are not stored."""
+    def ahead(
+        self, texts: Texts, roots: Tensor, steps: int = 1, mask_token: int | None = None
+    ) -> Iterator[Tensor]:
+        """See `specplan.runtime.models.ahead.states_ahead`."""
+        dtype = self.model.dtype
+        return states_ahead(self, self.count, self.groups, dtype, texts, roots, steps, mask_token)
 
 
 def runtime_model(model: Any, name: str) -> CausalModel:

@@ -64,6 +64,17 @@ PolicyOption = Annotated[
 ]
 
 
+ParallelOption = Annotated[
+    int | None,
+    typer.Option(
+        "--parallel",
+        metavar="K",
+        min=2,
+        help="Train a draft model to draft K tokens in one pass, by mask tokens (PARD).",
+    ),
+]
+
+
 @takes_problem()
 def train(
     problem: ProblemSource,
@@ -96,6 +107,7 @@ def train(
     loss: Annotated[str, typer.Option(help="ce, kl, rkl, jsd, tv, lk or tvd++.")] = "ce",
     answers: AnswersOption = True,
     on_policy: PolicyOption = None,
+    parallel: ParallelOption = None,
     worth: WorthOption = None,
     dtype: Annotated[
         str, typer.Option(help="Of published weights: bfloat16 or float32.")
@@ -117,7 +129,8 @@ def train(
     if stage is StageName.PILOT:
         _pilot(problem, drafter, out, more, json=json)
     elif stage is StageName.TRAIN:
-        _train(problem, drafter[0], out, {**more, "worth": worth}, json=json)
+        more |= {"parallel": parallel, "worth": worth}
+        _train(problem, drafter[0], out, more, json=json)
     else:
         _hand_over(problem, drafter[0], out, dtype, json=json)
 

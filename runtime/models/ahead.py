@@ -1,0 +1,91 @@
+"""Several tokens ahead in one pass: mask tokens behind each root (PARD, arXiv 2504.18583).
+
+Masks of a root see its text up to itself and the masks before them, as in decoding, where they
+stand behind the last token. Gradients pass where the layers have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from specplan.runtime.models.attention import LayerMask, additive_mask
+from specplan.runtime.models.families import LayerMasks
+from specplan.runtime.models.heads.text_attention import TextAndOwn, Texts
+from specplan.runtime.models.heads.unrolled import Unrolled
+
+
+class Layers(Protocol):
+    """The stages of a language model; see `specplan.runtime.models.families.Family`."""
+
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor: ...  # noqa: D102
+
+    def run(  # noqa: D102
+        self,
+        hidden: Tensor,
+        positions: Tensor,
+        masks: LayerMasks,
+        writer: Any,
+        layers: tuple[int, int],
+    ) -> Tensor: ...
+
+    def finish(self, hidden: Tensor) -> Tensor: ...  # noqa: D102
+
+
+class Store(Unrolled):
+    """Keys and values of one look ahead, as layers of language models write them."""
+
+    rotate_and_store = None
+
+    def note(self, queries: Tensor, layer_idx: int) -> None:
+        """Queries are not stored."""
+
+
+def states_ahead(
+    layers: Layers,
+    count: int,
+    groups: int,
+    dtype: torch.dtype,
+    texts: Texts,
+    roots: Tensor,
+    steps: int,
+    mask_token: int | None = None,
+) -> Iterator[Tensor]:
+    """What the LM head reads to tell 1, 2, ... tokens behind some tokens, `[B, R, hidden]` each.
+
+    Args:
+        layers: of the model.
+        count: how many there are.
+        groups: query heads per key/value head.
+        dtype: of hidden states.
+        texts: none of a row sees another, `[B, T]`.
+        roots: int64 `[B, R]`.
+        steps: tokens ahead.
+        mask_token: stands where tokens ahead are told; needed from the second one on.
+    """
+    seen, positions, store, span = texts.causal(), texts.positions, Store(), (0, count)
+
+    def first(window: int | None) -> LayerMask:
+        distance = positions[:, :, None] - positions[:, None]
+        visible = seen if window is None else seen & (distance < window)
+        return additive_mask(visible, groups, dtype)
+
+    entered = layers.embed(texts.tokens, positions)
+    states = layers.run(entered, positions, first, store, span)
+    yield layers.finish(states.gather(1, roots[..., None].expand(-1, -1, states.shape[2])))
+    place = positions.gather(1, roots)
+    of_roots = seen.gather(1, roots[..., None].expand(-1, -1, seen.shape[2]))
+    for step in range(1, steps):
+        ahead = place + step
+
+        def further(window: int | None, ahead: Tensor = ahead) -> LayerMask:
+            distance = ahead[:, :, None] - positions[:, None]
+            visible = of_roots if window is None else of_roots & (distance < window)
+            return TextAndOwn(additive_mask(visible, groups, dtype), window)
+
+        assert mask_token is not None, "only models with mask tokens look further ahead"
+        masks = torch.full_like(roots, mask_token)
+        yield layers.finish(layers.run(layers.embed(masks, ahead), ahead, further, store, span))
