@@ -179,7 +179,8 @@ class Step:
     """One op instance of a round with its loops unrolled.
 
     `trip` counts trips of all enclosing loops (0 outside), `trips` how many there are;
-    `conditional` steps stand in a `when`.
+    `conditional` steps stand in a `when`: `region` is the number of the innermost one, in the order
+    of the round's text, None outside.
     """
 
     op: Op
@@ -189,3 +190,4 @@ class Step:
     trips: int
     conditional: bool
     lane: str | None
+    region: int | None = None

@@ -5,7 +5,7 @@ Sizes are static, so that they are read off a round once and priced at any batch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -15,7 +15,7 @@ from specplan.ir.blocks import Skips
 from specplan.ir.needs import Pass, Work
 from specplan.ir.op import Op
 from specplan.ir.plan import CacheState, Plan, Round, walk
-from specplan.ir.types.infer import RoundTypes, Step, infer_round
+from specplan.ir.types.infer import RoundTypes, Step
 from specplan.ir.types.value_types import NodesType, TreeType
 
 Span = tuple[int, int] | None
@@ -120,10 +120,8 @@ def round_demands(plan: Plan, item: Round) -> RoundDemands:
     Raises:
         InferenceError: the round is not well typed.
     """
-    regions = dict(_regions(item))
-    # Types remembered for an equal round have its ops, which `regions` does not know.
-    types = infer_round(plan, item) if regions else round_types(plan, item)
-    reader = _Reader(plan, regions)
+    types = round_types(plan, item)
+    reader = _Reader(plan)
     for step in types.steps:
         reader.read(step)
     judged = tuple(tree for tree in map(judged_tree, types.steps) if tree is not None)
@@ -141,18 +139,9 @@ def judged_tree(step: Step) -> TreeType | None:
     return tree if isinstance(tree, TreeType) else None
 
 
-def _regions(item: Round) -> Iterator[tuple[int, int]]:
-    """Ops under a `when` by identity, each with the number of the innermost one."""
-    conditional = [op for op in walk(item.ops) if op.keyword == "when" and op.body is not None]
-    for number, op in enumerate(conditional):  # inner ones come later, and are what is remembered
-        assert op.body is not None
-        yield from ((id(inner), number) for inner in walk(op.body.ops))
-
-
 @dataclass
 class _Reader:
     plan: Plan
-    regions: Mapping[int, int]
     demands: list[ForwardDemand | OpDemand] = field(default_factory=list)
     drafted: dict[tuple[str, tuple[Span, ...], str], int] = field(default_factory=dict)
 
@@ -161,8 +150,8 @@ class _Reader:
             case Pass() as needed:
                 self.demands.append(self.forward(step, needed))
             case Work(name, width, view):
-                region = self.regions.get(id(step.op))
-                op = OpDemand(step.op, name, width, step.conditional, step.lane, view, region)
+                where = step.conditional, step.lane, view, step.region
+                op = OpDemand(step.op, name, width, *where)
                 self.demands.append(op)
 
     def forward(self, step: Step, needed: Pass) -> ForwardDemand:
@@ -187,7 +176,7 @@ class _Reader:
             conditional=step.conditional,
             lane=step.lane,
             skips=needed.skips,
-            region=self.regions.get(id(step.op)),
+            region=step.region,
         )
 
 

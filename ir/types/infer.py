@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from specplan.ir.errors import RuleError
 from specplan.ir.op import Op, Region, Step
 from specplan.ir.ops.forward import stack_ends
-from specplan.ir.plan import Plan, Round
+from specplan.ir.plan import Plan, Round, walk
 from specplan.ir.types.bounds import MOST_STEPS, MOST_WORK, check_bounds
 from specplan.ir.types.context import ONCE, Context, Place, Scope
 from specplan.ir.types.scope import operands
@@ -64,6 +64,9 @@ class _Walk:
         self.regions: dict[tuple[int, int], tuple[Type, ...]] = {}
         self.work, self.unrolled = 0, 0
         self.place = ONCE
+        entered = (op for op in walk(item.ops) if op.keyword == "when")
+        self.numbers = {id(op): number for number, op in enumerate(entered)}
+        self.inside: int | None = None
 
     def ops(self, ops: tuple[Op, ...], scope: Scope) -> None:
         for op in ops:
@@ -75,7 +78,9 @@ class _Walk:
     def op(self, op: Op, scope: Scope) -> None:
         check_bounds(op, op.keyword)
         self._count(1, 0)
+        outer, self.inside = self.inside, self.numbers.get(id(op), self.inside)
         gives = op.infer(Context(self.plan, scope, self.ends, self.region))
+        self.inside = outer
         if op.body is not None:
             self.regions[id(op), self.place.trip] = gives
         else:
@@ -105,7 +110,8 @@ class _Walk:
     def _record(self, op: Op, scope: Scope, gives: tuple[Type, ...]) -> None:
         reads = {name: scope[name] for name in operands(op) if name in scope}
         at = self.place
-        self.steps.append(Step(op, reads, gives, at.trip, at.trips, at.conditional, at.lane))
+        lane, region = at.lane, self.inside
+        self.steps.append(Step(op, reads, gives, at.trip, at.trips, at.conditional, lane, region))
         for item in gives:
             if isinstance(item, TreeType):
                 self._count(0, item.nodes)
