@@ -19,6 +19,7 @@ FORMS: dict[str, str] = {
     "dflash": "a DFlash block drafter",
     "dflash2": "a DFlash2 block drafter",
     "dspark": "a DSpark block drafter",
+    "layers": "layers beside a target's last one (multi-token prediction, n_future_tokens)",
 }
 """Forms of checkpoints, in words."""
 SPECULATORS = "/speculators"
@@ -49,6 +50,8 @@ def form_of(config: Mapping[str, Any]) -> str:
         return f"dflash{'2' * second}{ending}"
     if "eagle" in names:
         return f"{'p_eagle' if 'ptd_token_id' in config else 'eagle'}{ending}"
+    if "n_future_tokens" in config:
+        return "layers"
     return "pard" if "pard_token" in config else "model"
 
 

@@ -122,7 +122,7 @@ class DenseMlp:
     """An MLP that every token passes.
 
     Attributes:
-        intermediate_size: its inner width.
+        intermediate_size: its inner width; 0 for no MLP.
         gated: three matrices (gate, up, down) rather than two.
         bias: biases on all of them.
     """

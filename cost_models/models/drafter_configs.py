@@ -13,11 +13,11 @@ from typing import Any, Literal
 from specplan.cost_models.models.architectures.registry import read_decoder
 from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.cost_models.models.heads.reading import is_drafter, read_description
-from specplan.cost_models.models.layers import Decoder, GroupedAttention, LayerShape
+from specplan.cost_models.models.layers import Decoder, DenseMlp, GroupedAttention, LayerShape
 from specplan.ir.errors import MissingCapabilityError
 
 __all__ = ["DrafterConfig", "DrafterKind", "is_drafter", "read_drafter_config"]
-DrafterKind = Literal["recurrent", "block", "parallel", "steps"]
+DrafterKind = Literal["recurrent", "exit", "block", "parallel", "steps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,9 @@ class DrafterConfig:
 
     Attributes:
         kind: `recurrent` drafts a level per pass, from the target's hidden states first and from
-            its own after that; `steps` does so without attention; `block` drafts a block of tokens
-            in one pass, with a cache; `parallel` does so by heads on one state.
+            its own after that; `steps` does so without attention; `exit` reads a layer's states at
+            drafted tokens too, which the target's layers up to there run; `block` drafts a block of
+            tokens in one pass, with a cache; `parallel` does so by heads on one state.
         decoder: its structure.
         token_ids: entries of the vocabulary whose ids it takes, the target's.
         feature_layers: after how many layers of the target the hidden states are taken; empty for
@@ -65,9 +66,11 @@ def read_drafter_config(config: Mapping[str, Any], target: Decoder, where: str) 
 
 
 def _kind(one: HeadDescription) -> DrafterKind:
-    if one.body.layers:
-        return "block" if one.levels.count > 1 else "recurrent"
-    return "parallel" if one.levels.count > 1 else "steps"
+    if one.levels.count > 1:
+        return "block" if one.levels.by == "slots" else "parallel"
+    if one.join == "feature":
+        return "exit"
+    return "recurrent" if one.body.layers else "steps"
 
 
 def _attending(one: HeadDescription, config: Mapping[str, Any], where: str) -> Decoder:
@@ -85,6 +88,8 @@ def _attending(one: HeadDescription, config: Mapping[str, Any], where: str) -> D
         layers[0] = _joining(layers[0], norm)
     if not one.body.input_norm:
         layers = [replace(x, norm_parameters=x.norm_parameters - norm) for x in layers]
+    if not one.body.mlp:
+        layers = [_attention_alone(layer, norm) for layer in layers]
     concat = one.join == "concat"
     return replace(
         base,
@@ -92,11 +97,18 @@ def _attending(one: HeadDescription, config: Mapping[str, Any], where: str) -> D
         vocab_size=one.output.vocabulary,
         tied_embeddings=False,
         entry_width=norm + one.reads.width if concat else None,
-        feature_width=0 if concat else wide,
+        feature_width=wide if one.reads.project else 0,
         final_norm_parameters=norms + norm * one.reads.bias,
         owns_embedding=one.embedding == "either" and norm != one.reads.width,
         owns_head=one.output.head != "target",
     )
+
+
+def _attention_alone(layer: LayerShape, hidden: int) -> LayerShape:
+    """The same layer without its MLP and the norm before it."""
+    assert isinstance(layer.mlp, DenseMlp), "heads have no experts"
+    mlp = replace(layer.mlp, intermediate_size=0)
+    return replace(layer, mlp=mlp, norm_parameters=layer.norm_parameters - hidden)
 
 
 def _joining(layer: LayerShape, hidden: int) -> LayerShape:
@@ -116,7 +128,8 @@ def _without_layers(one: HeadDescription, target: Decoder, kind: DrafterKind) ->
     hidden = one.hidden_size if one.join in ("sum", "recurrent") else width
     blocks = max(output.residual, 0)
     heads = one.levels.count if kind == "parallel" else 1
-    more = (heads - 1) * output.vocabulary + heads * blocks * hidden
+    inputs = hidden * (1 + output.neighbours)
+    more = (heads - 1) * output.vocabulary + heads * blocks * inputs
     if one.join == "stack":
         more = (one.steps + 3) * width + (blocks - 1) * width
     if one.join == "sum":

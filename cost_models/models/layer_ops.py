@@ -172,7 +172,8 @@ def attention_core(work: Pass, attention: Attention) -> OpCost:
 def mlp_ops(work: Pass, mlp: Mlp) -> Iterator[OpCost]:
     """The matrix products of an MLP; of a mixture, its router, shared and routed experts."""
     if isinstance(mlp, DenseMlp):
-        yield from _dense(work, mlp, "mlp", "mlp")
+        if mlp.intermediate_size:
+            yield from _dense(work, mlp, "mlp", "mlp")
         return
     hidden, parts = work.shape.hidden_size, work.tensor_parallel
     bias = mlp.num_experts * mlp.router_bias

@@ -38,7 +38,13 @@ class BlockDrafter(Method[BlockDrafterOptions]):
     """One pass drafts all tokens, so that longer drafts cost little more than short ones."""
 
     summary = "one pass over the target's hidden states fills a block of tokens"
-    paper = "DFlash, arXiv 2602.06036; P-EAGLE, amazon/gpt-oss-120b-p-eagle"
+    paper = (
+        "DFlash, arXiv 2602.06036; P-EAGLE, amazon/gpt-oss-120b-p-eagle; ParallelSpec: Xiao et al. "
+        "2024, arXiv 2410.05589"
+    )
+    differs = (
+        "ParallelSpec's drafter is run as P-EAGLE: one mask token, and a trained state beside it."
+    )
     acceptance = "rank of the accepted child at each depth, along the target's own texts"
     engine_drafter = "block"
 

@@ -1,8 +1,10 @@
 """Heads on one hidden state of the target, one for each token ahead, draft a chain or static tree.
 
 Medusa (Cai et al. 2024, arXiv 2401.10774): each head tells one token further ahead, from the same
-state and without knowing the tokens between. All give their logits in one pass, which keeps nothing
-between rounds. Children are the heads' best ranks at every temperature.
+state and without knowing the tokens between. All give their logits in one pass. Residual blocks
+keep nothing between rounds; layers beside the target's last one (Gloeckle et al. 2024, arXiv
+2404.19737) attend to the text, and keep a cache. Children are the heads' best ranks at every
+temperature.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from functools import partial
 
 from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.ir.plan import Plan
+from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Refusal
 from specplan.planner.templates.per_drafter import family_by
-from specplan.planner.templates.plan_text import FEATURES, draft_and_verify, number_list
+from specplan.planner.templates.plan_text import FEATURES, cache_of, draft_and_verify, number_list
 from specplan.planner.templates.static_trees import TreeOptions, levels_text
 from specplan.planner.trees import GrowLevel, chain
 from specplan.planner.trees.candidates import worthwhile_trees
@@ -31,8 +34,14 @@ class ParallelHeads(Method[ParallelHeadsOptions]):
     """One pass drafts all levels, so that deeper trees cost the target's pass alone."""
 
     summary = "heads for several tokens ahead draft a chain or static tree in one pass"
-    paper = "Cai et al. 2024, arXiv 2401.10774"
-    differs = "Drafts are judged by lossless rules, where the paper's accept typical tokens."
+    paper = (
+        "Cai et al. 2024, arXiv 2401.10774; Cerberus: Liu et al. 2024, arXiv 2410.13344; "
+        "multi-token prediction: Gloeckle et al. 2024, arXiv 2404.19737"
+    )
+    differs = (
+        "Drafts are judged by lossless rules, where Medusa's accept typical tokens; the heads "
+        "draft in every step, where Cerberus' gate leaves some to plain decoding."
+    )
     acceptance = "rank of the accepted child at each depth, along the target's own texts"
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[ParallelHeadsOptions] | Refusal]:
@@ -45,16 +54,20 @@ class ParallelHeads(Method[ParallelHeadsOptions]):
     def plan(self, facts: ProblemFacts, options: ParallelHeadsOptions) -> Plan:
         """The heads' logits grow the shape level by level, the target judges it."""
         heads, tree = options.draft, options.tree
-        count = facts.drafters[heads].block
+        drafter = facts.drafters[heads]
+        attends, read = drafter.shape.num_layers > 0, f"features={FEATURES} shift=1"
+        if attends:
+            read = f"cache={cache_of(heads)} pending={tree.depth + 1} {read}"
 
         def grow(index: int, grown: str, above: str, at: str, level: GrowLevel) -> Iterator[str]:
             if index == 0:
-                yield f"%x = forward {heads} %t0 features={FEATURES} shift=1 levels={count}"
+                yield f"%x = forward {heads} %t0 {read} levels={drafter.block}"
             yield f"{grown} = grow {above} at={at} logits=%x children={number_list(level.children)}"
 
         return draft_and_verify(
-            facts, self, levels_text(tree, grow), len(tree), models=(heads,), features="last",
-            uncached=(heads,),
+            facts, self, levels_text(tree, grow), len(tree), models=(heads,),
+            features=print_atom(drafter.feature_layers or "last"),
+            uncached=() if attends else (heads,),
         )  # fmt: skip
 
     def drafter(self, facts: ProblemFacts, options: ParallelHeadsOptions) -> Drafter | None:

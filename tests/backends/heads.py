@@ -28,6 +28,8 @@ def with_heads(models: dict[str, CausalModel]) -> dict[str, Any]:
             size=size, block=8, dflash_config={"mask_token_id": 3, "target_layer_ids": [0, 1]}
         ),
         "heads": formats.medusa(size=size),
+        "beside": formats.parallel_layers(size=size),
+        "adapter": formats.kangaroo(layer=1, size=size),
         "steps": formats.hydra(size=size),
     }
     made: dict[str, Any] = {

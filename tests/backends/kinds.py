@@ -27,6 +27,8 @@ from tests.planner.example_facts import (
     with_blocks,
 )
 from tests.planner.rich_facts import (
+    ADAPTER,
+    BESIDE,
     BLOCK,
     HEAD,
     HEADS,
@@ -44,6 +46,8 @@ DRAFTERS: dict[str, dict[str, Any]] = {
     "head": HEAD | {"eagle_aux_hidden_state_layer_ids": [1, 2]},
     "flash": BLOCK | {"dflash_config": {"mask_token_id": 3, "target_layer_ids": [0, 1]}},
     "heads": PARALLEL | {"medusa_num_heads": 3},
+    "beside": BESIDE,
+    "adapter": ADAPTER | {"exit_layer": 1},
     "steps": STEPWISE | {"hydra_num_heads": 3},
 }
 """Heads by role; `tests.backends.heads` has models for them."""

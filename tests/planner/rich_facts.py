@@ -63,6 +63,12 @@ BLOCK: dict[str, Any] = {**SHARED, **SIZES} | {
 
 
 PARALLEL: dict[str, Any] = {**SHARED, **SIZES} | {"medusa_num_heads": 5, "dtype": "bfloat16"}
+BESIDE: dict[str, Any] = {**SHARED, **SIZES} | {
+    "n_future_tokens": 4, "num_hidden_layers": 3, "dtype": "bfloat16",
+}  # fmt: skip
+ADAPTER: dict[str, Any] = {**SHARED, **SIZES} | {
+    "model_type": "kangaroo", "exit_layer": 2, "num_hidden_layers": 1, "dtype": "bfloat16",
+}  # fmt: skip
 STEPWISE: dict[str, Any] = {**SHARED, **SIZES} | {"hydra_num_heads": 4, "dtype": "bfloat16"}
 
 
@@ -71,7 +77,7 @@ def write_drafter(folder: Path, config: dict[str, Any]) -> None:
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
 
 
-HEADS = tuple(map(Model, ("head", "flash", "heads", "steps", "mtp")))
+HEADS = tuple(map(Model, ("head", "flash", "heads", "beside", "adapter", "steps", "mtp")))
 
 
 def drafter_profiles(temperature: float = 0.0) -> dict[Drafter, AcceptanceProfile]:
@@ -100,11 +106,13 @@ def rich_facts(
     write_drafter(folder / "head", HEAD)
     write_drafter(folder / "flash", BLOCK)
     write_drafter(folder / "heads", PARALLEL)
+    write_drafter(folder / "beside", BESIDE)
+    write_drafter(folder / "adapter", ADAPTER)
     write_drafter(folder / "steps", STEPWISE)
     write_drafter(folder / "corpus", {})
     for name in ("datastore.json", "trees.npz"):
         (folder / "corpus" / name).write_text("{}")
-    names = ("draft", "head", "flash", "heads", "steps")
+    names = ("draft", "head", "flash", "heads", "beside", "adapter", "steps")
     given = profiles(temperature == 0.0, temperature=temperature) | drafter_profiles(temperature)
     settings: dict[str, Any] = {
         "given": given,

@@ -50,6 +50,7 @@ class Body:
         mlp: an MLP behind each attention; Kangaroo has none.
         normed_residual: the residual of the first layer starts at the normed state
             (`norm_before_residual`), for `wide` heads.
+        apart: each layer is of a level of its own and reads what enters, not the layer before it.
     """
 
     layers: int = 0
@@ -57,6 +58,7 @@ class Body:
     input_norm: bool = True
     mlp: bool = True
     normed_residual: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +88,7 @@ class Output:
         onward: what the next step reads: the state `before_norm` or `after_norm`.
         residual: residual blocks x + SiLU(W x + b) before the matrix.
         residual_bias: their biases.
+        neighbours: a block reads its state beside that of the level before (Cerberus).
         head: whose matrix: the target's, its own, or its own for `each` level or step.
         bias: of that matrix.
         vocabulary: tokens it knows; fewer than the target's where `d2t` or a map says which.
@@ -96,6 +99,7 @@ class Output:
     onward: Literal["before_norm", "after_norm"] = "before_norm"
     residual: int = 0
     residual_bias: bool = True
+    neighbours: bool = False
     head: Literal["target", "own", "each"] = "target"
     bias: bool = False
     vocabulary: int

@@ -1,6 +1,7 @@
-"""Heads on one state of the target, without attention: Medusa, Hydra, MLP speculators, ReDrafter.
+"""Heads on one state of the target, without attention: Medusa, Cerberus, Hydra, and recurrent ones.
 
 Medusa (Cai et al. 2024, arXiv 2401.10774): residual blocks and a matrix for each token ahead.
+Cerberus (Liu et al. 2024, arXiv 2410.13344): blocks also read the state of the head before.
 Hydra (Ankner et al. 2024, arXiv 2402.05109): each head also reads the tokens drafted so far. MLP
 speculators (Wertheimer et al. 2024, arXiv 2404.19124): a state that each drafted token moves on.
 ReDrafter (Cheng et al. 2024, arXiv 2403.09919): a recurrent cell. Names of tensors: FasterDecoding/
@@ -21,26 +22,48 @@ def medusa(config: Config, target: Sizes) -> HeadDescription:
     """Medusa heads: their authors' files, or the form of vLLM."""
     heads = config.size("medusa_num_heads", "num_heads")
     original = config.get("medusa_num_heads") is not None
-    blocks = config.size("medusa_num_layers", "num_hidden_layers", default=1)
+    return _on_one_state(
+        config, target, "medusa", heads,
+        Output(
+            residual=config.size("medusa_num_layers", "num_hidden_layers", default=1),
+            residual_bias=original or config.flag("medusa_fc_bias"),
+            head="each",
+            vocabulary=config.size(
+                "truncated_vocab_size", default=config.size("vocab_size", default=target.vocab_size)
+            ),
+        ),
+    )  # fmt: skip
+
+
+def cerberus(config: Config, target: Sizes) -> HeadDescription:
+    """Cerberus heads; no checkpoint is public, tensors are named as Medusa's."""
+    output = Output(
+        residual=config.size("cerberus_num_layers", default=2),
+        neighbours=True,
+        head="each",
+        vocabulary=config.size("vocab_size", default=target.vocab_size),
+    )
+    heads = config.size("cerberus_num_heads")
+    return _on_one_state(config, target, "cerberus", heads, output)
+
+
+def _on_one_state(
+    config: Config, target: Sizes, family: str, heads: int, output: Output
+) -> HeadDescription:
     width = config.size("hidden_size", default=target.hidden_size)
     vocabulary = config.size("vocab_size", default=target.vocab_size)
-    own = rf"(?:medusa_head\.)?(\d+)\.{blocks}\.weight"
+    prefix = rf"(?:{family}_head\.)?"
     return HeadDescription(
-        family="medusa",
+        family=family,
         hidden_size=width,
         token_ids=vocabulary,
         reads=Reads(width=width, finished=True),
         join="feature",
         levels=Levels(count=heads),
-        output=Output(
-            residual=blocks,
-            residual_bias=original or config.flag("medusa_fc_bias"),
-            head="each",
-            vocabulary=config.size("truncated_vocab_size", default=vocabulary),
-        ),
+        output=output,
         names=(
-            (own, r"heads.\1.weight"),
-            (r"(?:medusa_head\.)?(\d+)\.(\d+)\.linear\.(weight|bias)", _BLOCK),
+            (rf"{prefix}(\d+)\.{output.residual}\.weight", r"heads.\1.weight"),
+            (rf"{prefix}(\d+)\.(\d+)\.linear\.(weight|bias)", _BLOCK),
             (r"blocks\.(\d+)\.layers\.(\d+)\.(weight|bias)", _BLOCK),
             (r"lm_heads?\.(\d+)\.weight", r"heads.\1.weight"),
             (r"token_map", "token_map"),

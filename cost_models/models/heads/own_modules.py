@@ -1,9 +1,11 @@
-"""Multi-token-prediction modules in a target's own checkpoint, and Kangaroo's adapter.
+"""Layers that a target brings or that continue its lower ones: modules, parallel heads, Kangaroo.
 
 DeepSeek-V3 (arXiv 2412.19437 section 2.2): a module joins the last hidden state with the embedding
 of the next token, runs one layer, and gives logits by a norm and the target's head. Names of
 tensors: deepseek-ai DeepSeek-V3 (`model.layers.N`, behind the target's own N layers), MiMo
-(`model.mtp_layers`), Qwen3-Next and Qwen3.5 (`mtp`). Kangaroo (Liu et al. 2024, arXiv 2404.18911):
+(`model.mtp_layers`), Qwen3-Next and Qwen3.5 (`mtp`). Multi-token prediction (Gloeckle et al. 2024,
+arXiv 2404.19737): beside the target's last layer, others read the same state of its trunk, one for
+each further token, and share its final norm and head. Kangaroo (Liu et al. 2024, arXiv 2404.18911):
 one attention, without an MLP, on the state of an early layer.
 """
 
@@ -15,7 +17,13 @@ from pathlib import Path
 
 from specplan.cost_models.models.architectures.config import Config
 from specplan.cost_models.models.files.safetensors_headers import read_config, stored_tensors
-from specplan.cost_models.models.heads.description import Body, HeadDescription, Output, Reads
+from specplan.cost_models.models.heads.description import (
+    Body,
+    HeadDescription,
+    Levels,
+    Output,
+    Reads,
+)
 from specplan.cost_models.models.heads.shared import LAYER_NAMES, Sizes, layer_config, one_layer
 from specplan.ir.errors import UsageError
 
@@ -129,6 +137,31 @@ def _qwen(index: int) -> _Form:
         *one_layer(rf"layers\.{index}\."),
     )
     return r"mtp\.", names, True, False
+
+
+def parallel_layers(config: Config, target: Sizes) -> HeadDescription:
+    """Layers beside the target's last one, a token further ahead each.
+
+    Its authors publish pickles in the form of Llama's own code; names are those that converters
+    to `transformers` give the tensors of a layer.
+    """
+    count = config.size("n_future_tokens") - 1  # the first is the target's own last layer
+    if count < 1:
+        raise UsageError("n_future_tokens below 2 leaves no heads", where=config.where)
+    return HeadDescription(
+        family="multi_token",
+        hidden_size=target.hidden_size,
+        token_ids=config.size("vocab_size", default=target.vocab_size),
+        reads=Reads(
+            layers=(target.num_layers - 1,),
+            width=config.size("hidden_size", default=target.hidden_size),
+        ),
+        join="feature",
+        body=Body(layers=count, config=layer_config(config, count), apart=True),
+        levels=Levels(count=count),
+        output=Output(finished=True, vocabulary=target.vocab_size),
+        names=tuple((name.replace("layers", "extra_heads", 1), into) for name, into in LAYER_NAMES),
+    )
 
 
 def kangaroo(config: Config, target: Sizes) -> HeadDescription:

@@ -9,8 +9,14 @@ from specplan.cost_models.models.architectures.config import Config
 from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.cost_models.models.heads.dflash import dflash
 from specplan.cost_models.models.heads.eagle import eagle1, eagle3
-from specplan.cost_models.models.heads.medusa import hydra, medusa, mlp_speculator, redrafter
-from specplan.cost_models.models.heads.own_modules import kangaroo
+from specplan.cost_models.models.heads.medusa import (
+    cerberus,
+    hydra,
+    medusa,
+    mlp_speculator,
+    redrafter,
+)
+from specplan.cost_models.models.heads.own_modules import kangaroo, parallel_layers
 from specplan.cost_models.models.heads.shared import Sizes, check_layers, refused
 from specplan.ir.errors import UsageError
 
@@ -34,6 +40,8 @@ _TYPES: Mapping[str, Reader] = {
 _KEYS: Mapping[str, Reader] = {
     "medusa_num_heads": medusa,
     "hydra_num_heads": hydra,
+    "cerberus_num_heads": cerberus,
+    "n_future_tokens": parallel_layers,
     "exit_layer": kangaroo,
 }
 """Keys that only one format has, where config.json names no class."""

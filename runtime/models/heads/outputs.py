@@ -33,7 +33,8 @@ class Outputs(nn.Module):
         self.blocks, self.shortcuts = nn.ModuleList(), nn.ModuleList()
         for head in range(count if output.residual else 0):
             first = width * (head + 2) if one.join == "stack" else width
-            sizes = [first, *[width] * (output.residual - 1)]
+            later = 2 * width if output.neighbours else width
+            sizes = [later if output.neighbours else first, *[later] * (output.residual - 1)]
             self.blocks.append(
                 nn.ModuleList(nn.Linear(size, width, bias=output.residual_bias) for size in sizes)
             )
@@ -67,18 +68,41 @@ class Outputs(nn.Module):
             states = states[..., : self.description.reads.width * (number + 2)]
         if self.norm is not None:
             states = self.norm(states)
+        if output.finished:
+            states = target.family.finish(states)
         number = number if output.head == "each" else 0
+        if output.neighbours:
+            states = self._beside(states, number, output.residual)
+        else:
+            states = self._residual(states, number)
+        if self.heads is None:
+            logits: Tensor = target.head(states)
+            return logits if self.tokens is None else logits[..., self.tokens]
+        made: Tensor = self.heads[number](states)
+        return made
+
+    def _residual(self, states: Tensor, number: int) -> Tensor:
+        """States behind the residual blocks of a head."""
         blocks: Any = self.blocks[number] if len(self.blocks) else ()
         for index, block in enumerate(blocks):
             short = states
             if index == 0 and len(self.shortcuts):
                 short = self.shortcuts[number](states)
             states = short + functional.silu(block(states))
-        if self.heads is None:
-            logits: Tensor = target.head(states)
-            return logits if self.tokens is None else logits[..., self.tokens]
-        made: Tensor = self.heads[number](states)
-        return made
+        return states
+
+    def _beside(self, states: Tensor, number: int, depth: int) -> Tensor:
+        """States behind the first blocks of a head, each beside that of the head before.
+
+        Cerberus, arXiv 2410.13344: x_i + SiLU(W [x_i; x_(i-1)] + b); of the first head, x_(i-1) is
+        the target's state.
+        """
+        if not depth:
+            return states
+        own = self._beside(states, number, depth - 1)
+        before = self._beside(states, number - 1, depth - 1) if number else states
+        blocks: Any = self.blocks[number]
+        return own + functional.silu(blocks[depth - 1](torch.cat([own, before], -1)))
 
     def spread(self, logits: Tensor) -> Tensor:
         """Logits over the target's vocabulary; minus infinity for tokens that it does not know."""

@@ -92,6 +92,8 @@ def unrolled_states(
         return _block(head, texts, features, steps, roots)
     if len(modules) > 1:
         return _modules(modules, texts, features, steps, roots)
+    if head.description.begins == 0:
+        return _along(head, texts, features, steps, roots)
     if head.description.levels.by == "heads" and head.description.levels.count > 1:
         return _heads(head, texts, features, steps, roots)
     return _steps(head, texts, features, steps, roots)
@@ -135,10 +137,24 @@ def _first(
 def _heads(
     head: Drafter, texts: Texts, features: Tensor, steps: int, roots: Tensor
 ) -> Iterator[Tensor]:
-    """Heads on one state."""
-    states = _at(_entered(head, texts, features), roots)
+    """Heads on one state, that of layers of their own where they have some."""
+    entered = _entered(head, texts, features)
+    if head.num_layers:
+        seen = _seen(texts, head.description.begins)
+        entered = _first(head, texts.positions, seen, entered, Unrolled())
+    states = _at(entered, roots)
     for _ in range(steps):
         yield states
+
+
+def _along(
+    head: Drafter, texts: Texts, features: Tensor, steps: int, roots: Tensor
+) -> Iterator[Tensor]:
+    """A head that reads the target's state at every token itself, drafted ones among them."""
+    seen = _seen(texts, 0)
+    states = _first(head, texts.positions, seen, _entered(head, texts, features), Unrolled())
+    for step in range(steps):
+        yield _at(states, roots + step)
 
 
 def _steps(

@@ -183,7 +183,7 @@ def test_profiles_of_heads_are_of_best_ranks_at_every_temperature(tmp_path: Path
     hows = {str(one): acceptance_key(facts.problem, facts.shapes, one).how for one in named}
     assert hows == {
         "draft": "draw_distinct", "text": "given", "head": "best", "flash": "best", "mtp": "best",
-        "heads": "best", "steps": "best",
+        "heads": "best", "beside": "best", "adapter": "best", "steps": "best",
         **dict.fromkeys(SOURCES, "given"),
     }  # fmt: skip
     offered = set(possible_drafters(facts))

@@ -226,13 +226,33 @@ def dflash(block: int = 4, layers: int = 2, size: int = VOCABULARY, **changes: A
     return Stored(config, tensors)
 
 
-def kangaroo() -> Stored:
-    """Kangaroo's adapter on the state after layer 2."""
+def cerberus(heads: int = 3, blocks: int = 2) -> Stored:
+    """Cerberus: blocks read the state of the head before beside their own."""
+    make, tensors = Random(12), dict[str, Tensor]()
+    for head in range(heads):
+        for block in range(blocks):
+            tensors[f"{head}.{block}.linear.weight"] = make(WIDTH, 2 * WIDTH)
+            tensors[f"{head}.{block}.linear.bias"] = make(WIDTH)
+        tensors[f"{head}.{blocks}.weight"] = make(VOCABULARY, WIDTH, scale=6.0)
+    return Stored({"cerberus_num_heads": heads, "cerberus_num_layers": blocks}, tensors)
+
+
+def parallel_layers(heads: int = 3, size: int = VOCABULARY) -> Stored:
+    """Layers beside the target's last one, one for each further token."""
+    make, tensors = Random(13), dict[str, Tensor]()
+    for head in range(heads):
+        tensors |= make.layer(f"extra_heads.{head}.")
+        tensors[f"extra_heads.{head}.input_layernorm.weight"] = make.norm(WIDTH)
+    return Stored({**LAYERS, "vocab_size": size, "n_future_tokens": heads + 1}, tensors)
+
+
+def kangaroo(layer: int = 2, size: int = VOCABULARY) -> Stored:
+    """Kangaroo's adapter on the state after an early layer."""
     make = Random(9)
     tensors = {n: x for n, x in make.layer("layers.0.").items() if "self_attn" in n}
     tensors["layers.0.input_layernorm.weight"] = make.norm(WIDTH)
     return Stored(
-        {**LAYERS, "model_type": "kangaroo", "exit_layer": 2},
+        {**LAYERS, "vocab_size": size, "model_type": "kangaroo", "exit_layer": layer},
         tensors | {"norm.weight": make.norm(WIDTH)},
     )
 

@@ -7,7 +7,7 @@ token of `drafted`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -182,6 +182,33 @@ def medusa(tensors: Weights, form: str, heads: int, blocks: int, state: Tensor) 
             )
         last = f"{head}.{blocks}.weight" if form == "original" else f"lm_heads.{head}.weight"
         logits.append(functional.linear(x, tensors[last]))
+    return torch.stack(logits)
+
+
+def cerberus(tensors: Weights, heads: int, blocks: int, state: Tensor) -> Tensor:
+    """Cerberus, arXiv 2410.13344 section 3: in every layer of blocks, x_i reads x_(i-1)."""
+    states = [state] * heads
+    for block in range(blocks):
+        before = [state, *states[:-1]]
+        for head in range(heads):
+            name, x = f"{head}.{block}.linear", torch.cat([states[head], before[head]])
+            moved = functional.linear(x, tensors[f"{name}.weight"], tensors[f"{name}.bias"])
+            states[head] = states[head] + functional.silu(moved)
+    return torch.stack(
+        [functional.linear(x, tensors[f"{n}.{blocks}.weight"]) for n, x in enumerate(states)]
+    )
+
+
+def parallel_layers(
+    tensors: Weights, norm: Callable[[Tensor], Tensor], head: Tensor, states: Tensor, heads: int
+) -> Tensor:
+    """Multi-token prediction, arXiv 2404.19737 section 2: a layer on the trunk for each token."""
+    place, logits = range(len(states)), []
+    for number in range(heads):
+        w = part(tensors, f"extra_heads.{number}.")
+        given = rms(states, w["input_layernorm.weight"], 1e-5)
+        x = mlp(w, states + attention(w, given, given, place, place, causal(len(states))))
+        logits.append(functional.linear(norm(x[-1]), head))
     return torch.stack(logits)
 
 

@@ -83,6 +83,15 @@ def by_medusa(target: CausalModel, stored: Stored, states: Tensor, steps: int) -
     return papers.whole(logits, {"d2t": offsets}, formats.VOCABULARY)
 
 
+def by_cerberus(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
+    return papers.cerberus(stored.tensors, steps, 2, target.family.finish(states[ROOT - 1]))
+
+
+def by_parallel_layers(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
+    norm, head = target.family.finish, target.head.weight
+    return papers.parallel_layers(stored.tensors, norm, head, states[:ROOT], steps)
+
+
 def by_hydra(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
     state = target.family.finish(states[ROOT - 1])
     return papers.hydra(stored.tensors, _table(target), 2, state, TEXT[ROOT : ROOT + steps])
@@ -105,7 +114,9 @@ def by_dflash(target: CausalModel, stored: Stored, states: Tensor, steps: int) -
 
 
 def by_kangaroo(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
-    return papers.kangaroo(stored.tensors, None, target.head.weight, states[: ROOT + 1])[None]
+    given, head = stored.tensors, target.head.weight
+    rows = (states[: ROOT + 1 + step] for step in range(steps))
+    return torch.stack([papers.kangaroo(given, None, head, row) for row in rows])
 
 
 EAGLE3 = {
@@ -135,12 +146,14 @@ CASES: dict[str, tuple[Stored, Any, int]] = {
     "medusa": (formats.medusa(), by_medusa, 3),
     "medusa of two blocks": (formats.medusa(blocks=2), by_medusa, 3),
     "medusa of vllm": (formats.medusa("vllm"), by_medusa, 3),
+    "cerberus": (formats.cerberus(), by_cerberus, 3),
+    "layers beside the last": (formats.parallel_layers(), by_parallel_layers, 3),
     "hydra": (formats.hydra(), by_hydra, 3),
     "mlp speculator": (formats.mlp_speculator(), by_mlp, 3),
     "tied mlp speculator": (formats.mlp_speculator(4, tied=True, scaled=False), by_mlp, 4),
     "redrafter": (formats.redrafter(), by_redrafter, 3),
     "dflash": (formats.dflash(), by_dflash, 3),
-    "kangaroo": (formats.kangaroo(), by_kangaroo, 1),
+    "kangaroo": (formats.kangaroo(), by_kangaroo, 3),
 }
 
 
