@@ -50,7 +50,7 @@ class Body:
         mlp: an MLP behind each attention; Kangaroo has none.
         normed_residual: the residual of the first layer starts at the normed state
             (`norm_before_residual`), for `wide` heads.
-        apart: each layer is of a level of its own and reads what enters, not the layer before it.
+        side_by_side: each layer is of a level of its own and reads what enters, not the layer before it.
     """
 
     layers: int = 0
@@ -58,7 +58,7 @@ class Body:
     input_norm: bool = True
     mlp: bool = True
     normed_residual: bool = False
-    apart: bool = False
+    side_by_side: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

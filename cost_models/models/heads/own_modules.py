@@ -157,7 +157,7 @@ def parallel_layers(config: Config, target: Sizes) -> HeadDescription:
             width=config.size("hidden_size", default=target.hidden_size),
         ),
         join="feature",
-        body=Body(layers=count, config=layer_config(config, count), apart=True),
+        body=Body(layers=count, config=layer_config(config, count), side_by_side=True),
         levels=Levels(count=count),
         output=Output(finished=True, vocabulary=target.vocab_size),
         names=tuple((name.replace("layers", "extra_heads", 1), into) for name, into in LAYER_NAMES),

@@ -54,7 +54,7 @@ class Drafter(nn.Module):
         self.num_layers = body.layers
         self.vocab_size, self.max_positions = target.vocab_size, target.max_positions
         self.hidden_size = description.hidden_size + (description.join == "block")
-        self.hidden_size *= body.layers if body.apart else 1
+        self.hidden_size *= body.layers if body.side_by_side else 1
         self.dtype, self.device = target.dtype, target.device
         self.logits_dtype = target.logits_dtype
         self.optional_features = self.slots_first = description.join == "block"
@@ -172,7 +172,7 @@ class Drafter(nn.Module):
         if self.layers is None or span[0] == span[1]:
             return states
         stack, by_window = self.layers, dict[int | None, LayerMask]()
-        if stack.body.apart and span[0] == 0:
+        if stack.body.side_by_side and span[0] == 0:
             states = states.repeat(1, 1, self.num_layers)
         angles = stack.angles(states, positions)
         for number in range(*span):
@@ -204,7 +204,7 @@ class Drafter(nn.Module):
             residual = normed if stack.body.normed_residual else state
             given = torch.cat([token, normed], -1)
             return stack.attend(number, given, residual, mask, angles, writer)
-        if stack.body.apart:
+        if stack.body.side_by_side:
             parts = [*states.chunk(self.num_layers, -1)]
             own = parts[number]
             parts[number] = stack.attend(
@@ -225,7 +225,7 @@ class Drafter(nn.Module):
         """Logits of the tokens that it knows, `[B, T, vocabulary]`; see `Module.rows`."""
         if self.description.join == "block":
             hidden = hidden[..., :-1]
-        if self.description.body.apart:
+        if self.description.body.side_by_side:
             hidden = hidden.chunk(self.num_layers, -1)[level]
         return self.outputs.logits(self.target, hidden, steps, level)
 
