@@ -50,7 +50,8 @@ class Body:
         mlp: an MLP behind each attention; Kangaroo has none.
         normed_residual: the residual of the first layer starts at the normed state
             (`norm_before_residual`), for `wide` heads.
-        side_by_side: each layer is of a level of its own and reads what enters, not the layer before it.
+        side_by_side: each layer is of a level of its own and reads what enters, not the one
+            before it.
     """
 
     layers: int = 0
