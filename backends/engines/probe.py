@@ -186,14 +186,14 @@ def write_probe(probe: Probe) -> None:
             command = f"exec {emission.command}{client.flags}"
             write_atomic(folder / arm.name / "serve.sh", f"#!/bin/sh\nset -eu\n{command}\n")
         if probe.prompts:
-            write_atomic(folder / PROMPTS, "".join(map(_prompt_line, probe.prompts)))
+            write_atomic(folder / PROMPTS, "".join(map(prompt_line, probe.prompts)))
         write_atomic(folder / "probe.sh", _script(probe, client))
         (folder / "probe.sh").chmod(0o755)
         write_atomic(folder / "README.md", "\n".join(_readme(probe, client)) + "\n")
         write_json_atomic(folder / STATEMENT, probe.as_dict())
 
 
-def _prompt_line(text: str) -> str:
+def prompt_line(text: str) -> str:
     """A prompt as the load generators of vLLM (`prompt`) and SGLang (`conversations`) read it."""
     import json
 

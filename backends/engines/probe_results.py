@@ -161,9 +161,14 @@ def _run(folder: Path, name: str, suffix: str) -> tuple[Source, tuple[Source, So
     return result, (after, before)
 
 
-def _check_requests(source: Source, completed: int, wanted: int | None) -> None:
+def failed_requests(source: Source) -> int:
+    """Requests that failed in the last run of a result; 0 where it does not say."""
     failed = [int(source.number(one, "failed")) for one in source.objects("failed")]
-    lost = failed[-1] if failed else 0
+    return failed[-1] if failed else 0
+
+
+def _check_requests(source: Source, completed: int, wanted: int | None) -> None:
+    lost = failed_requests(source)
     if wanted is not None:
         lost = max(lost, wanted - completed)
     if lost > 0:
@@ -175,12 +180,18 @@ def _check_requests(source: Source, completed: int, wanted: int | None) -> None:
         )
 
 
-def _check_draft_tokens(source: Source, tokens: int) -> None:
-    """Refuse a result of a server that drafts otherwise than the probe's."""
+def draft_lengths(source: Source) -> list[int]:
+    """Draft tokens per step (K) of the server that answered; empty where a result does not say."""
     rates = "spec_decode_per_position_acceptance_rates"
     lengths = [len(one[rates]) for one in source.objects(rates) if one[rates]]
     for name, root in (("speculative_num_steps", 0), ("speculative_num_draft_tokens", 1)):
         lengths += [int(one[name]) - root for one in source.objects(name) if one[name]]
+    return lengths
+
+
+def _check_draft_tokens(source: Source, tokens: int) -> None:
+    """Refuse a result of a server that drafts otherwise than the probe's."""
+    lengths = draft_lengths(source)
     if lengths and tokens not in lengths:
         wanted = f"{tokens} draft tokens per step" if tokens else "no speculation"
         raise source.error(

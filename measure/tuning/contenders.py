@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.measure.tuning.elimination import FIRST_TURNS, Standing, promising, stand
+from specplan.measure.tuning.elimination import Standing, promising, stand
 from specplan.measure.tuning.study import Trial
 from specplan.planner import (
     Candidate,
@@ -124,12 +124,15 @@ class Contenders:
         cells: Floats = np.diff(np.log(drawn), axis=1)[:, 0]
         return cells[:, self.loads.index(load)]
 
-    def entrants(self, load: Load, seconds: float) -> tuple[str, ...]:
+    def entrants(
+        self, load: Load, seconds: float, opening: Callable[[float], float]
+    ) -> tuple[str, ...]:
         """First contenders at a load: the likeliest winners first, and plain decoding.
 
         Args:
             load: batch and prompt length.
             seconds: time for their first turns; the least likely ones are left out.
+            opening: seconds of a contender's first turns by those of one run.
         """
         field = [key for key in self.tried if self.keeps(self[key], load)] or [self.plain]
         least = min(self.seconds(key, load) for key in field)
@@ -139,7 +142,7 @@ class Contenders:
         order = np.lexsort((prior.mean(axis=0), -wins))
         likely = [field[i] for i in order if promising(prior)[i]]
         names = list(dict.fromkeys([*self._chosen(load), *likely]))
-        spent = np.cumsum([(1 + FIRST_TURNS) * self.seconds(key, load) for key in names])
+        spent = np.cumsum([opening(self.seconds(key, load)) for key in names])
         count = max(int((spent <= seconds).sum()), LEAST)
         return tuple(dict.fromkeys([*names[:count], self.plain]))
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from specplan.measure.tuning.contenders import Load
+from specplan.measure.tuning.contest import Contest
 from specplan.measure.tuning.elimination import Standing
-from specplan.measure.tuning.race import Race
 from specplan.measure.tuning.study import Trial
 from specplan.planner import Candidate, MeasuredPlan, MeasuredPlans
 
@@ -49,7 +49,7 @@ class Line:
 
 
 def measured_plans(
-    race: Race, trials: Sequence[Trial], provenance: Mapping[str, Any]
+    race: Contest, trials: Sequence[Trial], provenance: Mapping[str, Any]
 ) -> MeasuredPlans:
     """Seconds and tokens of every plan that ran, with their errors."""
     plans = [
@@ -72,7 +72,7 @@ def measured_plans(
     return MeasuredPlans(tuple(plans), provenance)
 
 
-def lines(race: Race, trials: Sequence[Trial]) -> list[Line]:
+def lines(race: Contest, trials: Sequence[Trial]) -> list[Line]:
     """Every plan that ran, load by load, the fastest first."""
     loads = race.contenders.loads
     table = [
@@ -97,7 +97,7 @@ def lines(race: Race, trials: Sequence[Trial]) -> list[Line]:
 
 
 def _plans(
-    race: Race, trials: Sequence[Trial]
+    race: Contest, trials: Sequence[Trial]
 ) -> Iterator[tuple[Load, Standing, int, str, Candidate, list[Trial]]]:
     """By load, every plan that ran: its index in the standing, its candidate and its runs."""
     for load in race.contenders.loads:

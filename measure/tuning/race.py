@@ -10,20 +10,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from specplan.ir.errors import NothingToCompareError
 from specplan.ir.plan import Plan
 from specplan.measure.bench.contenders import Timer
-from specplan.measure.progress import Progress, silent
-from specplan.measure.tuning.contenders import Contenders, Load
-from specplan.measure.tuning.elimination import Standing
+from specplan.measure.tuning.contenders import Load
+from specplan.measure.tuning.contest import Contest, prompts_of, turns_of
 from specplan.measure.tuning.proposals import PROPOSING, propose
-from specplan.measure.tuning.study import Trial, TrialLog
+from specplan.measure.tuning.study import Trial
 from specplan.measure.workbench import TokenPrompt
-
-OPENING = 0.5
-"""Fraction of the budget for the first turns of all contenders."""
 
 
 @dataclass(frozen=True)
@@ -43,29 +38,17 @@ class Turn:
     prompts: tuple[TokenPrompt, ...]
 
 
-@dataclass
-class Race:
-    """A race on one machine; other machines may add trials to its log.
+@dataclass(kw_only=True)
+class Race(Contest):
+    """A race of plans that the interpreter runs on this machine.
 
     Attributes:
-        contenders: the candidates that may take part.
-        log: the trials.
-        timer: makes a plan's timed runs; another engine goes here.
+        timer: makes a plan's timed runs.
         prompts: to run on.
-        machine: name of this machine; trials of one turn of one machine are compared.
-        budget: seconds of runs on this machine, those of earlier processes included.
-        seed: of the order of prompts and contenders.
-        progress: called for every run.
     """
 
-    contenders: Contenders
-    log: TrialLog
     timer: Callable[[Plan], Timer]
     prompts: Sequence[TokenPrompt]
-    machine: str
-    budget: float
-    seed: int = 0
-    progress: Progress = silent
 
     def __post_init__(self) -> None:
         self._timers: dict[str, Timer] = {}
@@ -85,28 +68,23 @@ class Race:
         """
         trials = self.log.trials()
         while (turn := self.next_turn(trials)) is not None:
-            best = self._best(trials)
-            done = {t.plan for t in self._own(trials) if t.turn == turn.number}
+            best = self.best(trials)
+            done = {t.plan for t in self.own(trials) if t.turn == turn.number}
             for key in turn.keys:
                 if key in done:
                     continue
-                self._report(best, trials)
+                self.report(best, trials)
                 if self.spent(trials) >= self.budget:
                     return
                 self.log.add(self._trial(key, turn, trials))
                 trials = self.log.trials()
             self._finished = turn.number
-        self._report(self._best(trials), trials)
-
-    def spent(self, trials: Sequence[Trial]) -> float:
-        """Seconds of this machine's runs at these loads, warm-up runs included."""
-        own = [trial for trial in self._own(trials) if trial.load in self.contenders.loads]
-        return sum(trial.seconds + trial.warming for trial in own)
+        self.report(self.best(trials), trials)
 
     def next_turn(self, trials: Sequence[Trial]) -> Turn | None:
         """The unfinished turn, or the one after the last; None when every load is decided."""
         self.contenders.recall(trials)
-        own = self._own(trials)
+        own = self.own(trials)
         last = max((trial.turn for trial in own), default=-1)
         part = [trial for trial in own if trial.turn == last]
         before = [t for t in trials if (t.machine, t.turn) != (self.machine, last)]
@@ -114,47 +92,19 @@ class Race:
             turn = self._turn(last, part[0].load, before)
             if not set(turn.keys) <= {trial.plan for trial in part}:
                 return turn
-        load = self._undecided(trials)
+        load = self.undecided(trials)
         return None if load is None else self._turn(last + 1, load, trials)
-
-    def standing(self, load: Load, trials: Sequence[Trial]) -> tuple[tuple[str, ...], Standing]:
-        """Keys of the plans that take part at a load, and their standing."""
-        ran = (t.plan for t in trials if t.load == load and t.plan in self.contenders)
-        keys = tuple(dict.fromkeys([*self._entrants[load], *ran]))
-        return keys, self.contenders.standing(keys, trials, load)
-
-    def _own(self, trials: Sequence[Trial]) -> list[Trial]:
-        return [trial for trial in trials if trial.machine == self.machine]
-
-    @cached_property
-    def _entrants(self) -> dict[Load, tuple[str, ...]]:
-        loads = self.contenders.loads
-        share = OPENING * self.budget / len(loads)
-        return {load: self.contenders.entrants(load, share) for load in loads}
-
-    def _undecided(self, trials: Sequence[Trial]) -> Load | None:
-        """The undecided load with the fewest turns.
-
-        A load stays open until it is decided and new settings were proposed once.
-        """
-        counts = {load: len(_turns(trials, load)) for load in self.contenders.loads}
-        left = [
-            load
-            for load, count in counts.items()
-            if count <= PROPOSING[0] or not self.standing(load, trials)[1].decided
-        ]
-        return min(left, key=lambda load: counts[load], default=None)
 
     def _turn(self, number: int, load: Load, before: Sequence[Trial]) -> Turn:
         """The turn that follows from the trials before it."""
         keys, standing = self.standing(load, before)
         alive = [key for key, on in zip(keys, standing.alive, strict=True) if on]
-        count = len(_turns(before, load))
+        count = len(turns_of(before, load))
         if count in PROPOSING:
             seed = f"{self.seed} {load} {count}"
             alive += propose(self.contenders, keys, standing, load, seed)
         draws = random.Random(f"{self.seed} {self.machine} {number}")
-        mine = len(_turns(self._own(before), load))
+        mine = len(turns_of(self.own(before), load))
         return Turn(
             number, load, tuple(draws.sample(sorted(alive), len(alive))), self._group(load, mine)
         )
@@ -162,10 +112,7 @@ class Race:
     def _group(self, load: Load, turn: int) -> tuple[TokenPrompt, ...]:
         """Prompts of a load's turn: shuffled, and none repeats before all were used."""
         batch, longest = load
-        epoch, place = divmod(turn, len(self.prompts) // batch)
-        draws = random.Random(f"{self.seed} {self.machine} {load} {epoch}")
-        order = draws.sample(list(self.prompts), len(self.prompts))
-        chosen = order[place * batch : (place + 1) * batch]
+        chosen = prompts_of(self.prompts, batch, turn, f"{self.seed} {self.machine} {load}")
         return tuple(replace(prompt, tokens=prompt.tokens[-longest:]) for prompt in chosen)
 
     def _trial(self, key: str, turn: Turn, trials: Sequence[Trial]) -> Trial:
@@ -175,7 +122,7 @@ class Race:
         if key not in self._timers:
             self._timers[key] = self.timer(candidate.plan)
             warming = self._timers[key](turn.prompts).seconds
-        known = any(trial.plan == key for trial in self._own(trials))
+        known = any(trial.plan == key for trial in self.own(trials))
         outcome = self._timers[key](turn.prompts)
         return Trial(
             machine=self.machine,
@@ -192,25 +139,3 @@ class Race:
             warming=0.0 if known else warming,
             point=self.contenders.point(key),
         )
-
-    def _report(self, best: str, trials: Sequence[Trial]) -> None:
-        """Report the leader and the time left."""
-        spent, whole = round(min(self.spent(trials), self.budget)), round(self.budget)
-        self.progress(f"tuning: {best}{(whole - spent) / 60.0:.1f} min left", spent, whole)
-
-    def _best(self, trials: Sequence[Trial]) -> str:
-        """The leader of the load that ran last, in words; empty before its first run."""
-        loads = [trial.load for trial in trials if trial.load in self.contenders.loads]
-        if not loads or self.progress is silent:
-            return ""
-        load = loads[-1]
-        keys, standing = self.standing(load, trials)
-        leader, speed = self.contenders[keys[standing.leader]], load[0] / standing.seconds
-        at = f" at batch {load[0]}" if len(self.contenders.loads) > 1 else ""
-        words, left = f"{leader.method} {leader.words}".strip(), int(standing.alive.sum())
-        return f"best so far{at} {words}, {speed:.0f} tokens/s, {left} in the race, "
-
-
-def _turns(trials: Sequence[Trial], load: Load) -> set[tuple[str, int]]:
-    """Machine and number of every turn of a load."""
-    return {(trial.machine, trial.turn) for trial in trials if trial.load == load}

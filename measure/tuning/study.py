@@ -40,7 +40,8 @@ class Trial:
         seconds: of the run, prompts included.
         tokens: emitted in all.
         rounds: of each request, summed.
-        warming: seconds of the run before it that does not count; 0 where there was none.
+        warming: seconds of runs before it that do not count, or of starting an engine; 0 where
+            there were none.
         point: the plan's point in the domains of a family of which only some settings are tried;
             else empty.
     """
@@ -70,6 +71,29 @@ class Trial:
         return self.seconds * self.batch / self.tokens
 
 
+@dataclass(frozen=True)
+class Failure:
+    """A plan that an engine did not serve to the end.
+
+    Attributes:
+        machine: name of the machine that tried.
+        plan: which plan, as `plan_key` names it.
+        method: of the plan.
+        words: the setting in a few words.
+        reason: what happened.
+        log: the end of what the engine and the benchmark printed.
+        seconds: that were spent.
+    """
+
+    machine: str
+    plan: str
+    method: str
+    words: str
+    reason: str
+    log: str
+    seconds: float
+
+
 class TrialLog:
     """The trials of one study; see `open_log`."""
 
@@ -93,10 +117,10 @@ class TrialLog:
         for stored in self._study.get_trials(deepcopy=False, states=finished):
             if stored.number not in self._read:
                 self._read[stored.number] = _read(stored.user_attrs, self.where)
-        first: dict[tuple[str, int, str], Trial] = {}
+        first: dict[Any, Trial] = {}
         for number in sorted(self._read):
             trial = self._read[number]
-            first.setdefault((trial.machine, trial.turn, trial.plan), trial)
+            first.setdefault((trial.machine, trial.turn, trial.load, trial.plan), trial)
         return tuple(first.values())
 
     def add(self, trial: Trial) -> None:
@@ -106,6 +130,24 @@ class TrialLog:
         self._study.add_trial(
             optuna.trial.create_trial(value=trial.seconds_per_token, user_attrs=asdict(trial))
         )
+
+    def failures(self) -> tuple[Failure, ...]:
+        """All failures since they were last forgotten, by number."""
+        import optuna
+
+        states = (optuna.trial.TrialState.FAIL,)
+        failures: list[Failure] = []
+        for stored in self._study.get_trials(deepcopy=False, states=states):
+            failures = [*failures, Failure(**stored.user_attrs)] if stored.user_attrs else []
+        return tuple(failures)
+
+    def add_failure(self, failure: Failure | None) -> None:
+        """Write a failure, or with None that those so far are forgotten."""
+        import optuna
+
+        attributes = {} if failure is None else asdict(failure)
+        state = optuna.trial.TrialState.FAIL
+        self._study.add_trial(optuna.trial.create_trial(state=state, user_attrs=attributes))
 
 
 def open_log(storage: str | None, journal: Path, name: str) -> TrialLog:

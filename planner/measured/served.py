@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from specplan.cost_models.devices.engine_runs import ServedRun
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.measured.plans import MeasuredPlan, MeasuredPlans, plan_key
-from specplan.planner.measured.store import known_plans, store_plans
+from specplan.planner.measured.store import add_plans, known_plans
 from specplan.planner.method import Family, discover_methods
 from specplan.planner.search.settings import PLAIN
 
@@ -79,13 +78,9 @@ def remember_served(facts: ProblemFacts, plan: MeasuredPlan, run: ServedRun) -> 
     Raises:
         UsageError: the file of earlier measurements is broken.
     """
-    known = known_plans(facts)
-    load = (plan.plan, plan.batch, plan.prompt_tokens)
-    others = [p for p in known.plans if (p.plan, p.batch, p.prompt_tokens) != load]
-    runs = [*known.provenance.get("runs", []), run.source]
-    plans = replace(known, plans=(*others, plan), provenance={**known.provenance, "runs": runs})
-    store_plans(facts, plans)
-    return plans
+    runs = [*known_plans(facts).provenance.get("runs", []), run.source]
+    add_plans(facts, MeasuredPlans((plan,), {"runs": runs}))
+    return known_plans(facts)
 
 
 def _near(value: float, known: Sequence[int], what: str, key: str, run: ServedRun) -> int:

@@ -58,6 +58,19 @@ def store_plans(facts: ProblemFacts, plans: MeasuredPlans) -> Path:
     return path
 
 
+def add_plans(facts: ProblemFacts, plans: MeasuredPlans) -> Path:
+    """Write plans beside those that were measured on the problem's device, in place of older runs.
+
+    Raises:
+        UsageError: the file of earlier measurements is broken.
+    """
+    known = known_plans(facts)
+    new = {(plan.plan, plan.batch, plan.prompt_tokens) for plan in plans.plans}
+    others = [p for p in known.plans if (p.plan, p.batch, p.prompt_tokens) not in new]
+    provenance = {**known.provenance, **plans.provenance}
+    return store_plans(facts, MeasuredPlans((*others, *plans.plans), provenance))
+
+
 def _machine(facts: ProblemFacts) -> Provenance | str:
     if facts.device.kind != "measured":
         return facts.device.name

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from specplan.ir.tables.acceptance import list_rules
     from specplan.notebook.problem import Problem, load_problem
     from specplan.notebook.sweeps import Comparison, Sweep, compare
+    from specplan.probing.tuning import EngineCommands, tune_engine
     from specplan.result import Result
     from specplan.training.train import (
         hand_over_drafter,
@@ -83,6 +84,7 @@ _HOMES = {
     ),
     "notebook.problem": ("Problem", "load_problem"),
     "notebook.sweeps": ("Comparison", "Sweep", "compare"),
+    "probing.tuning": ("EngineCommands", "tune_engine"),
     "result": ("Result",),
     "training.train": ("hand_over_drafter", "pilot_drafters", "train", "train_drafter"),
     "tuning": ("Tuned", "tune"),
@@ -93,6 +95,7 @@ __all__ = [
     "Bundle",
     "Comparison",
     "Decoder",
+    "EngineCommands",
     "InfeasibleError",
     "MissingCapabilityError",
     "NothingToCompareError",
@@ -137,6 +140,7 @@ __all__ = [
     "train",
     "train_drafter",
     "tune",
+    "tune_engine",
     "verify_plan",
 ]
 

@@ -114,7 +114,11 @@ def emit_edited(
     folder = Path(out).resolve()
     check_destination(folder, "projection.json", "projection")
     _check_expressed(table, checked, plan)
-    result = price_edited(plan, checked, progress).search
+    return write_chosen(table, price_edited(plan, checked, progress).search, folder)
+
+
+def write_chosen(table: Table, result: SearchResult, folder: Path) -> Projection:
+    """Write what an engine needs to serve the plan that a search chose, which it can express."""
     choice = _choice(result, result.chosen)
     return _written(table, result.facts.problem, choice, choice, None, (), folder)
 

@@ -14,10 +14,11 @@ from specplan.progress import Progress, silent
 
 if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
+    from specplan.backends.engines.report import Projection
     from specplan.ir.plan import Plan
     from specplan.measure.tuning.outcome import Line
     from specplan.measure.tuning.race import Race
-    from specplan.measure.tuning.study import Trial, TrialLog
+    from specplan.measure.tuning.study import Failure, Trial, TrialLog
     from specplan.measure.workbench import TokenPrompt, Workbench
     from specplan.planner import SearchResult
     from specplan.problems import ProblemLike
@@ -39,6 +40,9 @@ class Tuned:
         study: their name there.
         decided: whether no other plan is likely to be faster by more than a tie.
         interrupted: whether the user ended it.
+        failures: plans that an engine did not serve; none where plans run here.
+        folder: of an engine's files and logs; None where plans run here.
+        projection: the files of an engine for the plan; None when nothing was asked for.
     """
 
     result: Result
@@ -49,6 +53,9 @@ class Tuned:
     study: str
     decided: bool
     interrupted: bool
+    failures: tuple[Failure, ...] = ()
+    folder: Path | None = None
+    projection: Projection | None = None
 
     @property
     def plan(self) -> Plan:
@@ -69,6 +76,7 @@ class Tuned:
             "study": self.study,
             "decided": self.decided,
             "interrupted": self.interrupted,
+            "failures": [asdict(failure) for failure in self.failures],
         }
 
     def as_dict(self) -> dict[str, Any]:
@@ -122,14 +130,7 @@ def tune(
     facts = gather(checked, progress, tuned=False)
     searched = search(facts, lambda done, total: progress("pricing candidates", done, total))
     contest, bench = _contest(searched, minutes, storage, machine or platform.node(), progress)
-    interrupted = False
-    try:
-        contest.run()
-    except KeyboardInterrupt:
-        interrupted = True
-        if not contest.log.trials():
-            raise
-    done = _tuned(searched, contest, bench, interrupted)
+    done = _tuned(searched, contest, bench, contest.interrupted())
     if out is None:
         return done
     bundle = write_result(done.result, Path(out), {"tuning": done.report()})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -77,7 +78,14 @@ def recorded(
 def contest(result: SearchResult, log: TrialLog, timers: Timers, runs: float) -> Race:
     """A contest whose budget is that of so many runs of the plan that the search chose."""
     seconds = result.chosen.estimates[0].request_seconds.median
-    return Race(Contenders(result), log, timers, PROMPTS, "here", runs * seconds)
+    return Race(
+        contenders=Contenders(result),
+        log=log,
+        timer=timers,
+        prompts=PROMPTS,
+        machine="here",
+        budget=runs * seconds,
+    )
 
 
 def leader_of(run: Race, trials: Sequence[Trial]) -> str:
@@ -217,6 +225,6 @@ def test_the_choice_is_the_leader_with_its_measured_speed(
 
 
 def test_more_requests_than_prompts_are_refused(searched: SearchResult, tmp_path: Path) -> None:
-    log = open_log(None, tmp_path / "journal.log", "study")
+    run = contest(searched, open_log(None, tmp_path / "log", "study"), recorded(searched), 1.0)
     with pytest.raises(NothingToCompareError, match="1 prompts do not fill a batch of 2"):
-        Race(Contenders(searched), log, recorded(searched), PROMPTS[:1], "here", 1.0)
+        replace(run, prompts=PROMPTS[:1])
