@@ -33,8 +33,8 @@ from specplan.ir.files import write_json_atomic
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
 from specplan.runtime.executable import Executable
-from specplan.runtime.models.attention import ATTENTION_NAME
-from specplan.runtime.models.causal import CausalModel, assert_attention
+from specplan.runtime.models.attention import ATTENTION_NAME, assert_attention
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 
 DRAFT: dict[str, Any] = dict(

@@ -35,6 +35,7 @@ class Session:
         texts: that the target wrote.
         settings: of recipes, where they are not the usual.
         drafts: draft models to be trained, by name; others are families of heads.
+        earlier: draft models whose mistakes alone are learned.
         progress: called during everything that takes long.
     """
 
@@ -43,6 +44,7 @@ class Session:
     texts: Sequence[Text]
     settings: Mapping[str, Any]
     drafts: Mapping[str, DraftModel]
+    earlier: Sequence[DraftModel]
     progress: Progress
 
     @classmethod
@@ -65,7 +67,8 @@ class Session:
         from specplan.problems import as_problem
         from specplan.runtime import require_torch
 
-        given = as_problem(problem)
+        given, after = as_problem(problem), more.pop("after", ())
+        earlier = _plain_drafts(given, after)
         drafts = {name: one for name in drafters if (one := draft_named(given, name)) is not None}
         checked = bare_problem(given, prompts=True)
         require_torch()
@@ -86,6 +89,7 @@ class Session:
         file = None if prompts is None else Path(prompts)
         texts = training_texts(bench, file, progress, more["answers"])
         of_drafts = [name for name in ("on_policy", "parallel") if more.get(name) is not None]
+        of_drafts += ["after"] if earlier else []
         if of_drafts and len(drafts) != len(drafters):
             raise UsageError(
                 "it is a setting of draft models, and heads read the target's states along its "
@@ -94,7 +98,7 @@ class Session:
                 remedy="Leave it out, or train a draft model.",
             )
         settings = {name: value for name, value in more.items() if value is not None}
-        return cls(checked, bench, texts, settings, drafts, progress)
+        return cls(checked, bench, texts, settings, drafts, earlier, progress)
 
     def train(self, family: str, folder: Path, steps: int, **more: Any) -> Trained:
         """A training of its own; `more` as of `train_head`."""
@@ -114,6 +118,7 @@ class Session:
 
     def _distill(self, draft: DraftModel, folder: Path, steps: int, **more: Any) -> Trained:
         """The training of a draft model."""
+        from specplan.runtime.models.causal import load_model
         from specplan.training.drafts.distilling import DistillRecipe, DraftLearner, soft_objective
         from specplan.training.trainer import train_learner
 
@@ -131,7 +136,8 @@ class Session:
                 remedy="Run all steps (no --worth, no pilot), and profile the result.",
             )
         stops, target = self.bench.tokenizer.stop_tokens, self.bench.models["target"]
-        learner = DraftLearner(draft.path, target, recipe, stops, self.texts)
+        before = [load_model(one.path, dtype=one.dtype) for one in self.earlier]
+        learner = DraftLearner(draft.path, target, recipe, stops, before, self.texts)
         objective = soft_objective(learner, recipe)
         return train_learner(
             learner, objective, self.texts, steps, folder, recipe, self.progress, **more
@@ -180,6 +186,22 @@ def draft_named(problem: Problem, name: str) -> DraftModel | None:
             remedy=f"Name one of them: {', '.join(models)}." if models else "List one there.",
         )
     return next(iter(models.values()))
+
+
+def _plain_drafts(problem: Problem, names: Sequence[str]) -> list[DraftModel]:
+    """Draft models of a problem by their names.
+
+    Raises:
+        UsageError: one of them is none.
+    """
+    models = {name: draft_named(problem, name) for name in names}
+    if unknown := [name for name, one in models.items() if one is None]:
+        raise UsageError(
+            f'the problem lists no draft model "{unknown[0]}"',
+            where="after",
+            remedy="Name draft models of the problem, which stand there as they were trained.",
+        )
+    return [one for one in models.values() if one is not None]
 
 
 def bare_problem(problem: Problem, *, prompts: bool = False) -> Problem:

@@ -73,6 +73,7 @@ def train_drafter(
     answers: bool = True,
     on_policy: float | None = None,
     parallel: int | None = None,
+    after: Sequence[str] = (),
     worth: float | None = None,
     progress: Progress = silent,
 ) -> Trained:
@@ -97,6 +98,8 @@ def train_drafter(
             prompts, instead of the target's answers; None for half of them.
         parallel: tokens that a draft model learns to draft in one pass, by mask tokens (PARD); None
             for one by one.
+        after: draft models of the problem, trained before: this one learns only what they miss, so
+            that `specinfer` gains from both.
         worth: end early where the rest of the steps is expected to speed decoding up by less than
             this part (`specplan.planner.training.stopping`); None runs all.
         progress: called during everything that takes long.
@@ -108,7 +111,7 @@ def train_drafter(
         SpecplanError: the loss is no number, or a checkpoint cannot be written.
     """
     more: dict[str, Any] = {"learning_rate": learning_rate, "loss": loss, "answers": answers}
-    more |= {"on_policy": on_policy, "parallel": parallel}
+    more |= {"on_policy": on_policy, "parallel": parallel, "after": after}
     session = Session.of(problem, [drafter], prompts, progress, **more)
     judge = None if worth is None else session.judge(drafter, Path(out), steps, worth)
     return session.train(drafter, Path(out), steps, judge=judge)

@@ -79,12 +79,13 @@ class DraftModel(PerDraftModel[DraftModelOptions]):
         "et al. 2024, arXiv 2402.12374; blocks: Sun et al. 2024, arXiv 2403.10444; lengths by "
         "batch size: Su et al. 2023, arXiv 2310.18813; distilled (`specplan train`): Zhou et al. "
         "2023, arXiv 2310.08461; Goel et al. 2024, arXiv 2403.00858; by language: Yi et al. 2024, "
-        "arXiv 2406.16758; in one pass: PARD, An et al. 2025, arXiv 2504.18583"
+        "arXiv 2406.16758; while it serves: Liu et al. 2023, arXiv 2310.07177; in one pass: PARD, "
+        "An et al. 2025, arXiv 2504.18583"
     )
     differs = (
         "Lengths by batch size follow from prices, where Su et al. fit a power law to accepted "
-        "lengths; a problem has requests of one language or task, its workload's, where Yi et al. "
-        "pick the draft model of a request's."
+        "lengths; only `FreshDraft` in Python learns while it serves; a problem has requests of "
+        "one language or task, its workload's, where Yi et al. pick the draft model of a request's."
     )
     acceptance = (
         "rank of the accepted child among its choices; of chains judged as a block, their own "

@@ -48,8 +48,8 @@ class SpecInfer(ProfiledByRunning[SpecInferOptions]):
     summary = "chains of several drafters, merged into one tree"
     paper = "Miao et al. 2023, arXiv 2305.09781"
     differs = (
-        "Drafters are not trained to complement each other, and children are judged in a fixed "
-        "order and not in a random one."
+        "Children are judged in a fixed order and not in a random one; draft models learn what the "
+        "ones before miss token by token (`specplan train --after`), the paper's text by text."
     )
     shape = "dynamic tree"
     sources = ("prompt_lookup",)

@@ -14,6 +14,7 @@ from specplan.backends.registry import get_backend
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.devices.device import load_device
 from specplan.ir.errors import UsageError
+from specplan.measure.acceptance.teacher import greedy_ranks, text_logits
 from specplan.measure.progress import silent
 from specplan.measure.workbench import Workbench
 from specplan.planner import gather_facts, load_problem
@@ -26,6 +27,7 @@ from specplan.training.drafts.distilling import DistillRecipe, DraftLearner, sof
 from specplan.training.drafts.passes import Stack, trainable_model
 from specplan.training.drafts.samples import drawn_on_policy, own_texts
 from specplan.training.evaluating import evaluation, unseen_texts, with_drafter
+from specplan.training.learning.features import Features
 from specplan.training.learning.packing import Text, rows_of
 from specplan.training.session import bare_problem
 from specplan.training.train import hand_over_drafter, train_drafter
@@ -173,6 +175,30 @@ def test_the_target_as_its_own_draft_is_accepted_always(problem: Path, tmp_path:
         assert max(map(abs, done.losses)) < 1e-3
         counted = evaluation(done.drafter, unseen_texts(Workbench(load_problem(own)), silent), 3)
         assert [row[0] for row in counted.accepted] == list(counted.reached)
+
+
+def test_a_later_draft_learns_what_the_earlier_ones_miss(bench: Workbench, tmp_path: Path) -> None:
+    """SpecInfer's boosting: of the target as an earlier draft, nothing is left along its texts."""
+    folder, target = bench.problem.models.drafts[0].path, bench.models["target"]
+    texts = [
+        Text(tuple(text.tokens), text.start) for text in unseen_texts(bench, silent) if text.output
+    ]
+    recipe, counts = replace(RECIPE, on_policy=0.0), []
+    for before in ((), (bench.models["draft"],), (bench.models["draft"], target)):
+        learner = DraftLearner(folder, target, recipe, before=before)
+        features = Features(learner, [texts], soft_objective(learner, recipe))
+        counts.append(learner.rows(features, [0], 0)[0].counts)
+    ranks = [
+        greedy_ranks(
+            text_logits(bench.models["draft"], t.tokens, t.start), list(t.tokens[t.start :]), 1
+        )
+        for t in texts
+    ]
+    assert counts[0].sum() == sum(map(len, ranks))
+    assert counts[1].sum() == sum(rank != 0 for row in ranks for rank in row) > 0
+    assert not counts[2].any()
+    with pytest.raises(UsageError, match='no draft model "other"'):
+        train_drafter(bench.problem, "draft", tmp_path / "x", after=["other"])
 
 
 def test_one_pass_drafts_what_its_masks_learned(problem: Path, tmp_path: Path) -> None:

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from specplan.ir.errors import UsageError
 from specplan.ir.files import model_digest
+from specplan.measure.acceptance.heads import text_features
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.families import LEARNED_POSITIONS
 from specplan.runtime.models.heads.text_attention import Texts
@@ -61,6 +63,8 @@ class DraftLearner(Learner):
         target: that it drafts for.
         recipe: how it is trained.
         stops: tokens that end a text.
+        before: draft models whose mistakes alone it learns, so that it complements them (boosting
+            of SpecInfer, arXiv 2305.09781).
         texts: that are learned; where it is to draft in parallel (`DistillRecipe.parallel`), the
             mask token is one that they have not.
 
@@ -78,6 +82,7 @@ class DraftLearner(Learner):
         target: CausalModel,
         recipe: DistillRecipe,
         stops: tuple[int, ...] = (),
+        before: Sequence[CausalModel] = (),
         texts: Iterable[Text] = (),
     ) -> None:
         self.folder, self.target, self.recipe, self.stops = folder, target, recipe, stops
@@ -90,7 +95,10 @@ class DraftLearner(Learner):
                 where=str(folder),
                 remedy="Take a draft model with the target's tokenizer.",
             )
-        self.identity = {"draft": model_digest(folder)}
+        self.identity: dict[str, Any] = {"draft": model_digest(folder)}
+        self.before = tuple(before)
+        if before:
+            self.identity |= {"earlier_drafts": [model.digest for model in before]}
         self.mask_token: int | None = None
         if recipe.parallel > 1:
             self.mask_token = self._new_mask(texts)
@@ -139,13 +147,16 @@ class DraftLearner(Learner):
     def rows(self, features: Features, numbers: Sequence[int], step: int) -> tuple[Rows, Tensor]:
         """See `Learner.rows`: of the target's texts, or of its own samples after their prompts."""
         recipe = self.recipe
-        if not drawn_on_policy(recipe.on_policy, recipe.seed, step):
-            return features.rows(numbers)
-        groups = [features.groups[number] for number in numbers]
-        temperature = recipe.temperature
-        return features.of_others(
-            own_texts(self.drafter, groups, temperature, recipe.seed + step, self.stops)
-        )
+        if drawn_on_policy(recipe.on_policy, recipe.seed, step):
+            groups = [features.groups[number] for number in numbers]
+            seed, temperature = recipe.seed + step, recipe.temperature
+            own = own_texts(self.drafter, groups, temperature, seed, self.stops)
+            rows, states = features.of_others(own)
+        else:
+            rows, states = features.rows(numbers)
+        for model in self.before:
+            rows = replace(rows, counts=rows.counts & mistakes(model, rows))
+        return rows, states
 
     def write(self, folder: Path) -> None:
         """See `Learner.write`: as `transformers` loads it, with its tokenizer."""
@@ -159,6 +170,16 @@ class DraftLearner(Learner):
         stored = trainable_model(folder, self.target.dtype, self.target.device)
         with torch.no_grad():
             self.model.load_state_dict(stored.state_dict())
+
+
+@torch.no_grad()
+def mistakes(model: CausalModel, rows: Rows) -> Tensor:
+    """Tokens of texts that are not a model's first choice, bool `[B, T]`."""
+    states = text_features(model, rows.texts, ())
+    missed = torch.ones_like(rows.counts)
+    for row, own in enumerate(states):  # logits of one row at a time
+        missed[row, 1:] = model.logits(own[None, :-1])[0].argmax(-1) != rows.texts.tokens[row, 1:]
+    return missed
 
 
 def soft_objective(learner: Learner, recipe: DistillRecipe) -> Objective:

@@ -75,30 +75,45 @@ ParallelOption = Annotated[
 ]
 
 
+AfterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--after",
+        metavar="NAME",
+        help="Train a draft model on what this one, trained before, misses; may be repeated.",
+    ),
+]
+
+
+DrafterOption = Annotated[
+    list[str] | None,
+    typer.Option("--drafter", metavar="FAMILY", help=f"{FAMILIES}; may be repeated."),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Folder of the drafter: its config.json, and the checkpoint of its training.",
+    ),
+]
+PromptsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--prompts",
+        metavar="FILE",
+        help="Prompts to train on, JSON Lines; default the problem's of the split train.",
+    ),
+]
+
+
 @takes_problem()
 def train(
     problem: ProblemSource,
-    drafter: Annotated[
-        list[str] | None,
-        typer.Option("--drafter", metavar="FAMILY", help=f"{FAMILIES}; may be repeated."),
-    ] = None,
+    drafter: DrafterOption = None,
     stage: StageOption = StageName.PAYS,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="DIR",
-            help="Folder of the head: its config.json, and the checkpoint of its training.",
-        ),
-    ] = None,
-    prompts: Annotated[
-        Path | None,
-        typer.Option(
-            "--prompts",
-            metavar="FILE",
-            help="Prompts to train on, JSON Lines; default the problem's of the split train.",
-        ),
-    ] = None,
+    out: OutOption = None,
+    prompts: PromptsOption = None,
     steps: Annotated[int, typer.Option(help="Steps of the whole training.", min=1)] = 1000,
     learning_rate: Annotated[
         float | None,
@@ -108,6 +123,7 @@ def train(
     answers: AnswersOption = True,
     on_policy: PolicyOption = None,
     parallel: ParallelOption = None,
+    after: AfterOption = None,
     worth: WorthOption = None,
     dtype: Annotated[
         str, typer.Option(help="Of published weights: bfloat16 or float32.")
@@ -124,12 +140,17 @@ def train(
             where=f"--stage {stage}",
             remedy="Write --drafter medusa --out models/medusa",
         )
-    more = {"steps": steps, "prompts": prompts, "learning_rate": learning_rate, "loss": loss}
+    more: dict[str, Any] = {
+        "steps": steps,
+        "prompts": prompts,
+        "learning_rate": learning_rate,
+        "loss": loss,
+    }
     more |= {"answers": answers, "on_policy": on_policy}
     if stage is StageName.PILOT:
         _pilot(problem, drafter, out, more, json=json)
     elif stage is StageName.TRAIN:
-        more |= {"parallel": parallel, "worth": worth}
+        more |= {"parallel": parallel, "after": after or (), "worth": worth}
         _train(problem, drafter[0], out, more, json=json)
     else:
         _hand_over(problem, drafter[0], out, dtype, json=json)

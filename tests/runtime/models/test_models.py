@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.runtime.models.attention import additive_mask, grouped_attention
-from specplan.runtime.models.causal import CausalModel, assert_attention, load_model
+from specplan.runtime.models.attention import additive_mask, assert_attention, grouped_attention
+from specplan.runtime.models.causal import CausalModel, load_model
 from specplan.runtime.models.families import check_supported
 from specplan.runtime.models.kv_cache import KVCache
 from tests.runtime.tiny_models import CONFIGS, VOCABULARY
