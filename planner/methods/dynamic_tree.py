@@ -49,7 +49,7 @@ class DynamicTree(PerDraftModel[DynamicTreeOptions]):
 
     summary = "a draft model grows a tree by a beam, its most probable nodes are verified"
     paper = "Li et al. 2024, arXiv 2406.16858"
-    differs = "A draft model drafts, not an EAGLE head."
+    differs = "A draft model drafts, where the paper has an EAGLE head (`eagle2`)."
     acceptance = "places of the text in the pools that the beam grows"
     engine_drafter = "model"
     shape = "dynamic tree"

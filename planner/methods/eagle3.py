@@ -19,13 +19,7 @@ from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Refusal
 from specplan.planner.templates.per_drafter import family_by
-from specplan.planner.templates.plan_text import (
-    FEATURES,
-    Pass,
-    cache_of,
-    draft_and_verify,
-    states_of,
-)
+from specplan.planner.templates.plan_text import draft_and_verify, head_passes
 from specplan.planner.templates.static_trees import TreeOptions, layers_text, tree_text
 from specplan.planner.trees import chain
 from specplan.planner.trees.candidates import worthwhile_trees
@@ -43,7 +37,7 @@ class Eagle3(Method[Eagle3Options]):
 
     summary = "a head over the target's hidden states drafts a chain or static tree"
     paper = "Li et al. 2025, arXiv 2503.01840; the first form: Li et al. 2024, arXiv 2401.15077"
-    differs = "Trees have a fixed shape, where the paper's follow the context as EAGLE-2's do."
+    differs = "Trees have a fixed shape; `eagle2` grows them as the paper does, by the context."
     acceptance = "rank of the accepted child at each depth, along the target's own texts"
     engine_drafter = "head"
 
@@ -57,12 +51,7 @@ class Eagle3(Method[Eagle3Options]):
     def plan(self, facts: ProblemFacts, options: Eagle3Options) -> Plan:
         """The head grows the shape level by level, the target judges it."""
         tree, head = options.tree, options.draft
-        cache, own = cache_of(head), states_of(head)
-        pending = f"pending={tree.depth + 1}"
-        passes = (
-            Pass(head, f"cache={cache} {pending} features={FEATURES} shift=1 keep={own}"),
-            Pass(head, f"cache={cache} features={own} shift=1 keep={own} write=scratch"),
-        )
+        passes = head_passes(head, tree.depth + 1)
         chains = tree.is_chain
         drafted = layers_text(len(tree), passes) if chains else tree_text(tree, passes, drawn=False)
         layers = print_atom(facts.drafters[head].feature_layers or "last")
