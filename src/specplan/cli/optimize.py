@@ -61,6 +61,7 @@ def optimize(
         print_screen(explanation, _context(problem, result, out), result.plan, show)
         if show is Show.ALL:
             _print_untrained(result)
+            _print_split(result)
     if result.search.undecided:
         raise typer.Exit(UndecidedError.exit_code)
 
@@ -76,6 +77,15 @@ def _print_untrained(result: Result) -> None:
     best = best_untrained(result.search.facts)
     if best is not None and best.gain > result.explanation()["speedup"]["mean"]:
         print(f"\n{untrained_line(best)}   specplan train")
+
+
+def _print_split(result: Result) -> None:
+    """Another split of several devices, where it serves more: plans are for one group of all."""
+    from specplan.splitting import better_split
+
+    words = better_split(result.problem)
+    if words is not None:
+        print(f"\n{words}   specplan parallel")
 
 
 def _context(problem: ProblemSource, result: Result, out: Path | None) -> Context:

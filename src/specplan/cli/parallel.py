@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from specplan.cli.options import JsonOption, ProblemArgument
 from specplan.cli.output import print_json, print_table
-from specplan.ir.errors import InfeasibleError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,40 +45,17 @@ def parallel_document(path: Path) -> dict[str, Any]:
         UsageError: the device is not known from a data sheet.
         InfeasibleError: no split holds the model and its requests.
     """
-    from specplan.cost_models.devices.device import device_count, load_device, one_device
-    from specplan.cost_models.devices.parallel import pareto_front, search_splits
-    from specplan.cost_models.devices.roofline import AnalyticDevice
-    from specplan.cost_models.models.model_shape import ModelShape
+    from specplan.cost_models.devices.parallel import pareto_front
     from specplan.problems import as_problem
+    from specplan.splitting import compared_splits
 
-    problem = as_problem(path)
-    device = load_device(one_device(problem.device), problem.backend)
-    if not isinstance(device, AnalyticDevice):
-        raise UsageError(
-            "splits are compared on devices with a data sheet",
-            where="device",
-            remedy="Name one of `specplan devices`, with a number before it: 8xh200.",
-        )
-    stored, work = problem.models.target, problem.workload
-    shape = ModelShape.from_path(stored.path, name="target", **stored.formats)
-    prompts = work.prompt_tokens
-    longest = max(prompts) if isinstance(prompts, Sequence) else int(prompts or 0)
-    tokens = longest + (work.output_tokens or 0) // 2
-    requests = tuple(sorted({1, *work.batch_sizes, *(4**power for power in range(1, 6))}))
-    count = device_count(problem.device)
-    prices = search_splits(shape, device, count, requests, tokens)
-    if not prices:
-        raise InfeasibleError(
-            f"no split of the target fits on {problem.device}",
-            where="device",
-            remedy="Take more devices, or weights in fewer bits (weight_format).",
-        )
+    splits = compared_splits(as_problem(path))
     return {
-        "device": problem.device,
-        "tokens": tokens,
-        "compared": len(prices),
-        "front": [_record(price) for price in pareto_front(prices)],
-        "all": [_record(price) for price in prices],
+        "device": splits.device,
+        "tokens": splits.tokens,
+        "compared": len(splits.prices),
+        "front": [_record(price) for price in pareto_front(splits.prices)],
+        "all": [_record(price) for price in splits.prices],
     }
 
 

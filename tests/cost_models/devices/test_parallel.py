@@ -105,7 +105,10 @@ def test_deepseek_is_planned_with_copies_of_attention() -> None:
 
 
 def test_the_command_prints_the_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And what `optimize --show all` says of another split than TP over all."""
     from specplan.cli.parallel import parallel, parallel_document
+    from specplan.problems import as_problem
+    from specplan.splitting import better_split
 
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "config.json").write_text(json.dumps(DEEPSEEK))
@@ -118,6 +121,15 @@ def test_the_command_prints_the_front(tmp_path: Path, capsys: pytest.CaptureFixt
     assert document["compared"] == len(document["all"]) > len(document["front"]) > 1
     parallel(path)
     assert "DP attention 8, EP 8" in capsys.readouterr().out
+    assert better_split(as_problem(path)) is None  # at 64 requests one group is best
+    many = problem["workload"] | {"batch_sizes": [512]}
+    path.write_text(yaml.safe_dump(problem | {"workload": many}))
+    rows = {r["split"]: r for r in parallel_document(path)["all"] if r["requests"] == 512}
+    copies, together = rows["DP attention 8, EP 8"], rows["TP 8"]
+    more = copies["per_device"] / together["per_device"]
+    better = better_split(as_problem(path))
+    assert better is not None and f"DP attention 8, EP 8 instead of TP 8: {more:.2g}x" in better
     path.write_text(yaml.safe_dump(problem | {"device": "2xh200"}))
+    assert better_split(as_problem(path)) is None
     with pytest.raises(InfeasibleError, match="no split"):
         parallel_document(path)
