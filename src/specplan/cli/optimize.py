@@ -81,7 +81,7 @@ def _print_untrained(result: Result) -> None:
 
 def _print_split(result: Result) -> None:
     """Another split of several devices, where it serves more: plans are for one group of all."""
-    from specplan.splitting import better_split
+    from specplan.planner.answer.splits import better_split
 
     words = better_split(result.problem)
     if words is not None:

@@ -46,8 +46,8 @@ def parallel_document(path: Path) -> dict[str, Any]:
         InfeasibleError: no split holds the model and its requests.
     """
     from specplan.cost_models.devices.parallel import pareto_front
+    from specplan.planner.answer.splits import compared_splits
     from specplan.problems import as_problem
-    from specplan.splitting import compared_splits
 
     splits = compared_splits(as_problem(path))
     return {

@@ -107,8 +107,8 @@ def test_deepseek_is_planned_with_copies_of_attention() -> None:
 def test_the_command_prints_the_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And what `optimize --show all` says of another split than TP over all."""
     from specplan.cli.parallel import parallel, parallel_document
+    from specplan.planner.answer.splits import better_split
     from specplan.problems import as_problem
-    from specplan.splitting import better_split
 
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "config.json").write_text(json.dumps(DEEPSEEK))
