@@ -145,7 +145,7 @@ def with_drafter(problem: Problem, family: str, folder: Path) -> Problem:
     target = problem.models.target
     draft = DraftModel(name=family, path=folder.resolve(), dtype=target.dtype)
     models = problem.models.model_copy(update={"drafts": (draft,)})
-    changes: dict[str, Any] = {"models": models, "acceptance": {family: "prior"}}
+    changes: dict[str, Any] = {"models": models, "acceptance": {family: 0.5}}
     return problem.model_copy(update=changes)
 
 

@@ -202,9 +202,12 @@ def _differs(text: TracedText, what: str) -> SpecplanError:
 
 def _chain(facts: ProblemFacts, family: str, depth: int) -> Any:
     """The plan of a chain of so many draft tokens."""
+    exits = family in facts.drafters and facts.drafters[family].kind == "exit"
     for setting in settings_by(facts, Model(family)):
-        tree = getattr(setting.options, "tree", None)
-        if tree is not None and tree.is_chain and tree.depth == depth:
+        options: Any = setting.options
+        tree = getattr(options, "tree", None)
+        chained = tree.is_chain and tree.depth == depth if tree is not None else False
+        if chained or (exits and getattr(options, "length", 0) == depth):
             return setting.method.plan(facts, setting.options)
     raise UsageError(f"no method drafts a chain of {depth} with {family}")
 

@@ -43,9 +43,10 @@ _PUBLIC: Mapping[str, tuple[tuple[str, str], ...]] = {
         (r"embedding\.weight", "embed_tokens.weight"),
         (r"(layers\..*)", r"\1"),
     ),
+    "kangaroo": ((r"(norm\.weight|layers\..*)", r"\1"),),
 }
 """Names of tensors in files by those in the runtime: vLLM's Medusa, SpecForge's EAGLE-3, z-lab's
-DFlash, SafeAILab's EAGLE."""
+DFlash, SafeAILab's EAGLE, Kangaroo."""
 TRAINED = tuple(_PUBLIC)
 
 

@@ -59,8 +59,10 @@ USUAL = Recipe()
 
 def objective_of(head: Drafter, recipe: Recipe, compute: torch.dtype) -> Objective:
     """What a head learns by a recipe."""
-    block = head.description.join == "block"
-    ahead = depth_of(head) if block else min(recipe.unroll, depth_of(head))
+    one = head.description
+    block, along = one.join == "block", one.join == "feature" and one.levels.count == 1
+    # an exit of the target reads its true state at every token: one step says all
+    ahead = depth_of(head) if block else 1 if along else min(recipe.unroll, depth_of(head))
     weights = step_weights(ahead, recipe.decay)
     return Objective(recipe.loss, weights, recipe.temperature, compute, answers=recipe.answers)
 

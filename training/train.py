@@ -13,6 +13,7 @@ from specplan.training.session import Session, bare_problem, draft_named
 if TYPE_CHECKING:
     from specplan.planner.problem.schema import Problem
     from specplan.planner.training.candidates import Untrained
+    from specplan.planner.training.vocabulary import Vocabulary
     from specplan.problems import ProblemLike
     from specplan.training.hand_over import HandedOver
     from specplan.training.pilot import Pilot
@@ -84,8 +85,9 @@ def train_drafter(
     Args:
         problem: a problem, the path of a problem file, or its content as a mapping.
         drafter: "eagle3", "eagle", "medusa" or "dflash", of the published size unless `out` has a
-            config.json; or the name of a draft model that the problem lists, "draft_model" for its
-            only one, which is distilled from its target.
+            config.json; "kangaroo" or "exit_layer", an adapter on the target's first layers without
+            and with an MLP; or the name of a draft model that the problem lists, "draft_model" for
+            its only one, which is distilled from its target.
         out: folder of the checkpoint, in the form that engines load.
         steps: of the whole training.
         prompts: JSON Lines of prompts to train on; None for those of the problem in the split
@@ -162,6 +164,59 @@ def pilot_drafters(
         speed = session.speed(family, folder)
         pilots.append(piloted(family, folder, done.evaluations, steps, speed, each))
     return sorted(pilots, key=lambda one: -one.speed.mean)
+
+
+def size_vocabulary(
+    problem: ProblemLike,
+    drafter: str,
+    out: Path | str | None = None,
+    *,
+    prompts: Path | str | None = None,
+    answers: bool = True,
+    progress: Progress = silent,
+) -> list[Vocabulary]:
+    """Price how many tokens a head should draft from (`specplan.planner.training.vocabulary`).
+
+    The most frequent tokens of every second text are counted in the others.
+
+    Args:
+        problem: see `train_drafter`; on a device that prices heads, a data sheet.
+        drafter: "eagle3", whose vocabulary may be reduced.
+        out: write the config.json with the best size to this folder.
+        prompts: see `train_drafter`.
+        answers: see `train_drafter`.
+        progress: see `train_drafter`.
+
+    Returns:
+        Sizes, the fastest first.
+
+    Raises:
+        UsageError: the family has no reduced vocabulary, or there are too few texts.
+    """
+    from specplan.gathering import gather
+    from specplan.ir.files import write_json_atomic
+    from specplan.planner.training.described import config_of
+    from specplan.planner.training.vocabulary import coverage, priced_vocabularies
+
+    if drafter != "eagle3":
+        raise UsageError(
+            f"the vocabulary of {drafter} is the target's",
+            where="drafter",
+            remedy='Write "eagle3".',
+        )
+    session = Session.of(problem, [drafter], prompts, progress, loss="ce", answers=answers)
+    texts = [text.tokens[text.start :] for text in session.texts]
+    if len(texts) < 2:
+        raise UsageError("coverage needs at least two texts", where="prompts")
+    facts = gather(bare_problem(session.problem), progress)
+    entries = facts.target.vocab_size
+    sizes = priced_vocabularies(facts, drafter, coverage(texts[::2], texts[1::2], entries))
+    if out is not None:
+        Path(out).mkdir(parents=True, exist_ok=True)
+        width = facts.target.hidden_size
+        config = config_of(session.problem, drafter, 1, width, sizes[0].tokens)
+        write_json_atomic(Path(out) / "config.json", config)
+    return sizes
 
 
 def hand_over_drafter(

@@ -111,6 +111,34 @@ def eagle_config(target: Mapping[str, Any], where: str) -> dict[str, Any]:
     }
 
 
+def kangaroo_config(
+    target: Mapping[str, Any], where: str, *, exit_layer: int | None = None, mlp: bool = False
+) -> dict[str, Any]:
+    """config.json of an adapter on a target's first layers, whose own LM head follows.
+
+    Source of the form: Equationliu/Kangaroo `kangaroo/adapter.py`, which has no MLP; EESD's exit
+    layer (arXiv 2406.03853) is a whole layer.
+
+    Args:
+        target: the target's config.json; the text part of one for several modalities.
+        where: its path, for errors.
+        exit_layer: layers below it; None for a sixteenth, as Kangaroo's 2 of 32.
+        mlp: the adapter is a whole layer.
+
+    Raises:
+        UsageError: the target has no such sizes.
+    """
+    layers = int(target.get("text_config", target)["num_hidden_layers"])
+    return {
+        "model_type": "kangaroo",
+        "exit_layer": max(1, round(layers / 16)) if exit_layer is None else exit_layer,
+        "exit_mlp": mlp,
+        "num_hidden_layers": 1,
+        "max_position_embeddings": _CONTEXT,
+        **_sizes(target, where),
+    }
+
+
 def medusa_config(
     target: Mapping[str, Any], where: str, *, heads: int = 4, layers: int = 1
 ) -> dict[str, Any]:

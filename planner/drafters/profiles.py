@@ -182,6 +182,10 @@ def stated_profile(
     return assume_rate(stated, key)
 
 
+KINDS_WITH_PRIORS = ("block", "parallel", "recurrent")
+"""Of heads of which acceptance is published."""
+
+
 def prior_kind(drafter: Drafter, drafters: Mapping[str, DrafterShape]) -> str:
     """The kind of drafter that a prior is for.
 

@@ -36,7 +36,10 @@ class Eagle3(Method[Eagle3Options]):
     """Speculative decoding with a head over the target's hidden states."""
 
     summary = "a head over the target's hidden states drafts a chain or static tree"
-    paper = "Li et al. 2025, arXiv 2503.01840; the first form: Li et al. 2024, arXiv 2401.15077"
+    paper = (
+        "Li et al. 2025, arXiv 2503.01840; the first form: Li et al. 2024, arXiv 2401.15077; "
+        "vocabulary by frequency: FR-Spec, Zhao et al. 2025, arXiv 2502.14856"
+    )
     differs = "Trees have a fixed shape; `eagle2` grows them as the paper does, by the context."
     acceptance = "rank of the accepted child at each depth, along the target's own texts"
     engine_drafter = "head"

@@ -36,7 +36,10 @@ class ExitAdapter(Method[ExitAdapterOptions]):
     """Needs little memory, and nothing of what drafting computes in the target is lost."""
 
     summary = "the target's first layers and an adapter on them draft a chain, the others verify it"
-    paper = "Kangaroo: Liu et al. 2024, arXiv 2404.18911"
+    paper = (
+        "Kangaroo: Liu et al. 2024, arXiv 2404.18911; a whole layer: EESD, Liu et al. 2024, arXiv "
+        "2406.03853"
+    )
     differs = "Chains have one length, where the paper ends them at a token of low confidence."
     acceptance = "rank of the accepted child at each depth, along the target's own texts"
 

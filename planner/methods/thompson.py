@@ -41,8 +41,9 @@ class Thompson(StoppedChains[ThompsonOptions]):
     summary = "a chain that goes on as likely as its tokens were accepted so far"
     paper = "Liu et al. 2024, arXiv 2406.03853"
     differs = (
-        "Draft models and untrained parts of models draft, where the paper trains an exit layer on "
-        "the target's first layers."
+        "Draft models and untrained parts of models draft; the paper's exit layer, trained on the "
+        "target's first layers (`specplan train --drafter exit_layer`), drafts by `exit_adapter`, "
+        "in chains of one length."
     )
     memory = "two numbers of each request"
     family = "chains that go on by chance"

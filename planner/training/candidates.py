@@ -17,7 +17,7 @@ from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.cost_models.devices.device import UnpricedError
 from specplan.cost_models.models.model_shape import ModelShape, is_gguf
 from specplan.ir.errors import SpecplanError, UsageError
-from specplan.planner.drafters.profiles import prior_kind
+from specplan.planner.drafters.profiles import KINDS_WITH_PRIORS, prior_kind
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.settings import priced, pricer_of, settings_by
 from specplan.planner.search.what_if import MOST_ACCEPTANCE, NO_MEMORY, WhatIfRow, what_if
@@ -227,7 +227,8 @@ def _mean(factors: Sequence[float]) -> float:
 
 def best_untrained(facts: ProblemFacts) -> UntrainedDrafter | None:
     """The best drafter of a published size whose kind the problem does not list yet."""
-    listed = {prior_kind(Model(name), facts.drafters) for name in facts.drafters}
+    with_priors = (name for name, one in facts.drafters.items() if one.kind in KINDS_WITH_PRIORS)
+    listed = {prior_kind(Model(name), facts.drafters) for name in with_priors}
     families = [name for name in FAMILIES if name not in listed]
     candidates = untrained_drafters(facts, families, brief=True).candidates
     return candidates[0] if candidates else None

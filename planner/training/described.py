@@ -12,6 +12,7 @@ from specplan.cost_models.models.drafter_shapes import described_drafter
 from specplan.cost_models.models.files.safetensors_headers import read_config
 from specplan.cost_models.models.files.stored_model import Chosen
 from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.models.new_heads import kangaroo_config
 from specplan.ir.errors import UsageError
 from specplan.planner.drafters.profiles import acceptance_key
 from specplan.planner.facts import ProblemFacts
@@ -19,6 +20,9 @@ from specplan.planner.measured.plans import MeasuredPlans
 from specplan.planner.problem.schema import Problem
 from specplan.planner.training.families import FAMILIES, Family, HeadSize
 
+EXITS = {"kangaroo": False, "exit_layer": True}
+"""Adapters on the target's first layers, of which no acceptance is published by position, and
+whether they have an MLP: Kangaroo's (arXiv 2404.18911) and EESD's (arXiv 2406.03853)."""
 MODULES = "mtp"
 """The family that is a part of the target: its source, and who drafts in its plans."""
 
@@ -88,8 +92,10 @@ def published_config(problem: Problem, name: str) -> dict[str, Any]:
             of the target.
     """
     family, folder = FAMILIES.get(name), problem.models.target.path
+    if name in EXITS:
+        return kangaroo_config(read_config(folder), str(folder), mlp=EXITS[name])
     if family is None or family.config is None:
-        able = [one.name for one in FAMILIES.values() if one.config is not None]
+        able = [*(one.name for one in FAMILIES.values() if one.config is not None), *EXITS]
         raise UsageError(
             f'no head of its own is called "{name}"',
             where="drafter",

@@ -13,7 +13,7 @@ from specplan.planner.method import discover_methods
 from tests.cli.test_program import specplan_here
 
 METHODS = tuple(discover_methods().values())
-FAMILIES = dict(A=12, B=19, C=6, D=11, E=7, F=5, G=9, H=4, I=5, J=7, K=4, L=5, M=10, N=19, O=6)
+FAMILIES = dict(A=12, B=20, C=6, D=11, E=7, F=5, G=9, H=4, I=5, J=7, K=4, L=5, M=10, N=19, O=6)
 FAMILIES |= dict(P=1, Q=6)
 """How many systems each family has."""
 OUTSIDE = {"J7", "N13", "N18", "N19", "O4", "Q5"}

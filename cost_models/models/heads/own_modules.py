@@ -165,7 +165,10 @@ def parallel_layers(config: Config, target: Sizes) -> HeadDescription:
 
 
 def kangaroo(config: Config, target: Sizes) -> HeadDescription:
-    """Kangaroo's adapter on the state of an early layer; the target's head follows."""
+    """Kangaroo's adapter on the state of an early layer; the target's head follows.
+
+    With `exit_mlp`, a key of our own, it is a whole layer, as EESD's exits are (arXiv 2406.03853).
+    """
     width = config.size("hidden_size", default=target.hidden_size)
     layer = config.size("exit_layer", default=2)
     return HeadDescription(
@@ -176,7 +179,7 @@ def kangaroo(config: Config, target: Sizes) -> HeadDescription:
         join="feature",
         begins=0,
         inner_norm=float(config.get("rms_norm_eps", 1e-6)),
-        body=Body(layers=1, config=layer_config(config, 1), mlp=False),
+        body=Body(layers=1, config=layer_config(config, 1), mlp=config.flag("exit_mlp")),
         output=Output(norm=True, vocabulary=target.vocab_size),
         names=((r"norm\.weight", "norm.weight"), *LAYER_NAMES),
     )

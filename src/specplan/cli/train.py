@@ -12,7 +12,10 @@ from specplan.cli.options import JsonOption, ProblemSource, takes_problem
 from specplan.cli.output import print_json
 from specplan.ir.errors import UsageError
 
-FAMILIES = "eagle3, dflash, medusa, eagle or mtp, or a draft model of the problem by its name"
+FAMILIES = (
+    "eagle3, dflash, medusa, eagle or mtp; to train, also kangaroo or exit_layer, or a draft model "
+    "of the problem by its name"
+)
 
 
 class StageName(StrEnum):
@@ -22,6 +25,7 @@ class StageName(StrEnum):
     PILOT = "pilot"
     TRAIN = "train"
     HAND_OVER = "hand-over"
+    VOCABULARY = "vocabulary"
 
 
 StageOption = Annotated[
@@ -29,8 +33,9 @@ StageOption = Annotated[
     typer.Option(
         help="pays: which drafters would pay, before anything is trained. pilot: train some "
         "for a few per cent of the steps, and say what all would give. train: train one "
-        "(eagle3, eagle, medusa, dflash, or a draft model). hand-over: publish it, checked to be "
-        "served as it was trained."
+        "(eagle3, eagle, medusa, dflash, an exit, or a draft model). hand-over: publish it, "
+        "checked to be served as it was trained. vocabulary: how many tokens an EAGLE-3 head is to "
+        "draft from, by what they cover of the texts and by their price."
     ),
 ]
 AnswersOption = Annotated[
@@ -147,7 +152,9 @@ def train(
         "loss": loss,
     }
     more |= {"answers": answers, "on_policy": on_policy}
-    if stage is StageName.PILOT:
+    if stage is StageName.VOCABULARY:
+        _vocabulary(problem, drafter[0], out, prompts, answers=answers, json=json)
+    elif stage is StageName.PILOT:
         _pilot(problem, drafter, out, more, json=json)
     elif stage is StageName.TRAIN:
         more |= {"parallel": parallel, "after": after or (), "worth": worth}
@@ -175,6 +182,33 @@ def _pilot(
         f"\nNext: specplan train {problem} --stage train --drafter {best.family} "
         f"--out {best.folder} --steps {best.budget} --worth 0.01"
     )
+
+
+def _vocabulary(
+    problem: ProblemSource,
+    family: str,
+    out: Path,
+    prompts: Path | None,
+    *,
+    answers: bool,
+    json: bool,
+) -> None:
+    """Sizes of a vocabulary by price."""
+    from specplan.progress import terminal_progress
+    from specplan.training.train import size_vocabulary
+
+    with terminal_progress() as progress:
+        sizes = size_vocabulary(
+            problem.problem(), family, out, prompts=prompts, answers=answers, progress=progress
+        )
+    if json:
+        print_json({"out": str(out), "vocabularies": [one.as_dict() for one in sizes]})
+        return
+    print("  vocabulary  covers of unseen texts  speedup")
+    for one in sizes:
+        print(f"  {one.tokens:10d}  {one.coverage:22.1%}  {one.gain:6.2f}x")
+    print(f"\nconfig.json: {out / 'config.json'}, {sizes[0].tokens} tokens")
+    print(f"Next: specplan train {problem} --stage train --drafter {family} --out {out}")
 
 
 def _hand_over(
