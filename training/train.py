@@ -70,6 +70,7 @@ def train_drafter(
     steps: int = 1000,
     prompts: Path | str | None = None,
     learning_rate: float | None = None,
+    rows: int | None = None,
     loss: str = "ce",
     answers: bool = True,
     on_policy: float | None = None,
@@ -93,6 +94,7 @@ def train_drafter(
         prompts: JSON Lines of prompts to train on; None for those of the problem in the split
             `train`.
         learning_rate: of Adam; None for 1e-3 of heads and 3e-4 of draft models.
+        rows: of up to 512 tokens that a step learns from; None for eight.
         loss: a name of `specplan.training.losses.LOSSES`.
         answers: learn what the target answers; else the prompts themselves, as the target would go
             on after each of their tokens, which takes no decoding.
@@ -112,8 +114,8 @@ def train_drafter(
         MissingCapabilityError: running models needs an extra, or the family is not trained here.
         SpecplanError: the loss is no number, or a checkpoint cannot be written.
     """
-    more: dict[str, Any] = {"learning_rate": learning_rate, "loss": loss, "answers": answers}
-    more |= {"on_policy": on_policy, "parallel": parallel, "after": after}
+    more: dict[str, Any] = {"learning_rate": learning_rate, "rows": rows, "loss": loss}
+    more |= {"answers": answers, "on_policy": on_policy, "parallel": parallel, "after": after}
     session = Session.of(problem, [drafter], prompts, progress, **more)
     judge = None if worth is None else session.judge(drafter, Path(out), steps, worth)
     return session.train(drafter, Path(out), steps, judge=judge)
@@ -127,6 +129,7 @@ def pilot_drafters(
     steps: int = 1000,
     prompts: Path | str | None = None,
     learning_rate: float | None = None,
+    rows: int | None = None,
     loss: str = "ce",
     answers: bool = True,
     on_policy: float | None = None,
@@ -141,6 +144,7 @@ def pilot_drafters(
         steps: see `train_drafter`.
         prompts: see `train_drafter`.
         learning_rate: see `train_drafter`.
+        rows: see `train_drafter`.
         loss: see `train_drafter`.
         answers: see `train_drafter`.
         on_policy: see `train_drafter`.
@@ -153,8 +157,9 @@ def pilot_drafters(
 
     from specplan.training.pilot import pilot_points, piloted
 
-    more = {"learning_rate": learning_rate, "loss": loss, "answers": answers}
-    session = Session.of(problem, drafters, prompts, progress, on_policy=on_policy, **more)
+    more: dict[str, Any] = {"learning_rate": learning_rate, "rows": rows, "loss": loss}
+    more |= {"answers": answers, "on_policy": on_policy}
+    session = Session.of(problem, drafters, prompts, progress, **more)
     points, pilots = pilot_points(steps), []
     for family in drafters:
         folder, start = Path(out) / family, perf_counter()

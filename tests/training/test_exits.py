@@ -31,11 +31,12 @@ def test_an_exit_is_trained_and_served_as_it_was_trained(family: str, tmp_path: 
         assert chosen == sizes[0].tokens and {1.0} == {max(one.coverage for one in sizes)}
         with pytest.raises(UsageError, match="vocabulary of medusa is the target's"):
             size_vocabulary(path, "medusa")
-    first = train_drafter(path, family, folder, steps=20, learning_rate=0.01, worth=1e-6)
+    settings = {"learning_rate": 0.01, "rows": 4, "worth": 1e-6}
+    first = train_drafter(path, family, folder, steps=20, **settings)
     assert first.losses[-1] < first.losses[0] and first.evaluations
     config = json.loads((folder / "config.json").read_text())
     assert config["exit_layer"] == 1 and config["exit_mlp"] == (family == "exit_layer")
     done = hand_over_drafter(path, family, folder, number_type="float32")
     assert done.prompts == 4 and done.rounds > 0
     state = json.loads((folder / "training.json").read_text())
-    assert state["step"] == first.steps
+    assert state["step"] == first.steps and state["recipe"]["rows"] == 4

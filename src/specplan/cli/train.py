@@ -112,6 +112,17 @@ PromptsOption = Annotated[
 ]
 
 
+RowsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--rows",
+        min=1,
+        help="Rows of up to 512 tokens in a step; default 8.",
+        show_default=False,
+    ),
+]
+
+
 @takes_problem()
 def train(
     problem: ProblemSource,
@@ -124,6 +135,7 @@ def train(
         float | None,
         typer.Option(help="Of Adam; default 1e-3, of draft models 3e-4.", show_default=False),
     ] = None,
+    rows: RowsOption = None,
     loss: Annotated[str, typer.Option(help="ce, kl, rkl, jsd, tv, lk or tvd++.")] = "ce",
     answers: AnswersOption = True,
     on_policy: PolicyOption = None,
@@ -149,6 +161,7 @@ def train(
         "steps": steps,
         "prompts": prompts,
         "learning_rate": learning_rate,
+        "rows": rows,
         "loss": loss,
     }
     more |= {"answers": answers, "on_policy": on_policy}
