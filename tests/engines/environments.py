@@ -56,6 +56,7 @@ ENVIRONMENTS: Mapping[str, Environment] = {
     "ray_serve": Environment(
         ("torch", "ray[serve]==2.60.0", "async-timeout", "pyarrow"), ("vllm==0.29.0",)
     ),
+    "speculators": Environment(("torch",), ("speculators==0.9.0",)),
     "dynamo": Environment(
         ("torch",), ("vllm==0.31.0", "ai-dynamo-runtime==1.6.1", "ai-dynamo==1.6.1")
     ),
