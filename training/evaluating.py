@@ -13,7 +13,7 @@ import torch
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.measure.acceptance.continuations import continue_prompts, request_of
-from specplan.measure.acceptance.heads import depth_of, head_ranks
+from specplan.measure.acceptance.heads import depth_of, head_ranks, on_first_layers
 from specplan.measure.acceptance.teacher import (
     NO_RANK,
     TracedText,
@@ -137,11 +137,11 @@ def evaluation(
 
 def first_place(drafter: Drafter | CausalModel) -> int:
     """The first token of an output that is drafted: a head drafts from what the target says."""
-    return int(isinstance(drafter, Drafter))
+    return int(isinstance(drafter, Drafter) and not on_first_layers(drafter))
 
 
 def with_drafter(problem: Problem, family: str, folder: Path) -> Problem:
-    """The problem with one drafter, whose acceptance need not be measured."""
+    """The problem with one drafter, whose acceptance need not be measured: any stands for it."""
     target = problem.models.target
     draft = DraftModel(name=family, path=folder.resolve(), dtype=target.dtype)
     models = problem.models.model_copy(update={"drafts": (draft,)})

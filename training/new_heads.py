@@ -18,20 +18,44 @@ from specplan.runtime.models.heads.drafter import Drafter
 
 SPREAD = 0.02
 """Standard deviation of new matrices, that of GPT-2 and Llama (`initializer_range`)."""
+_EAGLE3 = (
+    (r"project\.(weight|bias)", r"fc.\1"),
+    (r"state_norm\.weight", "midlayer.hidden_norm.weight"),
+    (r"token_norm\.weight", "midlayer.input_layernorm.weight"),
+    (r"embedding\.weight", "embed_tokens.weight"),
+    (r"heads\.0\.weight", "lm_head.weight"),
+    (r"layers\.0\.(.*)", r"midlayer.\1"),
+    (r"(norm\.weight|layers\.[1-9].*)", r"\1"),
+    (r"mask_state", "mask_hidden"),
+)
 _PUBLIC: Mapping[str, tuple[tuple[str, str], ...]] = {
     "medusa": (
         (r"blocks\.(\d+)\.(\d+)\.(weight|bias)", r"blocks.\1.layers.\2.\3"),
         (r"heads\.(\d+)\.weight", r"lm_heads.\1.weight"),
     ),
-    "eagle3": (
-        (r"project\.(weight|bias)", r"fc.\1"),
-        (r"state_norm\.weight", "midlayer.hidden_norm.weight"),
-        (r"token_norm\.weight", "midlayer.input_layernorm.weight"),
-        (r"embedding\.weight", "embed_tokens.weight"),
-        (r"heads\.0\.weight", "lm_head.weight"),
-        (r"layers\.0\.(.*)", r"midlayer.\1"),
-        (r"(norm\.weight|layers\.[1-9].*)", r"\1"),
+    "cerberus": (
+        (r"blocks\.(\d+)\.(\d+)\.(weight|bias)", r"\1.\2.linear.\3"),
+        (r"heads\.(\d+)\.weight", r"\1.{last}.weight"),
     ),
+    "hydra": (
+        (r"blocks\.(\d+)\.(\d+)\.(weight|bias)", r"hydra_mlp.\1.\2.linear.\3"),
+        (r"shortcuts\.(\d+)\.(weight|bias)", r"hydra_mlp.\1.0.res_connection.\2"),
+        (r"heads\.(\d+)\.(weight|bias)", r"hydra_lm_head.\1.\2"),
+    ),
+    "mlp_speculator": (
+        (r"embeddings\.(\d+)\.weight", r"speculator.emb.\1.weight"),
+        (r"projects\.(\d+)\.weight", r"speculator.proj.\1.weight"),
+        (r"norms_by_step\.(\d+)\.(weight|bias)", r"speculator.ln.\1.\2"),
+        (r"heads\.(\d+)\.weight", r"speculator.head.\1.weight"),
+    ),
+    "redrafter": (
+        (r"cell_state\.(weight|bias)", r"rnn_u.\1"),
+        (r"cell_token\.weight", "rnn_w.weight"),
+        (r"blocks\.0\.(\d+)\.(weight|bias)", r"lm_head.\1.linear.\2"),
+        (r"heads\.0\.weight", "lm_head.{last}.weight"),
+    ),
+    "eagle3": _EAGLE3,
+    "peagle": _EAGLE3,
     "dflash": (
         (r"project\.weight", "fc.weight"),
         (r"after_project\.weight", "hidden_norm.weight"),
@@ -46,7 +70,7 @@ _PUBLIC: Mapping[str, tuple[tuple[str, str], ...]] = {
     "kangaroo": ((r"(norm\.weight|layers\..*)", r"\1"),),
 }
 """Names of tensors in files by those in the runtime: vLLM's Medusa, SpecForge's EAGLE-3, z-lab's
-DFlash, SafeAILab's EAGLE, Kangaroo."""
+DFlash, SafeAILab's EAGLE, and those of the authors; `{last}` follows the last residual block."""
 TRAINED = tuple(_PUBLIC)
 
 
@@ -56,7 +80,8 @@ def new_head(
     """A head that is not trained yet.
 
     LM heads begin as the target's, and residual blocks as zeros, so that Medusa heads begin as the
-    target's own next token (arXiv 2401.10774 section 2.2.1); norms are ones, other matrices random.
+    target's own next token (arXiv 2401.10774 section 2.2.1), and Hydra's, whose shortcuts begin as
+    the state; norms are ones, other matrices random.
 
     Args:
         config: its config.json.
@@ -92,6 +117,8 @@ def new_head(
                 weight.fill_(0.0 if name.endswith("bias") else 1.0)
             elif name.startswith("blocks."):
                 weight.zero_()
+            elif name.startswith("shortcuts."):
+                weight.copy_(torch.eye(*weight.shape))
             else:
                 weight.copy_(torch.randn(weight.shape, generator=generator) * SPREAD)
     return head.requires_grad_(True).train()
@@ -107,10 +134,12 @@ def frequent_tokens(texts: Iterable[Iterable[int]], count: int, size: int) -> Te
 def public_tensors(head: Drafter) -> dict[str, Tensor]:
     """A head's weights, and the map of a reduced vocabulary, by the names of its format."""
     rules = _PUBLIC[head.description.family]
+    last = str(head.description.output.residual)
     tensors: dict[str, Tensor] = {}
     for name, weight in head.weights_by_name().items():
         matches = ((re.fullmatch(pattern, name), into) for pattern, into in rules)
         public = next(match.expand(into) for match, into in matches if match)
+        public = public.replace("{last}", last)
         tensors[public] = weight.detach().cpu().contiguous()
     tokens = head.outputs.tokens
     if tokens is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from specplan.measure.acceptance.heads import depth_of
+from specplan.measure.acceptance.heads import depth_of, on_first_layers
 from specplan.runtime.models.heads.drafter import Drafter
 from specplan.training.learning.features import Features
 from specplan.training.learning.heads import HeadLearner
@@ -60,9 +60,9 @@ USUAL = Recipe()
 def objective_of(head: Drafter, recipe: Recipe, compute: torch.dtype) -> Objective:
     """What a head learns by a recipe."""
     one = head.description
-    block, along = one.join == "block", one.join == "feature" and one.levels.count == 1
-    # an exit of the target reads its true state at every token: one step says all
-    ahead = depth_of(head) if block else 1 if along else min(recipe.unroll, depth_of(head))
+    ahead = depth_of(head) if one.join == "block" else min(recipe.unroll, depth_of(head))
+    if on_first_layers(head):
+        ahead = 1  # it reads the target's states at every token, so that all steps are the first
     weights = step_weights(ahead, recipe.decay)
     return Objective(recipe.loss, weights, recipe.temperature, compute, answers=recipe.answers)
 

@@ -155,16 +155,102 @@ def medusa_config(
     Raises:
         UsageError: the target has no such sizes.
     """
-    sizes = _sizes(target, where)
-    copied = ("hidden_size", "vocab_size", "torch_dtype", "dtype")
     return {
         "architectures": ["MedusaModel"],
         "model_type": "medusa",
         "num_heads": heads,
         "num_hidden_layers": layers,
         "medusa_fc_bias": True,
-        **{name: sizes[name] for name in copied if name in sizes},
+        **_outer(target, where),
     }
+
+
+def hydra_config(
+    target: Mapping[str, Any], where: str, *, heads: int = 4, layers: int = 1
+) -> dict[str, Any]:
+    """config.json of Hydra heads for a target (zankner/Hydra `hydra_model.py`).
+
+    Args:
+        target: the target's config.json; the text part of one for several modalities.
+        where: its path, for errors.
+        heads: tokens ahead.
+        layers: residual blocks of a head.
+
+    Raises:
+        UsageError: the target has no such sizes.
+    """
+    sizes = {"hydra_num_heads": heads, "hydra_num_layers": layers, "hydra_head_arch": "mlp"}
+    return {**_outer(target, where), **sizes, "grounded_heads": True}
+
+
+def cerberus_config(
+    target: Mapping[str, Any], where: str, *, heads: int = 4, layers: int = 2
+) -> dict[str, Any]:
+    """config.json of Cerberus heads; arguments and errors as of `hydra_config`."""
+    sizes = {"cerberus_num_heads": heads, "cerberus_num_layers": layers}
+    return {**_outer(target, where), **sizes}
+
+
+def mlp_speculator_config(
+    target: Mapping[str, Any], where: str, *, steps: int = 3
+) -> dict[str, Any]:
+    """config.json of an MLP speculator of the target's width (fms-extras, vLLM `mlp_speculator`).
+
+    Args:
+        target: the target's config.json; the text part of one for several modalities.
+        where: its path, for errors.
+        steps: tokens ahead.
+
+    Raises:
+        UsageError: the target has no such sizes.
+    """
+    width = _sizes(target, where)["hidden_size"]
+    return {
+        "architectures": ["MLPSpeculatorPreTrainedModel"],
+        "model_type": "mlp_speculator",
+        **_outer(target, where),
+        **{"emb_dim": width, "inner_dim": width, "n_predict": steps},
+        **{"tie_weights": False, "scale_input": True},
+    }
+
+
+def redrafter_config(target: Mapping[str, Any], where: str, *, layers: int = 2) -> dict[str, Any]:
+    """config.json of a recurrent drafter (apple/ml-recurrent-drafter).
+
+    Args:
+        target: the target's config.json; the text part of one for several modalities.
+        where: its path, for errors.
+        layers: residual blocks before its LM head.
+
+    Raises:
+        UsageError: the target has no such sizes.
+    """
+    outer = _outer(target, where)
+    sizes = {"exit_dim": 2 * outer["hidden_size"], "num_draft_layers": layers, "rnn": True}
+    return {"model_type": "recurrent_drafting_drafter", **outer, **sizes}
+
+
+def peagle_config(target: Mapping[str, Any], where: str, *, depth: int = 8) -> dict[str, Any]:
+    """config.json of a P-EAGLE head: EAGLE-3 with masks ahead of the text, SpecForge's depth.
+
+    Args:
+        target: the target's config.json; the text part of one for several modalities.
+        where: its path, for errors.
+        depth: tokens that one pass drafts.
+
+    Raises:
+        UsageError: the target has no such sizes.
+    """
+    entries = _sizes(target, where)["vocab_size"]
+    masks = {"mask_token_id": entries - 1, "num_depths": depth, "parallel_drafting": True}
+    return eagle3_config(target, where) | masks
+
+
+def _outer(target: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Width, vocabulary and number type, of heads without transformer layers."""
+    sizes = _sizes(target, where)
+    copied = ("hidden_size", "vocab_size", "torch_dtype", "dtype")
+    return {name: sizes[name] for name in copied if name in sizes}
 
 
 def _sizes(target: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -33,6 +33,11 @@ def depth_of(head: Drafter) -> int:
     return one.steps if one.steps > 1 else MOST_DEPTH
 
 
+def on_first_layers(head: Drafter) -> bool:
+    """Whether it continues the target's first layers, which run drafted tokens for it."""
+    return not head.description.begins and head.description.join == "feature"
+
+
 @torch.inference_mode()
 def head_ranks(
     heads: Sequence[Drafter], text: TracedText, depth: int, most: int
@@ -51,8 +56,8 @@ def head_ranks(
     features = text_features(target, Texts.alone(given), head.description.reads.layers)
     blocks = head.description.join == "block"
     ranks = torch.full((len(tokens) - start, depth), NO_RANK)
-    # no round drafts from the prompt's last token: the target reads the prompt in the first round
-    roots = torch.arange(start, len(tokens) - 1)
+    # in the first round the target reads the prompt: only its own first layers draft beside that
+    roots = torch.arange(start - on_first_layers(head), len(tokens) - 1)
     for part in roots.split(ROOTS if blocks else max(len(roots), 1)):
         if not len(part):
             continue

@@ -115,7 +115,7 @@ def untrained_drafters(
 
     Args:
         facts: the problem and what is known of it; its own drafters are left out of the plans.
-        families: names of `FAMILIES`; None for all.
+        families: names of `FAMILIES`; None for all that are estimated.
         brief: published sizes only, without `pays_from`.
 
     Raises:
@@ -140,7 +140,8 @@ def untrained_drafters(
 
 
 def _named(families: Iterable[str] | None) -> Iterator[Family]:
-    for name in FAMILIES if families is None else families:
+    estimated = [one.name for one in FAMILIES.values() if one.estimated]
+    for name in estimated if families is None else families:
         if name not in FAMILIES:
             raise UsageError(
                 f'no family of drafters is called "{name}"',
@@ -151,7 +152,9 @@ def _named(families: Iterable[str] | None) -> Iterator[Family]:
 
 
 def _impossible(facts: ProblemFacts, family: Family) -> str | None:
-    """Why no drafter of a family can be described for a target; None where one can."""
+    """Why no drafter of a family can be estimated for a target; None where one can."""
+    if not family.estimated:
+        return "no published figures say what is accepted of it: a pilot measures that"
     if family.config is None:
         if facts.modules:
             return "the target has modules of its own: name mtp in sources to draft with them"
@@ -229,6 +232,7 @@ def best_untrained(facts: ProblemFacts) -> UntrainedDrafter | None:
     """The best drafter of a published size whose kind the problem does not list yet."""
     with_priors = (name for name, one in facts.drafters.items() if one.kind in KINDS_WITH_PRIORS)
     listed = {prior_kind(Model(name), facts.drafters) for name in with_priors}
-    families = [name for name in FAMILIES if name not in listed]
+    every = (one.name for one in FAMILIES.values() if one.estimated)
+    families = [name for name in every if name not in listed]
     candidates = untrained_drafters(facts, families, brief=True).candidates
     return candidates[0] if candidates else None

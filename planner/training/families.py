@@ -13,10 +13,15 @@ from typing import Any
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.models.new_heads import (
     DRAFT_VOCABULARY,
+    cerberus_config,
     dflash_config,
     eagle3_config,
     eagle_config,
+    hydra_config,
     medusa_config,
+    mlp_speculator_config,
+    peagle_config,
+    redrafter_config,
 )
 
 Config = Mapping[str, Any]
@@ -70,6 +75,8 @@ class Family:
         config: config.json of a drafter of a size from the target's and its path; None for modules
             that run the target's own layers.
         recipe: how such drafters are trained.
+        estimated: published figures say what it would be worth before it is trained. Where none
+            do, it is trained and measured, and left out of estimates unless it is named.
     """
 
     name: str
@@ -77,6 +84,7 @@ class Family:
     sizes: Callable[[ModelShape], Iterator[HeadSize]]
     config: Callable[[Config, str, HeadSize], Config] | None
     recipe: Recipe
+    estimated: bool = True
 
 
 def _eagle3_sizes(target: ModelShape) -> Iterator[HeadSize]:
@@ -125,6 +133,17 @@ def _eagle(target: Config, where: str, size: HeadSize) -> Config:
 
 def _medusa(target: Config, where: str, size: HeadSize) -> Config:
     return medusa_config(target, where, layers=size.layers)
+
+
+def _measured(
+    name: str, words: str, config: Callable[[Config, str], Config], recipe: Recipe
+) -> Family:
+    """A family of one size, of whose acceptance nothing is published in a form that prices it."""
+
+    def sized(target: Config, where: str, size: HeadSize) -> Config:
+        return config(target, where)
+
+    return Family(name, words, _one_layer, sized, recipe, estimated=False)
 
 
 FAMILIES: Mapping[str, Family] = {
@@ -176,6 +195,36 @@ FAMILIES: Mapping[str, Family] = {
             _module_sizes,
             None,
             Recipe(532_000, 10, 1.0, "no recipe for a finished target is published; as EAGLE-3's"),
+        ),
+        _measured(
+            "hydra",
+            "Hydra heads",
+            hydra_config,
+            Recipe(68_000, 10, 4.0, "ShareGPT, arXiv 2402.05109; zankner/Hydra"),
+        ),
+        _measured(
+            "mlp_speculator",
+            "MLP speculator",
+            mlp_speculator_config,
+            Recipe(2_000_000, 1, 3.0, "steps and rows of its second stage, fms-fsdp"),
+        ),
+        _measured(
+            "redrafter",
+            "ReDrafter",
+            redrafter_config,
+            Recipe(68_000, 2, 5.0, "ShareGPT, arXiv 2403.09919; apple/ml-recurrent-drafter"),
+        ),
+        _measured(
+            "peagle",
+            "P-EAGLE head",
+            peagle_config,
+            Recipe(532_000, 10, 8.0, "data as EAGLE-3's; depths of SpecForge"),
+        ),
+        _measured(
+            "cerberus",
+            "Cerberus heads",
+            cerberus_config,
+            Recipe(68_000, 2, 1.0, "as Medusa's"),
         ),
     )
 }

@@ -21,10 +21,16 @@ from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
 from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.models.new_heads import (
+    cerberus_config,
     dflash_config,
     eagle3_config,
     eagle_config,
+    hydra_config,
+    kangaroo_config,
     medusa_config,
+    mlp_speculator_config,
+    peagle_config,
+    redrafter_config,
 )
 from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError
 from specplan.measure.acceptance.continuations import continue_prompts, request_of
@@ -71,7 +77,16 @@ def configs(bench: Workbench) -> dict[str, dict[str, Any]]:
     flash["dflash_config"]["target_layer_ids"] = [0, 1]
     medusa = medusa_config(target, "target", heads=3)
     one = eagle_config(target, "target")
-    return {"eagle3": eagle, "medusa": medusa, "eagle": one, "dflash": flash}
+    parallel = peagle_config(target, "target", depth=3)
+    parallel["eagle_aux_hidden_state_layer_ids"] = [1, 2]
+    return {
+        "eagle3": eagle, "medusa": medusa, "eagle": one, "dflash": flash, "peagle": parallel,
+        "hydra": hydra_config(target, "target", heads=3, layers=2),
+        "cerberus": cerberus_config(target, "target", heads=3),
+        "mlp_speculator": mlp_speculator_config(target, "target"),
+        "redrafter": redrafter_config(target, "target"),
+        "kangaroo": kangaroo_config(target, "target", exit_layer=1),
+    }  # fmt: skip
 
 
 @contextmanager
@@ -85,7 +100,11 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.parametrize("family", ["eagle3", "medusa", "eagle", "dflash"])
+@pytest.mark.parametrize(
+    "family",
+    ["eagle3", "medusa", "eagle", "dflash", "peagle", "hydra", "cerberus", "mlp_speculator",
+     "redrafter", "kangaroo"],
+)  # fmt: skip
 def test_half_and_half_is_the_whole_and_is_what_is_loaded(
     bench: Workbench, texts: list[Text], family: str, tmp_path: Path
 ) -> None:
@@ -107,7 +126,9 @@ def test_half_and_half_is_the_whole_and_is_what_is_loaded(
         assert seen <= set(known.tolist()), "the texts' own tokens are in the vocabulary"
 
 
-@pytest.mark.parametrize("family", ["eagle3", "medusa"])
+@pytest.mark.parametrize(
+    "family", ["eagle3", "medusa", "hydra", "mlp_speculator", "redrafter", "kangaroo"]
+)
 def test_acceptance_in_training_is_acceptance_served(
     bench: Workbench, texts: list[Text], family: str, tmp_path: Path
 ) -> None:
@@ -189,9 +210,10 @@ def test_what_ends_a_training_leaves_the_last_checkpoint(
     (other / "mine.txt").write_text("mine")
     with pytest.raises(UsageError, match="holds no training"):
         train_head(config, target, texts, 4, other, RECIPE)
-    sizes = {"hidden_size": target.hidden_size, "vocab_size": target.vocab_size}
-    with pytest.raises(MissingCapabilityError, match="hydra"):
-        train_head({"hydra_num_heads": 2, **sizes}, target, texts, 4, tmp_path / "hydra", RECIPE)
+    beside = {**configs(bench)["kangaroo"], "n_future_tokens": 2, "model_type": "llama"}
+    del beside["exit_layer"]
+    with pytest.raises(MissingCapabilityError, match="multi_token"):
+        train_head(beside, target, texts, 4, tmp_path / "beside", RECIPE)
 
 
 def test_two_processes_train_what_one_does(bench: Workbench, tmp_path: Path) -> None:
