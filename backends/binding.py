@@ -69,7 +69,8 @@ def check_models(plan: Plan, models: Mapping[str, Module]) -> None:
 
     Raises:
         UsageError: a model is missing, or has other layers or another vocabulary than the plan.
-        MissingCapabilityError: a cache keeps chunks of a model with sliding windows.
+        MissingCapabilityError: a cache keeps chunks of a model with sliding windows, or does not
+            say how recurrent layers go back.
     """
     check_roles(plan, models)
     sizes = {models[name].vocab_size for name in plan.models_run}
@@ -83,6 +84,7 @@ def check_models(plan: Plan, models: Mapping[str, Module]) -> None:
         remedy = "Give the checkpoint that the plan was made for."
         raise UsageError(what, where=f"plan {plan.name}", remedy=remedy)
     _check_windows(plan, models)
+    _check_recurrent(plan, models)
 
 
 def check_requests(
@@ -176,4 +178,28 @@ def _check_windows(plan: Plan, models: Mapping[str, Module]) -> None:
                 "windows",
                 where=f"plan {plan.name}",
                 remedy="Keep the first and the latest tokens: policy=sink_recent.",
+            )
+
+
+def _check_recurrent(plan: Plan, models: Mapping[str, Module]) -> None:
+    """A cache of a model with recurrent layers says how they go back, and holds all of the text.
+
+    Raises:
+        MissingCapabilityError: names the cache and its model.
+    """
+    for state in plan.states:
+        if not isinstance(state, CacheState):
+            continue
+        model, what = models[state.model], ""
+        if not isinstance(model, CausalModel) or not model.recurrent:
+            continue
+        if state.rollback is None:
+            what = "the plan does not say how they forget rejected tokens"
+        elif state.view is not None or state.policy is not None:
+            what = "it holds a part of the text, and their state is of all of it"
+        if what:
+            raise MissingCapabilityError(
+                f"@{state.name} is a cache of {state.model} with recurrent layers, and {what}",
+                where=f"plan {plan.name}",
+                remedy=f"Declare `state @{state.name} = cache {state.model} rollback=snapshot`.",
             )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from specplan.ir.errors import UsageError
@@ -230,6 +230,16 @@ class Plan:
     def state(self, name: State) -> StateDeclaration | None:
         """The declaration of a state, or None."""
         return next((state for state in self.states if state.name == name), None)
+
+    def with_snapshots(self, models: Collection[str]) -> Plan:
+        """The plan with `rollback=snapshot` at the caches of models with recurrent layers."""
+        states = tuple(
+            replace(state, rollback="snapshot")
+            if isinstance(state, CacheState) and state.model in models and not state.rollback
+            else state
+            for state in self.states
+        )
+        return self if states == self.states else replace(self, states=states)
 
     @property
     def greedy_only(self) -> bool:

@@ -14,7 +14,7 @@ CAPABILITIES = Capabilities(
     policies=frozenset({"sink_recent", "retrieved"}),
     limits={
         ("cache", "reads"): (None,),
-        ("cache", "rollback"): (None,),
+        ("cache", "rollback"): (None, "snapshot"),
         ("source", "scope"): ("request", "group", "process", "read_only"),
         ("value", "kind"): ("tree", "number", "calibrated"),
         ("plan", "threads"): (None,),

@@ -14,6 +14,7 @@ STATIC = replace(
     limits={
         **EAGER.limits,
         ("forward", "most"): (None,),
+        ("cache", "rollback"): (None,),
         ("commit", "alive"): (None,),
         ("track", "levels"): (1,),
     },
@@ -21,7 +22,8 @@ STATIC = replace(
     whole_rounds=True,
     all_trips=True,
 )
-"""What the interpreter runs, small caches and nodes that live on behind the text left out.
+"""What the interpreter runs, small caches, recurrent layers, and nodes that live on behind the text
+left out.
 Loops are unrolled before tracing; of those that end by request every trip is traced. A backend that
 compiles such graphs says so under its own name."""
 

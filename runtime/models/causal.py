@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,15 @@ from specplan.runtime.models.attention import (
     additive_mask,
     assert_attention,
 )
-from specplan.runtime.models.families import FAMILIES, LEARNED_POSITIONS, Family, check_supported
+from specplan.runtime.models.families import Family
 from specplan.runtime.models.kv_cache import KVCache
+from specplan.runtime.models.modules import collect
+from specplan.runtime.models.recurrent.states import RecurrentCache
+from specplan.runtime.models.supported import FAMILIES, LEARNED_POSITIONS, check_supported
 from specplan.runtime.requests import Request
 
+UNBOUNDED = 1 << 40
+"""Positions of a model without positions."""
 DTYPES = ("auto", "bfloat16", "float16", "float32", "float64")
 
 
@@ -44,6 +50,7 @@ class CausalModel:
         packs: it runs packed columns (`packed.py`).
         mask_token: it was trained to tell several tokens ahead at slots that hold this token (PARD,
             arXiv 2504.18583; key `pard_token`); None for other models.
+        recurrent: some layers have a recurrent state (`recurrent/states.py`).
         logits_dtype: float32, or float64 for a float64 model.
 
     It is a `specplan.runtime.models.modules.Module` without features and heads.
@@ -61,7 +68,7 @@ class CausalModel:
         self.vocab_size: int = config.vocab_size
         self.num_layers: int = config.num_hidden_layers
         self.hidden_size: int = config.hidden_size
-        self.max_positions: int = config.max_position_embeddings
+        self.max_positions: int = getattr(config, "max_position_embeddings", UNBOUNDED)
         self.dtype: torch.dtype = model.dtype
         self.device: torch.device = model.device
         self.family: Family = FAMILIES[config.model_type](model)
@@ -69,6 +76,7 @@ class CausalModel:
         self.groups = self.family.heads // self.family.kv_heads
         self.logits_dtype = torch.promote_types(self.dtype, torch.float32)
         self.packs = self.family.packs
+        self.recurrent: bool = any(self.family.states)
         self._learned_positions = config.model_type in LEARNED_POSITIONS
         ahead = None if self._learned_positions else getattr(config, "pard_token", None)
         self.mask_token: int | None = None if ahead is None else int(ahead)
@@ -79,7 +87,8 @@ class CausalModel:
 
         With `queries` it stores those of the latest text tokens; see `KVCache`.
         """
-        return KVCache.empty(
+        kind = RecurrentCache if self.recurrent else KVCache
+        cache = kind.empty(
             batch=batch,
             capacity=capacity,
             num_layers=self.num_layers,
@@ -89,12 +98,21 @@ class CausalModel:
             device=self.device,
             queries=queries,
         )
+        if isinstance(cache, RecurrentCache):
+            cache.add_states(self.family.states, self.logits_dtype)
+        return cache
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the recurrent states of one token, in all layers."""
+        numbers = sum(prod(one) for layer in self.family.states for one in layer)
+        return numbers * self.logits_dtype.itemsize
 
     def weights(self) -> dict[str, Tensor]:
         """Every tensor that the model computes with, by its path."""
         tensors: dict[str, Tensor] = {}
-        _collect("family", self.family, tensors)
-        _collect("head", self.head, tensors)
+        collect("family", self.family, tensors)
+        collect("head", self.head, tensors)
         return tensors
 
     def forward(
@@ -161,7 +179,7 @@ class CausalModel:
         positions = positions.clamp(0, last) if self._learned_positions else positions.clamp(min=0)
         used = mask.shape[2] if isinstance(mask, Tensor) else cache.capacity + 1
         writer = cache.writer(positions, slots, used)
-        writer.latest = latest
+        writer.follow(mask, latest)
         by_window: dict[int | None, Tensor] = {}
         known: AttentionMask = mask
         if isinstance(mask, RowMask) and mask.seen is not None:
@@ -237,21 +255,6 @@ def near(positions: Tensor, cache: KVCache, writer: Any, window: int) -> Tensor:
     """Pairs within a sliding window by position: query - key < window. Bool `[B, T, U]`."""
     keys = cache.positions[:, None, : writer.used]
     return (positions[:, :, None] - keys) < window
-
-
-def _collect(name: str, part_of_model: object, tensors: dict[str, Tensor]) -> None:
-    """Tensors of modules, of our own objects, and of lists of them."""
-    if isinstance(part_of_model, Tensor):
-        tensors[name] = part_of_model
-    elif isinstance(part_of_model, torch.nn.Module):
-        inner = (*part_of_model.named_parameters(), *part_of_model.named_buffers())
-        tensors.update({f"{name}.{part}": tensor for part, tensor in inner})
-    elif isinstance(part_of_model, list | tuple):
-        for place, item in enumerate(part_of_model):
-            _collect(f"{name}.{place}", item, tensors)
-    elif type(part_of_model).__module__.startswith("specplan."):
-        for part, item in vars(part_of_model).items():
-            _collect(f"{name}.{part}", item, tensors)
 
 
 def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") -> CausalModel:

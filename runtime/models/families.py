@@ -1,24 +1,22 @@
 """How each supported model family turns tokens and positions into hidden states.
 
 A family is a class with three methods, one for each stage: `embed`, `run` for some of the layers,
-and `finish`; adding one is writing that class and naming its `model_type` in `FAMILIES`.
+and `finish`; adding one is writing that class and naming its `model_type` in `supported.py`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 from torch import Tensor
 
-from specplan.cost_models.models.architectures.config import Config
-from specplan.cost_models.models.architectures.refusals import recurrent_state
 from specplan.ir.blocks import NO_SKIPS, Skips
-from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime.models.attention import LayerMask
 from specplan.runtime.models.kv_cache import CacheWriter
+from specplan.runtime.models.recurrent.states import Shapes
 from specplan.runtime.models.rotary_layers import RotaryLayer, norm_of, rms_norm
 
 LayerMasks = Callable[[int | None], LayerMask]
@@ -34,9 +32,11 @@ class Family(Protocol):
         heads: query heads per layer.
         head_dim: size of a head.
         packs: its layers run on columns of several rows one after another (`packed.py`).
+        states: per layer, shapes of its recurrent state, each without batch; empty for none.
     """
 
     packs: bool
+    states: Sequence[Shapes]
 
     windows: tuple[int | None, ...]
     heads: int
@@ -72,6 +72,7 @@ class RotaryFamily:
     """Llama, Mistral, Qwen2, Qwen3: rotary positions, RMSNorm, gated MLP."""
 
     packs = True
+    states: Sequence[Shapes] = ()
 
     def __init__(self, model: Any) -> None:
         inner = model.model
@@ -116,6 +117,7 @@ class _StockFamily(ABC):
     """A family whose stock layers run as they are."""
 
     packs = False
+    states: Sequence[Shapes] = ()
 
     def __init__(self, config: Any) -> None:
         self.heads: int = config.num_attention_heads
@@ -241,50 +243,3 @@ def windows_of(config: Any, num_layers: int) -> tuple[int | None, ...]:
         return (window,) * num_layers
     kinds = getattr(config, "layer_types", None) or ["full_attention"] * num_layers
     return tuple(window if kind == "sliding_attention" else None for kind in kinds)
-
-
-FAMILIES: dict[str, Callable[[Any], Family]] = {
-    "gpt2": Gpt2Family,
-    "llama": RotaryFamily,
-    "mistral": RotaryFamily,
-    "opt": OptFamily,
-    "qwen2": RotaryFamily,
-    "qwen3": RotaryFamily,
-}
-
-LEARNED_POSITIONS = frozenset({"gpt2", "opt"})
-"""Families whose position table ends; positions beyond it would index out of range."""
-
-STATIC_ROPE = frozenset({"default", "linear", "llama3", "yarn"})
-"""Rotary scalings in which a key does not depend on how long the text later becomes."""
-
-
-def check_supported(config: dict[str, Any], where: str) -> None:
-    """Refuse by name what the runtime cannot run exactly.
-
-    Args:
-        config: the parsed config.json.
-        where: the folder, for the message.
-
-    Raises:
-        MissingCapabilityError: names the architecture and what is supported.
-    """
-    kind = str(config.get("model_type", "missing"))
-    remedy = f"Supported model types: {', '.join(sorted(FAMILIES))}."
-    recurrent = recurrent_state(Config(config, where))
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    rope_kind = str(rope.get("rope_type", rope.get("type", "default")))
-    problem = ""
-    if config.get("is_encoder_decoder") or config.get("add_cross_attention"):
-        problem = f"model type {kind!r} is an encoder-decoder; only decoders run"
-    elif recurrent:
-        problem = f"model type {kind!r} has recurrent state ({recurrent}), which cannot be rewound"
-    elif kind not in FAMILIES:
-        problem = f"model type {kind!r} is not supported"
-    elif config.get("quantization_config"):
-        problem = "quantised checkpoints are not supported"
-    elif rope_kind not in STATIC_ROPE:
-        problem = f"rotary scaling {rope_kind!r} makes keys depend on the text's later length"
-        remedy = f"Supported scalings: {', '.join(sorted(STATIC_ROPE))}."
-    if problem:
-        raise MissingCapabilityError(problem, where=where, remedy=remedy)

@@ -8,6 +8,7 @@ attends to, and `positions` has the position of a slot.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -53,7 +54,7 @@ class KVCache:
         dtype: torch.dtype,
         device: torch.device,
         queries: bool = False,
-    ) -> KVCache:
+    ) -> Self:
         """A cache of `capacity` usable slots per row, and one trash slot; with `queries` or not."""
         shape = (batch, num_kv_heads, capacity + 1, head_dim)
 
@@ -77,7 +78,8 @@ class KVCache:
             new: rows that come.
         """
         size = len(stay) + new
-        room = self._room or [*self.keys, *self.values, self.positions, *(self.queries or ())]
+        rest = [*self.others(), *(self.queries or ())]
+        room = self._room or [*self.keys, *self.values, self.positions, *rest]
         if size > room[0].shape[0]:
             more = max(size, 2 * room[0].shape[0]) - room[0].shape[0]
             room = [torch.cat([one, one.new_zeros(more, *one.shape[1:])]) for one in room]
@@ -89,10 +91,22 @@ class KVCache:
         self._room = room
         self.keys, self.values = used[:layers], used[layers : 2 * layers]
         self.positions = used[2 * layers]
+        more = 2 * layers + 1
+        self.set_others(used[more : more + len(self.others())])
         if self.queries is not None:
-            self.queries = used[2 * layers + 1 :]
+            self.queries = used[more + len(self.others()) :]
         self.batch = size
         self._rows = torch.arange(size, device=self.positions.device)[:, None]
+
+    def bound_states(self, nodes: int) -> None:
+        """Store recurrent states of no more than so many drafted nodes; here there are none."""
+
+    def others(self) -> list[Tensor]:
+        """Further tensors `[B, ...]`, beside keys, values, positions and queries."""
+        return []
+
+    def set_others(self, tensors: Sequence[Tensor]) -> None:
+        """Replace them."""
 
     def move(self, source: Tensor, destination: Tensor, live: Tensor | None = None) -> None:
         """Copy slots to other slots of the same row, in all layers; reads all, then writes.
@@ -208,6 +222,10 @@ class CacheWriter:
             all_keys[cache._rows, :, self.slots] = keys.transpose(1, 2)
             all_values[cache._rows, :, self.slots] = values.transpose(1, 2)
         return all_keys[:, :, : self.used], all_values[:, :, : self.used]
+
+    def follow(self, mask: object, latest: Tensor | None) -> None:
+        """Note the latest text tokens; recurrent layers go on from what the pass's mask tells."""
+        self.latest = latest
 
     def note(self, queries: Tensor, layer_idx: int) -> None:
         """Store the queries of the latest text tokens, if the cache stores any.

@@ -121,3 +121,18 @@ class Module(Protocol):
             `[B, R, V]` over the target's vocabulary, or `[B, R, 1]` of a score.
         """
         ...
+
+
+def collect(name: str, part_of_model: object, tensors: dict[str, Tensor]) -> None:
+    """Tensors of modules, of our own objects, and of lists of them."""
+    if isinstance(part_of_model, Tensor):
+        tensors[name] = part_of_model
+    elif isinstance(part_of_model, torch.nn.Module):
+        inner = (*part_of_model.named_parameters(), *part_of_model.named_buffers())
+        tensors.update({f"{name}.{part}": tensor for part, tensor in inner})
+    elif isinstance(part_of_model, list | tuple):
+        for place, item in enumerate(part_of_model):
+            collect(f"{name}.{place}", item, tensors)
+    elif type(part_of_model).__module__.startswith("specplan."):
+        for part, item in vars(part_of_model).items():
+            collect(f"{name}.{part}", item, tensors)

@@ -34,6 +34,32 @@ _LLAMA3 = {
     "original_max_position_embeddings": 32,
 }
 
+_MAMBA2: dict[str, Any] = {
+    **{key: value for key, value in _SHARED.items() if "_heads" not in key and "max_" not in key},
+    "state_size": 8,
+    "n_groups": 2,
+    "head_dim": 16,
+    "num_heads": 4,
+    "chunk_size": 8,
+}
+_FALCON_H1: dict[str, Any] = {
+    "mamba_d_ssm": 48,
+    "mamba_n_heads": 6,
+    "mamba_d_head": 8,
+    "mamba_n_groups": 2,
+    "mamba_d_state": 8,
+    "mamba_chunk_size": 8,
+    "embedding_multiplier": 1.5,
+    "lm_head_multiplier": 0.5,
+    "key_multiplier": 0.7,
+    "attention_in_multiplier": 0.9,
+    "attention_out_multiplier": 1.1,
+    "ssm_in_multiplier": 1.2,
+    "ssm_out_multiplier": 0.8,
+    "ssm_multipliers": [1.1, 0.9, 1.2, 0.8, 1.3],
+    "mlp_multipliers": [0.9, 1.2],
+}
+
 CONFIGS: dict[str, Callable[[], Any]] = {
     "llama": lambda: transformers.LlamaConfig(**_GATED),
     "llama_variants": lambda: transformers.LlamaConfig(
@@ -54,6 +80,11 @@ CONFIGS: dict[str, Callable[[], Any]] = {
     "opt": lambda: transformers.OPTConfig(**_OPT),
     "opt_projected": lambda: transformers.OPTConfig(**{**_OPT, "word_embed_proj_dim": 16}),
     "opt_post_norm": lambda: transformers.OPTConfig(**_OPT, do_layer_norm_before=False),
+    "mamba2": lambda: transformers.Mamba2Config(**_MAMBA2),
+    "falcon_h1": lambda: transformers.FalconH1Config(**_GATED, **_FALCON_H1),
+    "falcon_h1_normed": lambda: transformers.FalconH1Config(
+        **_GATED, **_FALCON_H1, mamba_rms_norm=True, mamba_norm_before_gate=False
+    ),
 }
 
 

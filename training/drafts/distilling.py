@@ -21,8 +21,8 @@ from specplan.ir.errors import UsageError
 from specplan.ir.files import model_digest
 from specplan.measure.acceptance.heads import text_features
 from specplan.runtime.models.causal import CausalModel
-from specplan.runtime.models.families import LEARNED_POSITIONS
 from specplan.runtime.models.heads.text_attention import Texts
+from specplan.runtime.models.supported import LEARNED_POSITIONS
 from specplan.training.drafts.passes import Stack, runtime_model, trainable_model
 from specplan.training.drafts.samples import drawn_on_policy, own_texts
 from specplan.training.learning.features import Features

@@ -18,14 +18,9 @@ from specplan.ir.files import read_json
 from specplan.runtime.models.ahead import states_ahead
 from specplan.runtime.models.attention import ATTENTION_NAME, LayerMask, assert_attention
 from specplan.runtime.models.causal import CausalModel
-from specplan.runtime.models.families import (
-    FAMILIES,
-    LayerMasks,
-    RotaryFamily,
-    check_supported,
-    windows_of,
-)
+from specplan.runtime.models.families import LayerMasks, RotaryFamily, windows_of
 from specplan.runtime.models.heads.text_attention import Texts
+from specplan.runtime.models.supported import FAMILIES, check_supported
 
 
 def trainable_model(folder: Path, dtype: torch.dtype, device: torch.device) -> Any:

@@ -237,6 +237,7 @@ class Batch(Texts):
             if retention is not None:
                 room = min(room, retention.budget + retention.chunk + self.speculative)
             store = model.new_cache(self.size, room, name in asked)
+            store.bound_states(self.speculative)
             of, way = self.caches.get(cache.view or ""), analysis.plain.get(name)
             segments, turns = analysis.segments[name], name in analysis.turning
             self.caches[name] = Cache(model, store, segments, retention, of, way, turns)

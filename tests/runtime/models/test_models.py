@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.runtime.models.attention import additive_mask, assert_attention, grouped_attention
 from specplan.runtime.models.causal import CausalModel, load_model
-from specplan.runtime.models.families import check_supported
 from specplan.runtime.models.kv_cache import KVCache
+from specplan.runtime.models.supported import check_supported
 from tests.runtime.tiny_models import CONFIGS, VOCABULARY
 
 Folder = Callable[..., Path]
@@ -279,7 +279,7 @@ def test_facts_of_the_model(tiny: Folder) -> None:
         ({"model_type": "qwen3", "layer_types": ["linear_attention"]}, "recurrent"),
         ({"model_type": "rwkv"}, "rwkv.*recurrent"),
         ({"model_type": "t5", "is_encoder_decoder": True}, "encoder-decoder"),
-        ({"model_type": "mixtral"}, "mixtral.*gpt2, llama, mistral, opt, qwen2, qwen3"),
+        ({"model_type": "mixtral"}, "mixtral.*gpt2, llama, mamba2, mistral, opt, qwen2, qwen3"),
         ({"model_type": "llama", "rope_scaling": {"type": "dynamic"}}, "dynamic"),
         ({"model_type": "llama", "quantization_config": {"bits": 4}}, "quantised"),
         ({}, "missing"),
@@ -291,11 +291,11 @@ def test_refusals_name_the_architecture(config: dict[str, Any], words: str) -> N
 
 
 def test_refusal_through_load(tmp_path: Path, tiny: Folder) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba2"}))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
     with pytest.raises(UsageError, match="safetensors"):
         load_model(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(MissingCapabilityError, match="mamba2"):
+    with pytest.raises(MissingCapabilityError, match="mamba"):
         load_model(tmp_path)
     with pytest.raises(UsageError, match=r"no config\.json"):
         load_model(tmp_path / "absent")

@@ -1,0 +1,1 @@
+"""Models whose layers have a recurrent state: state-space models and hybrids of them."""

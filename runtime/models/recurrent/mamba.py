@@ -1,0 +1,187 @@
+"""Mamba-2 and Falcon-H1, whose mixers have the same recurrence.
+
+Dao and Gu 2024, "Transformers are SSMs", arXiv 2405.21060, equation 1 with a scalar decay: the
+state of a head follows h = exp(dt A) h + dt B x, and its output is C h + D x; x, B and C pass a
+causal convolution before. Stock modules give projections, norms and attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from specplan.ir.blocks import NO_SKIPS, Skips
+from specplan.ir.errors import MissingCapabilityError
+from specplan.runtime.models.families import LayerMasks, angles_of
+from specplan.runtime.models.kv_cache import CacheWriter
+from specplan.runtime.models.recurrent.states import RecurrentWriter, Shapes
+
+
+class Mixer:
+    """The recurrence of a stock Mamba-2 mixer, token by token.
+
+    Attributes:
+        shapes: of the last inputs of the convolution and of the state.
+    """
+
+    def __init__(self, stock: Any) -> None:
+        self.stock, self.layer = stock, stock.layer_idx
+        self.groups, self.heads, self.head_dim = stock.n_groups, stock.num_heads, stock.head_dim
+        self.inner, self.state_size = stock.intermediate_size, stock.ssm_state_size
+        self.taps = stock.conv1d.weight.squeeze(1)
+        self.shapes: Shapes = (
+            (stock.conv_dim, stock.conv_kernel_size - 1),
+            (self.heads, self.head_dim, self.state_size),
+        )
+        self.into = getattr(stock, "ssm_in_multiplier", 1.0)
+        self.scale = getattr(stock, "mup_vector", None)
+        self.gated_norm = getattr(stock, "mamba_rms_norm", True)
+
+    def __call__(self, hidden: Tensor, writer: CacheWriter) -> Tensor:
+        """Outputs `[B, T, hidden]`; the states that the tokens leave go to the writer's cache."""
+        if not isinstance(writer, RecurrentWriter):
+            raise MissingCapabilityError(
+                "recurrent layers run only where a cache keeps their states",
+                where=f"layer {self.layer}",
+                remedy="Decode with the backend eager; such models are not trained on here.",
+            )
+        stock = self.stock
+        projected = stock.in_proj(hidden * self.into)
+        if self.scale is not None:
+            projected = projected * self.scale
+        gate, inputs = projected.split([self.inner, projected.shape[2] - self.inner], -1)
+        mixed = writer.recur(self.layer, inputs, self._step)
+        mixed = stock.norm(mixed, gate) if self.gated_norm else mixed * functional.silu(gate)
+        return stock.out_proj(mixed.to(hidden.dtype))  # type: ignore[no-any-return]
+
+    def _step(self, inputs: Tensor, states: list[Tensor]) -> Tensor:
+        """One token: `[B, conv_dim + heads]` to `[B, inner]`."""
+        stock, (window, state) = self.stock, states
+        entering, interval = inputs.split([inputs.shape[1] - self.heads, self.heads], -1)
+        line = torch.cat([window, entering[:, :, None].to(window.dtype)], 2)
+        window.copy_(line[:, :, 1:])
+        mixed = (line.to(entering.dtype) * self.taps).sum(2)
+        if stock.conv1d.bias is not None:
+            mixed = mixed + stock.conv1d.bias
+        sizes = [self.inner, *[self.groups * self.state_size] * 2]
+        x, enters, leaves = functional.silu(mixed).to(state.dtype).split(sizes, -1)
+        x = x.unflatten(1, (self.heads, self.head_dim))
+        enters, leaves = (self._by_head(one) for one in (enters, leaves))
+        interval = functional.softplus(interval + stock.dt_bias).to(state.dtype)
+        interval = interval.clamp(*stock.time_step_limit)
+        decay = torch.exp(-interval * torch.exp(stock.A_log.to(state.dtype)))
+        state.mul_(decay[:, :, None, None])
+        state.add_((interval[:, :, None] * x)[..., None] * enters[:, :, None])
+        output: Tensor = (state * leaves[:, :, None]).sum(3) + stock.D.to(state.dtype)[:, None] * x
+        return output.flatten(1)
+
+    def _by_head(self, rows: Tensor) -> Tensor:
+        """What heads of a group share, `[B, groups * N]`, for each head, `[B, heads, N]`."""
+        groups: Tensor = rows.unflatten(1, (self.groups, -1))
+        return groups.repeat_interleave(self.heads // self.groups, 1)
+
+
+class Mamba2Family:
+    """Mamba-2: nothing but mixers, and no attention."""
+
+    packs = False
+    heads = kv_heads = 1
+    head_dim = 0
+
+    def __init__(self, model: Any) -> None:
+        inner = model.backbone
+        self.inner, self.layers = inner, list(inner.layers)
+        self.mixers = [Mixer(layer.mixer) for layer in self.layers]
+        self.states: Sequence[Shapes] = [mixer.shapes for mixer in self.mixers]
+        self.windows: tuple[int | None, ...] = (None,) * len(self.layers)
+
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """See `Family.embed`."""
+        return self.inner.embeddings(tokens)  # type: ignore[no-any-return]
+
+    def run(
+        self,
+        hidden: Tensor,
+        positions: Tensor,
+        masks: LayerMasks,
+        writer: CacheWriter,
+        layers: tuple[int, int],
+        skips: Skips = NO_SKIPS,
+    ) -> Tensor:
+        """See `Family.run`; a mixer counts as the attention of its layer."""
+        for index in range(*layers):
+            if index not in skips.attentions:
+                block = self.layers[index]
+                given = block.norm(hidden.to(block.norm.weight.dtype))
+                residual = (
+                    hidden.float()
+                    if block.residual_in_fp32 and hidden.dtype.itemsize < 4
+                    else hidden
+                )
+                hidden = residual + self.mixers[index](given, writer)
+        return hidden
+
+    def finish(self, hidden: Tensor) -> Tensor:
+        """See `Family.finish`."""
+        normed: Tensor = self.inner.norm_f(hidden)
+        return normed.to(self.inner.embeddings.weight.dtype)
+
+
+class FalconH1Family:
+    """Falcon-H1: in every layer a mixer beside attention, then a gated MLP."""
+
+    packs = False
+
+    def __init__(self, model: Any) -> None:
+        inner, config = model.model, model.config
+        self.inner, self.layers = inner, list(inner.layers)
+        self.angles = angles_of(inner.rotary_emb)
+        self.mixers = [Mixer(layer.mamba) for layer in self.layers]
+        self.states: Sequence[Shapes] = [mixer.shapes for mixer in self.mixers]
+        self.windows: tuple[int | None, ...] = (None,) * len(self.layers)
+        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
+        self.head_dim: int = self.layers[0].self_attn.head_dim
+        self.into: float = inner.embedding_multiplier
+        self.out: float = inner.lm_head_multiplier
+
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """See `Family.embed`."""
+        embedded: Tensor = self.inner.embed_tokens(tokens)
+        return embedded * self.into
+
+    def run(
+        self,
+        hidden: Tensor,
+        positions: Tensor,
+        masks: LayerMasks,
+        writer: CacheWriter,
+        layers: tuple[int, int],
+        skips: Skips = NO_SKIPS,
+    ) -> Tensor:
+        """See `Family.run`; mixer and attention of a layer are one block."""
+        angles, mask = self.angles(hidden, positions), masks(None)
+        for index in range(*layers):
+            layer = self.layers[index]
+            if index not in skips.attentions:
+                given = layer.input_layernorm(hidden)
+                mixed = self.mixers[index](given, writer) * layer.ssm_out_multiplier
+                attended, _ = layer.self_attn(
+                    given * layer.attention_in_multiplier,
+                    position_embeddings=angles,
+                    attention_mask=mask,
+                    cache=writer,
+                    noting=writer,
+                )
+                hidden = hidden + (mixed + attended * layer.attn_out_multiplier)
+            if index not in skips.mlps:
+                hidden = hidden + layer.feed_forward(layer.pre_ff_layernorm(hidden))
+        return hidden
+
+    def finish(self, hidden: Tensor) -> Tensor:
+        """See `Family.finish`; the head's factor is applied to its input."""
+        normed: Tensor = self.inner.final_layernorm(hidden)
+        return normed * self.out

@@ -1,0 +1,115 @@
+"""Targets with recurrent layers: what was rejected leaves no trace in their states."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+from specplan.backends.eager.backend import EagerBackend
+from specplan.backends.static.graph_capabilities import STATIC
+from specplan.ir.capabilities import require_support
+from specplan.ir.errors import MissingCapabilityError
+from specplan.ir.plan import Plan
+from specplan.runtime.generate import generate
+from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.recurrent.states import SPARE, RecurrentCache
+from specplan.runtime.requests import Request
+from tests.backends.kinds import every_kind
+from tests.backends.pairs import in_batches, plain
+from tests.ir.plans_on_disk import plan_of
+from tests.runtime.tiny_models import save_tiny
+
+Models = dict[str, CausalModel]
+PLANS = ("draft_chain", "static_tree", "prompt_lookup")
+
+
+@pytest.fixture(scope="module", params=["mamba2", "falcon_h1"])
+def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Models:
+    """A target, and the same with some noise, which drafts."""
+    folder = tmp_path_factory.mktemp(request.param)
+    save_tiny(request.param, folder / "target")
+    draft = transformers.AutoModelForCausalLM.from_pretrained(folder / "target")
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in draft.parameters():
+            parameter.add_(0.05 * parameter.std(correction=0) * torch.randn_like(parameter))
+    draft.save_pretrained(folder / "draft")
+    return {name: load_model(folder / name, dtype="float64") for name in ("target", "draft")}
+
+
+def requests(temperature: float) -> list[Request]:
+    """Texts of many lengths; the later ones repeat themselves, so that lookups match."""
+    return [
+        Request(
+            prompt_tokens=tuple((7 * i + 3 * (j % (3 + 2 * i))) % 61 for j in range(2 + 9 * i)),
+            max_new_tokens=9 + i,
+            seed=i,
+            temperature=temperature,
+        )
+        for i in range(3)
+    ]
+
+
+def going_back(plan: Plan) -> Plan:
+    return plan.with_snapshots(("target", "draft"))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_tokens_are_those_of_plain_decoding(models: Models, name: str) -> None:
+    """Greedy ones; drawn ones do not depend on the batch."""
+    plan = going_back(plan_of(name))
+    expected = in_batches(going_back(plain()), models, requests(0.0), 3)
+    assert in_batches(plan, models, requests(0.0), 3) == expected
+    drawn = requests(0.9)[:2]
+    assert in_batches(plan, models, drawn, 2) == in_batches(plan, models, drawn, 1)
+
+
+@pytest.mark.long
+def test_tokens_of_every_kind(models: Models, tmp_path: Path) -> None:
+    some = requests(0.0)
+    expected = in_batches(going_back(plain()), models, some, 1)
+    for name, plan in every_kind(tmp_path, 0.0, 1):
+        assert in_batches(going_back(plan), models, some, 3) == expected, name
+
+
+def test_drafts_are_accepted_and_states_are_few(models: Models) -> None:
+    """A state for each drafted node and a few more, however long the text is."""
+    plan, some = going_back(plan_of("draft_chain")), requests(0.0)[-1:]
+    executable = EagerBackend().compile(plan, models)
+    output = generate(executable, some).completions[0]
+    assert 1.2 < len(output.tokens) / output.rounds < 5.0, "some are accepted, some rejected"
+    session = executable.start(some)
+    cache = session.batch.caches["kv"].store
+    assert isinstance(cache, RecurrentCache)
+    assert cache.places == session.batch.speculative + SPARE < len(some[0].prompt_tokens)
+    assert all(one.shape[1] == cache.places + 1 for layer in cache.states for one in layer)
+    states = sum(one.nbytes for layer in cache.states for one in layer)
+    assert states == cache.batch * (cache.places + 1) * models["target"].state_bytes
+
+
+def test_requests_that_join_later_begin_without_a_state(models: Models) -> None:
+    executable = EagerBackend().compile(going_back(plan_of("draft_chain")), models)
+    some = requests(0.9)
+    alone = [generate(executable, [one]).completions[0].tokens for one in some]
+    session = executable.start(some[:2], capacity=64)
+    session.prefill()
+    for _ in range(2):
+        session.step("decode")
+    session.exchange([0], some[2:3])
+    session.prefill()
+    while not all(session.done):
+        session.step("decode")
+    assert tuple(session.text(1)[len(some[2].prompt_tokens) :]) == alone[2]
+    assert tuple(session.text(0)[len(some[1].prompt_tokens) :]) == alone[1]
+
+
+def test_what_cannot_go_back_is_refused(models: Models) -> None:
+    chain = plan_of("draft_chain")
+    with pytest.raises(MissingCapabilityError, match="@kv is a cache of target with recurrent"):
+        EagerBackend().compile(chain, models)
+    with pytest.raises(MissingCapabilityError, match="rollback may only be unset"):
+        require_support(going_back(chain), STATIC)
+    require_support(chain, STATIC)
