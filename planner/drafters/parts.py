@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from specplan.cost_models.models.drafter_shapes import DrafterShape
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.plan import MODULE_PREFIX
 from specplan.ir.tables.builtin import BUILTIN
@@ -25,6 +26,11 @@ CHUNK = _default("retrieved", "chunk")
 EXITS = (1 / 16, 1 / 8, 1 / 4)
 """Parts of the stack after which a target drafts; those of LayerSkip (arXiv 2404.16710) are 1/8
 (70B), 1/4 (7B) and 3/8 (13B)."""
+
+
+def heads_by_token(drafters: Mapping[str, DrafterShape]) -> tuple[str, ...]:
+    """Roles of the heads that draft one token at a time, from hidden states."""
+    return tuple(name for name, drafter in drafters.items() if drafter.kind == "recurrent")
 
 
 def models_alone(shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:

@@ -14,10 +14,10 @@ from typing import Annotated
 
 from specplan.cost_models.acceptance.evidence.pools import pool_size
 from specplan.ir.plan import Plan
-from specplan.ir.values import print_atom
+from specplan.planner.drafters.parts import heads_by_token
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Option, Options
-from specplan.planner.templates.plan_text import draft_and_verify, head_passes
+from specplan.planner.templates.plan_text import draft_and_verify, features_of, head_passes
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 from specplan.planner.templates.static_trees import layers_text
 
@@ -46,13 +46,11 @@ class Eagle2(ProfiledByRunning[Eagle2Options]):
 
     def run_settings(self, facts: ProblemFacts) -> Iterator[Eagle2Options]:
         """Every shape with every head that reads one token at a time."""
-        for name, drafter in facts.drafters.items():
-            if drafter.kind == "recurrent":
-                yield from self.settings([name])
+        yield from self.settings(heads_by_token(facts.drafters))
 
     def unavailable(self, facts: ProblemFacts) -> str | None:
         """There are no heads."""
-        return None if any(self.run_settings(facts)) else "models.drafts names no EAGLE head"
+        return None if heads_by_token(facts.drafters) else "models.drafts names no EAGLE head"
 
     def plan(self, facts: ProblemFacts, options: Eagle2Options) -> Plan:
         """The head grows the pool and the best of it is judged."""
@@ -62,7 +60,7 @@ class Eagle2(ProfiledByRunning[Eagle2Options]):
             pool, prune = "%pool", f"\n%b = pick %pool of=all best={nodes}\n%c = prune %pool to=%b"
         passes, pick = head_passes(head, options.depth + 1), f"best={beam}"
         tree = layers_text(options.depth, passes, first=beam, later=beam, pick=pick, result=pool)
-        layers = print_atom(facts.drafters[head].feature_layers or "last")
+        layers = features_of(facts.drafters[head])
         return draft_and_verify(
             facts, self, tree + prune, nodes, models=(head,), features=layers, recurrent=True
         )

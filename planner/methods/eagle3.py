@@ -15,11 +15,11 @@ from functools import partial
 
 from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.ir.plan import Plan
-from specplan.ir.values import print_atom
+from specplan.planner.drafters.parts import heads_by_token
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Refusal
 from specplan.planner.templates.per_drafter import family_by
-from specplan.planner.templates.plan_text import draft_and_verify, head_passes
+from specplan.planner.templates.plan_text import draft_and_verify, features_of, head_passes
 from specplan.planner.templates.static_trees import TreeOptions, layers_text, tree_text
 from specplan.planner.trees import chain
 from specplan.planner.trees.candidates import worthwhile_trees
@@ -46,7 +46,7 @@ class Eagle3(Method[Eagle3Options]):
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[Eagle3Options] | Refusal]:
         """Per head: chains of 1 to 10 tokens, and trees by nodes and depth."""
-        heads = [name for name, drafter in facts.drafters.items() if drafter.kind == "recurrent"]
+        heads = heads_by_token(facts.drafters)
         if not heads:
             return [Refusal("any", "models.drafts names no EAGLE-3 head")]
         return [family for head in heads for family in _families(facts, head)]
@@ -57,7 +57,7 @@ class Eagle3(Method[Eagle3Options]):
         passes = head_passes(head, tree.depth + 1)
         chains = tree.is_chain
         drafted = layers_text(len(tree), passes) if chains else tree_text(tree, passes, drawn=False)
-        layers = print_atom(facts.drafters[head].feature_layers or "last")
+        layers = features_of(facts.drafters[head])
         return draft_and_verify(
             facts, self, drafted, len(tree), models=(head,), features=layers, recurrent=True
         )

@@ -15,11 +15,16 @@ from functools import partial
 
 from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.ir.plan import Plan
-from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Refusal
 from specplan.planner.templates.per_drafter import family_by
-from specplan.planner.templates.plan_text import FEATURES, cache_of, draft_and_verify, number_list
+from specplan.planner.templates.plan_text import (
+    FEATURES,
+    cache_of,
+    draft_and_verify,
+    features_of,
+    number_list,
+)
 from specplan.planner.templates.static_trees import TreeOptions, levels_text
 from specplan.planner.trees import GrowLevel, chain
 from specplan.planner.trees.candidates import worthwhile_trees
@@ -66,7 +71,7 @@ class ParallelHeads(Method[ParallelHeadsOptions]):
 
         return draft_and_verify(
             facts, self, levels_text(tree, grow), len(tree), models=(heads,),
-            features=print_atom(drafter.feature_layers or "last"),
+            features=features_of(drafter),
             uncached=() if attends else (heads,),
         )  # fmt: skip
 

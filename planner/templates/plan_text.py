@@ -8,6 +8,7 @@ from textwrap import dedent, indent
 from types import MappingProxyType
 from typing import Any
 
+from specplan.cost_models.models.drafter_shapes import DrafterShape
 from specplan.ir.plan import Plan
 from specplan.ir.tables.builtin import BUILTIN
 from specplan.ir.text.parser import parse_plan
@@ -54,6 +55,11 @@ def head_passes(head: str, pending: int) -> tuple[Pass, Pass]:
     first = f"cache={cache} pending={pending} features={FEATURES} shift=1 keep={own}"
     later = f"cache={cache} features={own} shift=1 keep={own} write=scratch"
     return Pass(head, first), Pass(head, later)
+
+
+def features_of(drafter: DrafterShape | None) -> str:
+    """Layers of the target whose states a drafter reads, as a track names them; "" for none."""
+    return "" if drafter is None else print_atom(drafter.feature_layers or "last")
 
 
 def draft_and_verify(
