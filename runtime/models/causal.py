@@ -99,7 +99,7 @@ class CausalModel:
             queries=queries,
         )
         if isinstance(cache, RecurrentCache):
-            cache.add_states(self.family.states, self.logits_dtype)
+            cache.add_states(self.family.states, self.logits_dtype, self.family.keyless)
         return cache
 
     @property

@@ -33,10 +33,12 @@ class Family(Protocol):
         head_dim: size of a head.
         packs: its layers run on columns of several rows one after another (`packed.py`).
         states: per layer, shapes of its recurrent state, each without batch; empty for none.
+        keyless: layers that have no keys and values.
     """
 
     packs: bool
     states: Sequence[Shapes]
+    keyless: frozenset[int]
 
     windows: tuple[int | None, ...]
     heads: int
@@ -73,6 +75,7 @@ class RotaryFamily:
 
     packs = True
     states: Sequence[Shapes] = ()
+    keyless: frozenset[int] = frozenset()
 
     def __init__(self, model: Any) -> None:
         inner = model.model
@@ -118,6 +121,7 @@ class _StockFamily(ABC):
 
     packs = False
     states: Sequence[Shapes] = ()
+    keyless: frozenset[int] = frozenset()
 
     def __init__(self, config: Any) -> None:
         self.heads: int = config.num_attention_heads

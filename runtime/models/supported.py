@@ -9,6 +9,7 @@ from specplan.cost_models.models.architectures.config import Config
 from specplan.cost_models.models.architectures.refusals import recurrent_state
 from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime.models.families import Family, Gpt2Family, OptFamily, RotaryFamily
+from specplan.runtime.models.recurrent.delta import Qwen3NextFamily
 from specplan.runtime.models.recurrent.mamba import FalconH1Family, Mamba2Family
 
 FAMILIES: dict[str, Callable[[Any], Family]] = {
@@ -20,9 +21,10 @@ FAMILIES: dict[str, Callable[[Any], Family]] = {
     "opt": OptFamily,
     "qwen2": RotaryFamily,
     "qwen3": RotaryFamily,
+    "qwen3_next": Qwen3NextFamily,
 }
 
-RECURRENT = frozenset({"falcon_h1", "mamba2"})
+RECURRENT = frozenset({"falcon_h1", "mamba2", "qwen3_next"})
 """Families with layers that have a recurrent state."""
 
 LEARNED_POSITIONS = frozenset({"gpt2", "opt"})

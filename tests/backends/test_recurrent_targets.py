@@ -26,7 +26,7 @@ Models = dict[str, CausalModel]
 PLANS = ("draft_chain", "static_tree", "prompt_lookup")
 
 
-@pytest.fixture(scope="module", params=["mamba2", "falcon_h1"])
+@pytest.fixture(scope="module", params=["mamba2", "falcon_h1", "qwen3_next"])
 def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Models:
     """A target, and the same with some noise, which drafts."""
     folder = tmp_path_factory.mktemp(request.param)
@@ -86,6 +86,8 @@ def test_drafts_are_accepted_and_states_are_few(models: Models) -> None:
     assert isinstance(cache, RecurrentCache)
     assert cache.places == session.batch.speculative + SPARE < len(some[0].prompt_tokens)
     assert all(one.shape[1] == cache.places + 1 for layer in cache.states for one in layer)
+    for layer, (keys, shapes) in enumerate(zip(cache.keys, cache.states, strict=True)):
+        assert keys.numel() or shapes, f"layer {layer} has keys or a state"
     states = sum(one.nbytes for layer in cache.states for one in layer)
     assert states == cache.batch * (cache.places + 1) * models["target"].state_bytes
 

@@ -42,6 +42,19 @@ _MAMBA2: dict[str, Any] = {
     "num_heads": 4,
     "chunk_size": 8,
 }
+_QWEN3_NEXT: dict[str, Any] = {
+    "initializer_range": 0.2,  # norms of queries and keys make it sharp as it is
+    "head_dim": 16,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 12,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+    "shared_expert_intermediate_size": 24,
+}
 _FALCON_H1: dict[str, Any] = {
     "mamba_d_ssm": 48,
     "mamba_n_heads": 6,
@@ -82,6 +95,7 @@ CONFIGS: dict[str, Callable[[], Any]] = {
     "opt_post_norm": lambda: transformers.OPTConfig(**_OPT, do_layer_norm_before=False),
     "mamba2": lambda: transformers.Mamba2Config(**_MAMBA2),
     "falcon_h1": lambda: transformers.FalconH1Config(**_GATED, **_FALCON_H1),
+    "qwen3_next": lambda: transformers.Qwen3NextConfig(**{**_GATED, **_QWEN3_NEXT}),
     "falcon_h1_normed": lambda: transformers.FalconH1Config(
         **_GATED, **_FALCON_H1, mamba_rms_norm=True, mamba_norm_before_gate=False
     ),

@@ -15,10 +15,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from specplan.ir.blocks import NO_SKIPS, Skips
-from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime.models.families import LayerMasks, angles_of
 from specplan.runtime.models.kv_cache import CacheWriter
-from specplan.runtime.models.recurrent.states import RecurrentWriter, Shapes
+from specplan.runtime.models.recurrent.states import Shapes, recurrent
 
 
 class Mixer:
@@ -32,7 +31,6 @@ class Mixer:
         self.stock, self.layer = stock, stock.layer_idx
         self.groups, self.heads, self.head_dim = stock.n_groups, stock.num_heads, stock.head_dim
         self.inner, self.state_size = stock.intermediate_size, stock.ssm_state_size
-        self.taps = stock.conv1d.weight.squeeze(1)
         self.shapes: Shapes = (
             (stock.conv_dim, stock.conv_kernel_size - 1),
             (self.heads, self.head_dim, self.state_size),
@@ -43,18 +41,12 @@ class Mixer:
 
     def __call__(self, hidden: Tensor, writer: CacheWriter) -> Tensor:
         """Outputs `[B, T, hidden]`; the states that the tokens leave go to the writer's cache."""
-        if not isinstance(writer, RecurrentWriter):
-            raise MissingCapabilityError(
-                "recurrent layers run only where a cache keeps their states",
-                where=f"layer {self.layer}",
-                remedy="Decode with the backend eager; such models are not trained on here.",
-            )
         stock = self.stock
         projected = stock.in_proj(hidden * self.into)
         if self.scale is not None:
             projected = projected * self.scale
         gate, inputs = projected.split([self.inner, projected.shape[2] - self.inner], -1)
-        mixed = writer.recur(self.layer, inputs, self._step)
+        mixed = recurrent(writer, self.layer).recur(self.layer, inputs, self._step)
         mixed = stock.norm(mixed, gate) if self.gated_norm else mixed * functional.silu(gate)
         return stock.out_proj(mixed.to(hidden.dtype))  # type: ignore[no-any-return]
 
@@ -62,11 +54,7 @@ class Mixer:
         """One token: `[B, conv_dim + heads]` to `[B, inner]`."""
         stock, (window, state) = self.stock, states
         entering, interval = inputs.split([inputs.shape[1] - self.heads, self.heads], -1)
-        line = torch.cat([window, entering[:, :, None].to(window.dtype)], 2)
-        window.copy_(line[:, :, 1:])
-        mixed = (line.to(entering.dtype) * self.taps).sum(2)
-        if stock.conv1d.bias is not None:
-            mixed = mixed + stock.conv1d.bias
+        mixed = convolved(stock.conv1d, window, entering)
         sizes = [self.inner, *[self.groups * self.state_size] * 2]
         x, enters, leaves = functional.silu(mixed).to(state.dtype).split(sizes, -1)
         x = x.unflatten(1, (self.heads, self.head_dim))
@@ -85,16 +73,33 @@ class Mixer:
         return groups.repeat_interleave(self.heads // self.groups, 1)
 
 
+def convolved(convolution: Any, window: Tensor, entering: Tensor) -> Tensor:
+    """One token through a causal convolution, a filter for each of C channels.
+
+    Args:
+        convolution: the stock module.
+        window: inputs of the tokens before it, `[B, C, taps - 1]`; moves on by one token.
+        entering: its own, `[B, C]`.
+
+    Returns:
+        `[B, C]`.
+    """
+    line = torch.cat([window, entering[:, :, None].to(window.dtype)], 2)
+    window.copy_(line[:, :, 1:])
+    mixed: Tensor = (line.to(entering.dtype) * convolution.weight.squeeze(1)).sum(2)
+    return mixed if convolution.bias is None else mixed + convolution.bias
+
+
 class Mamba2Family:
     """Mamba-2: nothing but mixers, and no attention."""
 
     packs = False
-    heads = kv_heads = 1
-    head_dim = 0
+    heads = kv_heads = head_dim = 1
 
     def __init__(self, model: Any) -> None:
         inner = model.backbone
         self.inner, self.layers = inner, list(inner.layers)
+        self.keyless = frozenset(range(len(self.layers)))
         self.mixers = [Mixer(layer.mixer) for layer in self.layers]
         self.states: Sequence[Shapes] = [mixer.shapes for mixer in self.mixers]
         self.windows: tuple[int | None, ...] = (None,) * len(self.layers)
@@ -135,6 +140,7 @@ class FalconH1Family:
     """Falcon-H1: in every layer a mixer beside attention, then a gated MLP."""
 
     packs = False
+    keyless: frozenset[int] = frozenset()
 
     def __init__(self, model: Any) -> None:
         inner, config = model.model, model.config

@@ -8,7 +8,7 @@ are written over: nothing goes on from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -38,13 +38,19 @@ class RecurrentCache(KVCache):
         self.states: list[list[Tensor]] = []
         self.places = self.capacity
 
-    def add_states(self, shapes: Sequence[Shapes], dtype: torch.dtype) -> None:
+    def add_states(
+        self, shapes: Sequence[Shapes], dtype: torch.dtype, keyless: Collection[int]
+    ) -> None:
         """Begin without any text.
 
         Args:
             shapes: of each layer.
             dtype: of the states.
+            keyless: layers that have no keys and values.
         """
+        for layer in keyless:
+            for tensors in (self.keys, self.values):
+                tensors[layer] = tensors[layer][..., :0].clone()
         size, device = (self.batch, self.places + 1), self.positions.device
         self.states = [
             [torch.zeros(*size, *one, dtype=dtype, device=device) for one in layer]
@@ -167,3 +173,18 @@ class RecurrentWriter(CacheWriter):
     def _columns(self) -> Iterator[Tensor]:
         """Of each row the token that runs next, int64 `[B]`."""
         return iter(self._order.unbind(1))
+
+
+def recurrent(writer: CacheWriter, layer: int) -> RecurrentWriter:
+    """A writer whose cache has states.
+
+    Raises:
+        MissingCapabilityError: it has none, as where models are trained on.
+    """
+    if isinstance(writer, RecurrentWriter):
+        return writer
+    raise MissingCapabilityError(
+        "recurrent layers run only where a cache keeps their states",
+        where=f"layer {layer}",
+        remedy="Decode with the backend eager; such models are not trained on here.",
+    )

@@ -275,11 +275,14 @@ def test_facts_of_the_model(tiny: Folder) -> None:
     [
         ({"model_type": "mamba"}, "mamba.*recurrent"),
         ({"model_type": "jamba"}, "jamba.*recurrent"),
-        ({"model_type": "qwen3_next", "layer_types": ["linear_attention"]}, "recurrent"),
+        ({"model_type": "qwen3_5", "layer_types": ["linear_attention"]}, "recurrent"),
         ({"model_type": "qwen3", "layer_types": ["linear_attention"]}, "recurrent"),
         ({"model_type": "rwkv"}, "rwkv.*recurrent"),
         ({"model_type": "t5", "is_encoder_decoder": True}, "encoder-decoder"),
-        ({"model_type": "mixtral"}, "mixtral.*gpt2, llama, mamba2, mistral, opt, qwen2, qwen3"),
+        (
+            {"model_type": "mixtral"},
+            "mixtral.*gpt2, llama, mamba2, mistral, opt, .*qwen3_next",
+        ),
         ({"model_type": "llama", "rope_scaling": {"type": "dynamic"}}, "dynamic"),
         ({"model_type": "llama", "quantization_config": {"bits": 4}}, "quantised"),
         ({}, "missing"),
