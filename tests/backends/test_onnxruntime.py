@@ -58,7 +58,13 @@ def shallow_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(FEWER) - {LOOKED_UP}))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.long) if "loops" in name else name  # Inductor's
+        for name in sorted(set(FEWER) - {LOOKED_UP})
+    ],
+)
 def test_tokens_are_those_of_the_interpreter(
     name: str, shallow_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from specplan.cost_models.acceptance.drafters import Drafter, Model
+from specplan.cost_models.acceptance.drafters import Drafter, Model, OwnRounds
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.devices.device import load_device
@@ -21,7 +21,13 @@ from specplan.measure.acceptance.heads import text_features
 from specplan.measure.acceptance.profile import measure_acceptance
 from specplan.measure.progress import silent
 from specplan.measure.workbench import PROFILE, Workbench
-from specplan.planner import Family, discover_methods, gather_facts, load_problem
+from specplan.planner import (
+    Family,
+    discover_methods,
+    gather_facts,
+    load_problem,
+    possible_drafters,
+)
 from specplan.planner.facts import ProblemFacts
 from specplan.runtime.generate import generate
 from specplan.runtime.models.heads.drafter import Drafter as Head
@@ -148,3 +154,29 @@ def test_replayed_rounds_of_heads_are_the_rounds_that_run(bench: Workbench) -> N
                 if drafting.tokens_per_round.mean > 1.5:
                     drafted.add(str(drafter))
     assert drafted >= {"eagle", "flash", "medusa", "hydra"}
+
+
+def test_trees_that_a_head_grows_by_the_context_are_run_to_be_priced(bench: Workbench) -> None:
+    """EAGLE-2, and with the depth of its beam's probability."""
+    named = bench.problem.model_copy(update={"methods": ("eagle2", "dynamic_depth")})
+    own = Workbench(named)
+    ways = [one for one in possible_drafters(facts_of(own, {})) if isinstance(one, OwnRounds)]
+    wanted = [one for one in ways if one.models == ("eagle",)][::3]
+    profiles = measure_acceptance(own, facts_of(own, {}), wanted=wanted, precision=0.0)
+    facts, ran = facts_of(own, profiles), set[str]()
+    for name in ("eagle2", "dynamic_depth"):
+        method = discover_methods()[name]
+        for family in method.choices(facts):
+            assert isinstance(family, Family), family
+            for options in family.settings:
+                plan = method.plan(facts, options)
+                drafting = read_drafting(
+                    plan, plan.rounds[0], profiles[method.drafter(facts, options)].evidence
+                )
+                assert isinstance(drafting, Drafting), drafting
+                rounds = rounds_of(own, plan)
+                assert sum(rounds) / len(rounds) == pytest.approx(
+                    drafting.rounds(own.output_tokens, 1).mean
+                )
+                ran.add(name)
+    assert ran == {"eagle2", "dynamic_depth"}
