@@ -30,7 +30,11 @@ from specplan.planner import Problem, gather_facts
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import own_rounds
 from specplan.planner.methods.draft_model import METHOD as DRAFT_MODEL
-from specplan.planner.methods.draft_model import PARALLEL_LENGTHS, ParallelChainOptions
+from specplan.planner.methods.draft_model import (
+    PARALLEL_LENGTHS,
+    DraftModelOptions,
+    ParallelChainOptions,
+)
 from specplan.planner.search.settings import settings_by
 from specplan.planner.training.curves import Evaluation
 from specplan.planner.trees import chain
@@ -149,8 +153,9 @@ def _checked(
     """
     drafter: Drafter | CausalModel = bench.models[family]
     depth = min(CHECKED_DEPTH, most_ahead(drafter))
-    if isinstance(drafter, CausalModel) and drafter.mask_token is not None:
-        plan = DRAFT_MODEL.plan(facts, ParallelChainOptions.of(family, chain(depth)))
+    if isinstance(drafter, CausalModel):
+        form = DraftModelOptions if drafter.mask_token is None else ParallelChainOptions
+        plan = DRAFT_MODEL.plan(facts, form.of(family, chain(depth)))
     else:
         plan = _chain(facts, family, depth)
     executable, rounds = bench.compile(plan), 0

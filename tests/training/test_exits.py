@@ -31,9 +31,10 @@ def test_an_exit_is_trained_and_served_as_it_was_trained(family: str, tmp_path: 
         assert chosen == sizes[0].tokens and {1.0} == {max(one.coverage for one in sizes)}
         with pytest.raises(UsageError, match="vocabulary of medusa is the target's"):
             size_vocabulary(path, "medusa")
-    settings = {"learning_rate": 0.01, "rows": 4, "worth": 1e-6}
-    first = train_drafter(path, family, folder, steps=20, **settings)
-    assert first.losses[-1] < first.losses[0] and first.evaluations
+    first = train_drafter(path, family, folder, steps=12, learning_rate=0.02, rows=4)
+    assert first.losses[-1] < first.losses[0]
+    judged = train_drafter(path, family, tmp_path / "judged", steps=4, worth=1e-6)
+    assert len(judged.evaluations) == 4 and judged.verdicts
     config = json.loads((folder / "config.json").read_text())
     assert config["exit_layer"] == 1 and config["exit_mlp"] == (family == "exit_layer")
     done = hand_over_drafter(path, family, folder, number_type="float32")
