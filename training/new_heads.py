@@ -33,6 +33,10 @@ _PUBLIC: Mapping[str, tuple[tuple[str, str], ...]] = {
         (r"blocks\.(\d+)\.(\d+)\.(weight|bias)", r"blocks.\1.layers.\2.\3"),
         (r"heads\.(\d+)\.weight", r"lm_heads.\1.weight"),
     ),
+    "blockwise": (
+        (r"blocks\.(\d+)\.0\.(weight|bias)", r"\1.0.\2"),
+        (r"blocks\.(\d+)\.1\.(weight|bias)", r"\1.2.\2"),
+    ),
     "cerberus": (
         (r"blocks\.(\d+)\.(\d+)\.(weight|bias)", r"\1.\2.linear.\3"),
         (r"heads\.(\d+)\.weight", r"\1.{last}.weight"),
@@ -115,7 +119,7 @@ def new_head(
                 weight.copy_(rows)
             elif weight.ndim == 1:
                 weight.fill_(0.0 if name.endswith("bias") else 1.0)
-            elif name.startswith("blocks."):
+            elif name.startswith("blocks.") and not (description.output.inner and ".0." in name):
                 weight.zero_()
             elif name.startswith("shortcuts."):
                 weight.copy_(torch.eye(*weight.shape))

@@ -130,13 +130,15 @@ def _without_layers(one: HeadDescription, target: Decoder, kind: DrafterKind) ->
     heads = one.levels.count if kind == "parallel" else 1
     inputs = hidden * (1 + output.neighbours)
     more = (heads - 1) * output.vocabulary + heads * blocks * inputs
+    if output.inner:  # the target's own matrix follows, which is read once
+        more = heads * 2 * output.inner
     if one.join == "stack":
         more = (one.steps + 3) * width + (blocks - 1) * width
     if one.join == "sum":
         more = hidden
     if one.join == "recurrent":
         more += width
-    biases = heads * blocks * hidden * output.residual_bias
+    biases = heads * blocks * (hidden * output.residual_bias + output.inner)
     return Decoder(
         architecture=one.family,
         hidden_size=hidden,
@@ -149,5 +151,5 @@ def _without_layers(one: HeadDescription, target: Decoder, kind: DrafterKind) ->
         entry_width=None if kind == "parallel" else more,
         feature_width=more if kind == "parallel" else 0,
         owns_embedding=False,
-        owns_head=True,
+        owns_head=output.head != "target",
     )

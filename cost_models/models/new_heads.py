@@ -191,6 +191,16 @@ def cerberus_config(
     return {**_outer(target, where), **sizes}
 
 
+def blockwise_config(target: Mapping[str, Any], where: str, *, heads: int = 4) -> dict[str, Any]:
+    """config.json of blockwise parallel decoding: hidden layers as wide as the target's MLP.
+
+    Arguments and errors as of `hydra_config`.
+    """
+    inner = _sizes(target, where)["intermediate_size"]
+    sizes = {"blockwise_num_heads": heads, "blockwise_hidden_size": inner}
+    return {**_outer(target, where), **sizes}
+
+
 def mlp_speculator_config(
     target: Mapping[str, Any], where: str, *, steps: int = 3
 ) -> dict[str, Any]:

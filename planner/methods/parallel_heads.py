@@ -1,7 +1,8 @@
 """Heads on one hidden state of the target, one for each token ahead, draft a chain or static tree.
 
 Medusa (Cai et al. 2024, arXiv 2401.10774): each head tells one token further ahead, from the same
-state and without knowing the tokens between. All give their logits in one pass. Residual blocks
+state and without knowing the tokens between; blockwise parallel decoding (Stern et al. 2018, arXiv
+1811.03115) was the first form, with the target's own matrix behind each. All give their logits in one pass. Residual blocks
 keep nothing between rounds; layers beside the target's last one (Gloeckle et al. 2024, arXiv
 2404.19737) attend to the text, and keep a cache. Children are the heads' best ranks at every
 temperature.
@@ -41,7 +42,8 @@ class ParallelHeads(Method[ParallelHeadsOptions]):
     summary = "heads for several tokens ahead draft a chain or static tree in one pass"
     paper = (
         "Cai et al. 2024, arXiv 2401.10774; Cerberus: Liu et al. 2024, arXiv 2410.13344; "
-        "multi-token prediction: Gloeckle et al. 2024, arXiv 2404.19737"
+        "multi-token prediction: Gloeckle et al. 2024, arXiv 2404.19737; blockwise parallel "
+        "decoding: Stern et al. 2018, arXiv 1811.03115"
     )
     differs = (
         "Drafts are judged by lossless rules, where Medusa's accept typical tokens; the heads "

@@ -13,6 +13,7 @@ from typing import Any
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.models.new_heads import (
     DRAFT_VOCABULARY,
+    blockwise_config,
     cerberus_config,
     dflash_config,
     eagle3_config,
@@ -219,6 +220,12 @@ FAMILIES: Mapping[str, Family] = {
             "P-EAGLE head",
             peagle_config,
             Recipe(532_000, 10, 8.0, "data as EAGLE-3's; depths of SpecForge"),
+        ),
+        _measured(
+            "blockwise",
+            "blockwise heads",
+            blockwise_config,
+            Recipe(68_000, 2, 1.0, "as Medusa's"),
         ),
         _measured(
             "cerberus",

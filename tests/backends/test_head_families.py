@@ -32,6 +32,7 @@ DRAFTED_BY = {
     "dflash": (formats.dflash(), "block_drafter"),
     "medusa": (formats.medusa(), "parallel_heads"),
     "medusa of vllm": (formats.medusa("vllm", blocks=2), "parallel_heads"),
+    "blockwise": (formats.blockwise(), "parallel_heads"),
     "cerberus": (formats.cerberus(), "parallel_heads"),
     "layers beside the last": (formats.parallel_layers(), "parallel_heads"),
     "hydra": (formats.hydra(), "stepwise_heads"),

@@ -21,6 +21,7 @@ from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
 from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.models.new_heads import (
+    blockwise_config,
     cerberus_config,
     dflash_config,
     eagle3_config,
@@ -82,6 +83,7 @@ def configs(bench: Workbench) -> dict[str, dict[str, Any]]:
     return {
         "eagle3": eagle, "medusa": medusa, "eagle": one, "dflash": flash, "peagle": parallel,
         "hydra": hydra_config(target, "target", heads=3, layers=2),
+        "blockwise": blockwise_config(target, "target", heads=3),
         "cerberus": cerberus_config(target, "target", heads=3),
         "mlp_speculator": mlp_speculator_config(target, "target"),
         "redrafter": redrafter_config(target, "target"),
@@ -102,8 +104,8 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     "family",
-    ["eagle3", "medusa", "eagle", "dflash", "peagle", "hydra", "cerberus", "mlp_speculator",
-     "redrafter", "kangaroo"],
+    ["eagle3", "medusa", "eagle", "dflash", "peagle", "hydra", "blockwise", "cerberus",
+     "mlp_speculator", "redrafter", "kangaroo"],
 )  # fmt: skip
 def test_half_and_half_is_the_whole_and_is_what_is_loaded(
     bench: Workbench, texts: list[Text], family: str, tmp_path: Path

@@ -89,6 +89,8 @@ class Output:
         onward: what the next step reads: the state `before_norm` or `after_norm`.
         residual: residual blocks x + SiLU(W x + b) before the matrix.
         residual_bias: their biases.
+        inner: width between the two matrices of a block, x + W' ReLU(W x + b) + b', of which each
+            level has one; 0 for blocks of one matrix, which belong to a head.
         neighbours: a block reads its state beside that of the level before (Cerberus).
         head: whose matrix: the target's, its own, or its own for `each` level or step.
         bias: of that matrix.
@@ -100,6 +102,7 @@ class Output:
     onward: Literal["before_norm", "after_norm"] = "before_norm"
     residual: int = 0
     residual_bias: bool = True
+    inner: int = 0
     neighbours: bool = False
     head: Literal["target", "own", "each"] = "target"
     bias: bool = False

@@ -1,7 +1,9 @@
 """Heads on one state of the target, without attention: Medusa, Cerberus, Hydra, and recurrent ones.
 
 Medusa (Cai et al. 2024, arXiv 2401.10774): residual blocks and a matrix for each token ahead.
-Cerberus (Liu et al. 2024, arXiv 2410.13344): blocks also read the state of the head before.
+Blockwise parallel decoding (Stern et al. 2018, arXiv 1811.03115): a hidden layer for each token
+ahead before the target's own matrix. Cerberus (Liu et al. 2024, arXiv 2410.13344): blocks also read
+the state of the head before.
 Hydra (Ankner et al. 2024, arXiv 2402.05109): each head also reads the tokens drafted so far. MLP
 speculators (Wertheimer et al. 2024, arXiv 2404.19124): a state that each drafted token moves on.
 ReDrafter (Cheng et al. 2024, arXiv 2403.09919): a recurrent cell. Names of tensors: FasterDecoding/
@@ -10,6 +12,8 @@ fms-extras, apple/ml-recurrent-drafter.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from specplan.cost_models.models.architectures.config import Config
 from specplan.cost_models.models.heads.description import HeadDescription, Levels, Output, Reads
@@ -45,6 +49,20 @@ def cerberus(config: Config, target: Sizes) -> HeadDescription:
     )
     heads = config.size("cerberus_num_heads")
     return _on_one_state(config, target, "cerberus", heads, output)
+
+
+def blockwise(config: Config, target: Sizes) -> HeadDescription:
+    """Hidden layers of blockwise parallel decoding; no checkpoint is public."""
+    output = Output(
+        residual=1,
+        inner=config.size("blockwise_hidden_size"),
+        vocabulary=config.size("vocab_size", default=target.vocab_size),
+    )
+    heads = config.size("blockwise_num_heads")
+    one = _on_one_state(config, target, "blockwise", heads, output)
+    matrices = ((r"(\d+)\.0\.(weight|bias)", r"blocks.\1.0.\2"),
+                (r"(\d+)\.2\.(weight|bias)", r"blocks.\1.1.\2"))  # fmt: skip
+    return replace(one, names=matrices)
 
 
 def _on_one_state(

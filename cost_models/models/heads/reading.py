@@ -10,6 +10,7 @@ from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.cost_models.models.heads.dflash import dflash
 from specplan.cost_models.models.heads.eagle import eagle1, eagle3
 from specplan.cost_models.models.heads.medusa import (
+    blockwise,
     cerberus,
     hydra,
     medusa,
@@ -41,6 +42,7 @@ _KEYS: Mapping[str, Reader] = {
     "medusa_num_heads": medusa,
     "hydra_num_heads": hydra,
     "cerberus_num_heads": cerberus,
+    "blockwise_num_heads": blockwise,
     "n_future_tokens": parallel_layers,
     "exit_layer": kangaroo,
 }

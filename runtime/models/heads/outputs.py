@@ -31,7 +31,12 @@ class Outputs(nn.Module):
         self.norm = Norm(width, one.inner_norm) if output.norm else None
         count = 1 if output.head != "each" else max(one.steps, one.levels.count)
         self.blocks, self.shortcuts = nn.ModuleList(), nn.ModuleList()
-        for head in range(count if output.residual else 0):
+        if output.inner:
+            self.blocks.extend(
+                nn.ModuleList([nn.Linear(width, output.inner), nn.Linear(output.inner, width)])
+                for _ in range(one.levels.count)
+            )
+        for head in range(count if output.residual and not output.inner else 0):
             first = width * (head + 2) if one.join == "stack" else width
             later = 2 * width if output.neighbours else width
             sizes = [later if output.neighbours else first, *[later] * (output.residual - 1)]
@@ -70,11 +75,18 @@ class Outputs(nn.Module):
             states = self.norm(states)
         if output.finished:
             states = target.family.finish(states)
+        if output.inner:  # Stern et al. 2018, arXiv 1811.03115
+            into, back = self.blocks[number]  # type: ignore[misc]
+            return self._of(target, states + back(functional.relu(into(states))), 0)
         number = number if output.head == "each" else 0
         if output.neighbours:
             states = self._beside(states, number, output.residual)
         else:
             states = self._residual(states, number)
+        return self._of(target, states, number)
+
+    def _of(self, target: CausalModel, states: Tensor, number: int) -> Tensor:
+        """Logits of states that are done, by one matrix."""
         if self.heads is None:
             logits: Tensor = target.head(states)
             return logits if self.tokens is None else logits[..., self.tokens]

@@ -13,8 +13,8 @@ from specplan.cli.output import print_json
 from specplan.ir.errors import UsageError
 
 FAMILIES = (
-    "eagle3, dflash, medusa, eagle or mtp; to train, also peagle, hydra, cerberus, mlp_speculator, "
-    "redrafter, kangaroo or exit_layer, or a draft model of the problem by its name"
+    "eagle3, dflash, medusa, eagle or mtp; to train, also peagle, hydra, blockwise, cerberus, "
+    "mlp_speculator, redrafter, kangaroo or exit_layer, or a draft model of the problem by its name"
 )
 
 

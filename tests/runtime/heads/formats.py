@@ -226,6 +226,15 @@ def dflash(block: int = 4, layers: int = 2, size: int = VOCABULARY, **changes: A
     return Stored(config, tensors)
 
 
+def blockwise(heads: int = 3) -> Stored:
+    """Hidden layers of blockwise parallel decoding."""
+    make, tensors = Random(14), dict[str, Tensor]()
+    for head in range(heads):
+        tensors |= {f"{head}.0.weight": make(INNER, WIDTH), f"{head}.0.bias": make(INNER)}
+        tensors |= {f"{head}.2.weight": make(WIDTH, INNER), f"{head}.2.bias": make(WIDTH)}
+    return Stored({"blockwise_num_heads": heads, "blockwise_hidden_size": INNER}, tensors)
+
+
 def cerberus(heads: int = 3, blocks: int = 2) -> Stored:
     """Cerberus: blocks read the state of the head before beside their own."""
     make, tensors = Random(12), dict[str, Tensor]()

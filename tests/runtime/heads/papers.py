@@ -185,6 +185,17 @@ def medusa(tensors: Weights, form: str, heads: int, blocks: int, state: Tensor) 
     return torch.stack(logits)
 
 
+def blockwise(tensors: Weights, head: Tensor, heads: int, state: Tensor) -> Tensor:
+    """Blockwise parallel decoding, arXiv 1811.03115: a hidden layer and a residual."""
+    logits = []
+    for number in range(heads):
+        w = part(tensors, f"{number}.")
+        x = functional.relu(functional.linear(state, w["0.weight"], w["0.bias"]))
+        x = state + functional.linear(x, w["2.weight"], w["2.bias"])
+        logits.append(functional.linear(x, head))
+    return torch.stack(logits)
+
+
 def cerberus(tensors: Weights, heads: int, blocks: int, state: Tensor) -> Tensor:
     """Cerberus, arXiv 2410.13344 section 3: in every layer of blocks, x_i reads x_(i-1)."""
     states = [state] * heads

@@ -83,6 +83,11 @@ def by_medusa(target: CausalModel, stored: Stored, states: Tensor, steps: int) -
     return papers.whole(logits, {"d2t": offsets}, formats.VOCABULARY)
 
 
+def by_blockwise(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
+    state = target.family.finish(states[ROOT - 1])
+    return papers.blockwise(stored.tensors, target.head.weight, steps, state)
+
+
 def by_cerberus(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
     return papers.cerberus(stored.tensors, steps, 2, target.family.finish(states[ROOT - 1]))
 
@@ -146,6 +151,7 @@ CASES: dict[str, tuple[Stored, Any, int]] = {
     "medusa": (formats.medusa(), by_medusa, 3),
     "medusa of two blocks": (formats.medusa(blocks=2), by_medusa, 3),
     "medusa of vllm": (formats.medusa("vllm"), by_medusa, 3),
+    "blockwise": (formats.blockwise(), by_blockwise, 3),
     "cerberus": (formats.cerberus(), by_cerberus, 3),
     "layers beside the last": (formats.parallel_layers(), by_parallel_layers, 3),
     "hydra": (formats.hydra(), by_hydra, 3),
