@@ -1,11 +1,11 @@
 """Heads on one hidden state of the target, one for each token ahead, draft a chain or static tree.
 
 Medusa (Cai et al. 2024, arXiv 2401.10774): each head tells one token further ahead, from the same
-state and without knowing the tokens between; blockwise parallel decoding (Stern et al. 2018, arXiv
-1811.03115) was the first form, with the target's own matrix behind each. All give their logits in one pass. Residual blocks
-keep nothing between rounds; layers beside the target's last one (Gloeckle et al. 2024, arXiv
-2404.19737) attend to the text, and keep a cache. Children are the heads' best ranks at every
-temperature.
+state and without knowing the tokens between. All give their logits in one pass. Blockwise parallel
+decoding (Stern et al. 2018, arXiv 1811.03115) was the first form, with the target's own matrix
+behind each. Residual blocks keep nothing between rounds; layers beside the target's last one
+(Gloeckle et al. 2024, arXiv 2404.19737) attend to the text, and keep a cache. Children are the
+heads' best ranks at every temperature.
 """
 
 from __future__ import annotations
