@@ -76,8 +76,8 @@ class Outputs(nn.Module):
         if output.finished:
             states = target.family.finish(states)
         if output.inner:  # Stern et al. 2018, arXiv 1811.03115
-            into, back = self.blocks[number]  # type: ignore[misc]
-            return self._of(target, states + back(functional.relu(into(states))), 0)
+            layers: Any = self.blocks[number]
+            return self._of(target, states + layers[1](functional.relu(layers[0](states))), 0)
         number = number if output.head == "each" else 0
         if output.neighbours:
             states = self._beside(states, number, output.residual)
