@@ -145,10 +145,9 @@ class Probed(CausalModel):
         enters: the layer at which slots enter; in mid-stack they are made of the node's state.
     """
 
-    by_slots = True
-
     def __init__(self, target: CausalModel, enters: int = 0) -> None:
         vars(self).update(vars(target))
+        self.by_slots = True
         made = torch.Generator().manual_seed(2)
         self.slots_enter, width = enters, target.hidden_size
         self.slots = torch.randn(16, width, generator=made).to(target.dtype)
