@@ -240,12 +240,14 @@ def card(
             f"- target: `{problem.models.target.path.name}`, digest `{state['target'][:16]}`",
             f"- training: {state['step']} steps of {recipe['rows']} rows of up to "
             f"{recipe['row_tokens']} tokens, loss {recipe['loss']}, seed {recipe['seed']}",
-            f"- texts: {state['answers']} answers of the target at temperature "
-            f"{workload.temperature:g}, task `{workload.task or 'any'}`; prompts of at most "
-            f"{workload.lengths and max(workload.lengths)} tokens",
+            f"- texts: {state['answers']} {_texts(recipe)}",
             f"- weights: {number_type}, in the form that engines load",
             f"- check: on {done.prompts} held-out prompts, {done.rounds} rounds accepted as many "
             "draft tokens served as in training",
+            "",
+            f"Measured on prompts of the task `{workload.task or 'any'}`, of at most "
+            f"{workload.lengths and max(workload.lengths)} tokens, at temperature "
+            f"{workload.temperature:g}; rounds draft the likeliest tokens:",
             "",
             "| position | rounds | accepted, given those before (90 % interval) |",
             "|---:|---:|---|",
@@ -256,6 +258,14 @@ def card(
             "",
         ]
     )
+
+
+def _texts(recipe: dict[str, Any]) -> str:
+    """What was learned."""
+    at = f"at temperature {recipe['temperature']:g}"
+    if recipe["answers"]:
+        return f"answers of the target {at}"
+    return f"texts as they stand, of each token what the target would write {at}"
 
 
 def _kind(state: dict[str, Any], family: str) -> str:
