@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from specplan.ir.blocks import NO_SKIPS, Skips
-from specplan.runtime.models.families import LayerMasks, angles_of
 from specplan.runtime.models.kv_cache import CacheWriter
+from specplan.runtime.models.recurrent.hybrid import Attend, HybridFamily
 from specplan.runtime.models.recurrent.mamba import convolved
 from specplan.runtime.models.recurrent.states import Shapes, recurrent
 
@@ -76,17 +75,13 @@ class DeltaMixer:
         return heads.repeat_interleave(self.heads // self.key_heads, 1)
 
 
-class Qwen3NextFamily:
+class Qwen3NextFamily(HybridFamily):
     """Qwen3-Next."""
 
-    packs = False
-
     def __init__(self, model: Any) -> None:
-        inner, config = model.model, model.config
         if model.dtype == torch.float64:  # no grouped product of torch takes it
             model.set_experts_implementation("eager")
-        self.inner, self.layers = inner, list(inner.layers)
-        self.angles = angles_of(inner.rotary_emb)
+        super().__init__(model)
         self.mixers = {
             index: DeltaMixer(layer.linear_attn)
             for index, layer in enumerate(self.layers)
@@ -97,43 +92,24 @@ class Qwen3NextFamily:
         self.states: Sequence[Shapes] = [
             self.mixers[i].shapes if i in self.mixers else () for i in places
         ]
-        self.windows: tuple[int | None, ...] = (None,) * len(self.layers)
-        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
-        self.head_dim: int = config.head_dim
+        self.head_dim: int = model.config.head_dim
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """See `Family.embed`."""
         return self.inner.embed_tokens(tokens)  # type: ignore[no-any-return]
 
-    def run(
-        self,
-        hidden: Tensor,
-        positions: Tensor,
-        masks: LayerMasks,
-        writer: CacheWriter,
-        layers: tuple[int, int],
-        skips: Skips = NO_SKIPS,
-    ) -> Tensor:
-        """See `Family.run`."""
-        angles, mask = self.angles(hidden, positions), masks(None)
-        for index in range(*layers):
-            layer = self.layers[index]
-            if index not in skips.attentions:
-                given = layer.input_layernorm(hidden)
-                if index in self.mixers:
-                    mixed = self.mixers[index](given, writer)
-                else:
-                    mixed, _ = layer.self_attn(
-                        given,
-                        position_embeddings=angles,
-                        attention_mask=mask,
-                        cache=writer,
-                        noting=writer,
-                    )
-                hidden = hidden + mixed
-            if index not in skips.mlps:
-                hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
-        return hidden
+    def mixed(self, index: int, hidden: Tensor, attend: Attend, writer: CacheWriter) -> Tensor:
+        """See `HybridFamily.mixed`."""
+        layer = self.layers[index]
+        given = layer.input_layernorm(hidden)
+        if index in self.mixers:
+            return self.mixers[index](given, writer)
+        return attend(layer, given)
+
+    def mlp(self, index: int, hidden: Tensor) -> Tensor:
+        """See `HybridFamily.mlp`."""
+        layer = self.layers[index]
+        return layer.mlp(layer.post_attention_layernorm(hidden))  # type: ignore[no-any-return]
 
     def finish(self, hidden: Tensor) -> Tensor:
         """See `Family.finish`."""

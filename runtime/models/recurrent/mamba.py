@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from specplan.ir.blocks import NO_SKIPS, Skips
-from specplan.runtime.models.families import LayerMasks, angles_of
+from specplan.runtime.models.families import LayerMasks
 from specplan.runtime.models.kv_cache import CacheWriter
+from specplan.runtime.models.recurrent.hybrid import Attend, HybridFamily
 from specplan.runtime.models.recurrent.states import Shapes, recurrent
 
 
@@ -136,56 +137,37 @@ class Mamba2Family:
         return normed.to(self.inner.embeddings.weight.dtype)
 
 
-class FalconH1Family:
+class FalconH1Family(HybridFamily):
     """Falcon-H1: in every layer a mixer beside attention, then a gated MLP."""
 
-    packs = False
     keyless: frozenset[int] = frozenset()
 
     def __init__(self, model: Any) -> None:
-        inner, config = model.model, model.config
-        self.inner, self.layers = inner, list(inner.layers)
-        self.angles = angles_of(inner.rotary_emb)
+        super().__init__(model)
         self.mixers = [Mixer(layer.mamba) for layer in self.layers]
         self.states: Sequence[Shapes] = [mixer.shapes for mixer in self.mixers]
-        self.windows: tuple[int | None, ...] = (None,) * len(self.layers)
-        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.head_dim: int = self.layers[0].self_attn.head_dim
-        self.into: float = inner.embedding_multiplier
-        self.out: float = inner.lm_head_multiplier
+        self.into: float = self.inner.embedding_multiplier
+        self.out: float = self.inner.lm_head_multiplier
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """See `Family.embed`."""
         embedded: Tensor = self.inner.embed_tokens(tokens)
         return embedded * self.into
 
-    def run(
-        self,
-        hidden: Tensor,
-        positions: Tensor,
-        masks: LayerMasks,
-        writer: CacheWriter,
-        layers: tuple[int, int],
-        skips: Skips = NO_SKIPS,
-    ) -> Tensor:
-        """See `Family.run`; mixer and attention of a layer are one block."""
-        angles, mask = self.angles(hidden, positions), masks(None)
-        for index in range(*layers):
-            layer = self.layers[index]
-            if index not in skips.attentions:
-                given = layer.input_layernorm(hidden)
-                mixed = self.mixers[index](given, writer) * layer.ssm_out_multiplier
-                attended, _ = layer.self_attn(
-                    given * layer.attention_in_multiplier,
-                    position_embeddings=angles,
-                    attention_mask=mask,
-                    cache=writer,
-                    noting=writer,
-                )
-                hidden = hidden + (mixed + attended * layer.attn_out_multiplier)
-            if index not in skips.mlps:
-                hidden = hidden + layer.feed_forward(layer.pre_ff_layernorm(hidden))
-        return hidden
+    def mixed(self, index: int, hidden: Tensor, attend: Attend, writer: CacheWriter) -> Tensor:
+        """See `HybridFamily.mixed`; mixer and attention of a layer are one block."""
+        layer = self.layers[index]
+        given = layer.input_layernorm(hidden)
+        mixed: Tensor = self.mixers[index](given, writer) * layer.ssm_out_multiplier
+        attended = attend(layer, given * layer.attention_in_multiplier)
+        added: Tensor = mixed + attended * layer.attn_out_multiplier
+        return added
+
+    def mlp(self, index: int, hidden: Tensor) -> Tensor:
+        """See `HybridFamily.mlp`."""
+        layer = self.layers[index]
+        return layer.feed_forward(layer.pre_ff_layernorm(hidden))  # type: ignore[no-any-return]
 
     def finish(self, hidden: Tensor) -> Tensor:
         """See `Family.finish`; the head's factor is applied to its input."""
