@@ -19,7 +19,7 @@ from specplan.planner.templates.chains import (
     WHO_DRAFTS,
     StoppedChains,
     StoppedDrafter,
-    StopRule,
+    carried_length,
     chain_plan,
 )
 
@@ -52,17 +52,10 @@ class BatchLength(StoppedChains[BatchLengthOptions]):
 
     def plan(self, facts: ProblemFacts, options: BatchLengthOptions) -> Plan:
         """Draft the batch's length, verify, accept, draft more or fewer the next time."""
-        stop = StopRule(
-            "m >= k",
-            measure="count",
-            operands="k=%k",
-            before="%k = load @length",
-            after=f"""%hit = measure %a accepted
+        after = f"""%hit = measure %a accepted
 %best = measure %hit batch_max
-%k2 = compute "where(best < k, max(k - 1, 1), min(k + 2, {options.most}))" best=%best k=%k
-store @length %k2""",
-            states=(f"@length = value number(init={float(options.first)})",),
-        )
+%k2 = compute "where(best < k, max(k - 1, 1), min(k + 2, {options.most}))" best=%best k=%k"""
+        stop = carried_length(options.first, after)
         return chain_plan(facts, self, options.drafter, options.most, stop=stop)
 
 

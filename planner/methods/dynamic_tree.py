@@ -20,10 +20,10 @@ from specplan.ir.plan import Plan
 from specplan.planner.drafters.parts import models_alone
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Family, Option, Options, Refusal
+from specplan.planner.templates.beams import likeliest_tree
 from specplan.planner.templates.per_drafter import PerDraftModel
 from specplan.planner.templates.plan_text import draft_and_verify, draft_passes
 from specplan.planner.templates.source_drafts import FOLLOWING, worthwhile_sizes
-from specplan.planner.templates.static_trees import layers_text
 
 BEAMS = (2, 4)
 DEPTHS = tuple(range(2, 7))
@@ -71,13 +71,9 @@ class DynamicTree(PerDraftModel[DynamicTreeOptions]):
 
     def plan(self, facts: ProblemFacts, options: DynamicTreeOptions) -> Plan:
         """The draft model grows the pool and the best of it is judged."""
-        beam, nodes = options.beam, options.nodes
-        pool, prune = "%c", ""
-        if nodes < pool_size(beam, options.depth):
-            pool, prune = "%pool", f"\n%b = pick %pool of=all best={nodes}\n%c = prune %pool to=%b"
-        passes, pick = draft_passes(options.draft), f"best={beam}"
-        tree = layers_text(options.depth, passes, first=beam, later=beam, pick=pick, result=pool)
-        return draft_and_verify(facts, self, tree + prune, nodes, models=(options.draft,))
+        passes, nodes = draft_passes(options.draft), options.nodes
+        tree = likeliest_tree(passes, options.beam, options.depth, nodes)
+        return draft_and_verify(facts, self, tree, nodes, models=(options.draft,))
 
     def drafter(self, facts: ProblemFacts, options: DynamicTreeOptions) -> Drafter | None:
         """The draft model with this beam."""

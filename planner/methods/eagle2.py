@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from specplan.cost_models.acceptance.evidence.pools import pool_size
 from specplan.ir.plan import Plan
 from specplan.planner.drafters.parts import heads_by_token
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Option, Options
+from specplan.planner.templates.beams import likeliest_tree
 from specplan.planner.templates.plan_text import draft_and_verify, features_of, head_passes
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
-from specplan.planner.templates.static_trees import layers_text
 
 
 @dataclass(frozen=True)
@@ -54,15 +53,12 @@ class Eagle2(ProfiledByRunning[Eagle2Options]):
 
     def plan(self, facts: ProblemFacts, options: Eagle2Options) -> Plan:
         """The head grows the pool and the best of it is judged."""
-        head, beam, nodes = options.draft, options.beam, options.nodes
-        pool, prune = "%c", ""
-        if nodes < pool_size(beam, options.depth):
-            pool, prune = "%pool", f"\n%b = pick %pool of=all best={nodes}\n%c = prune %pool to=%b"
-        passes, pick = head_passes(head, options.depth + 1), f"best={beam}"
-        tree = layers_text(options.depth, passes, first=beam, later=beam, pick=pick, result=pool)
+        head, nodes = options.draft, options.nodes
+        passes = head_passes(head, options.depth + 1)
+        tree = likeliest_tree(passes, options.beam, options.depth, nodes)
         layers = features_of(facts.drafters[head])
         return draft_and_verify(
-            facts, self, tree + prune, nodes, models=(head,), features=layers, recurrent=True
+            facts, self, tree, nodes, models=(head,), features=layers, recurrent=True
         )
 
 

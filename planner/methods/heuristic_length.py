@@ -20,7 +20,7 @@ from specplan.planner.templates.chains import (
     WHO_DRAFTS,
     StoppedChains,
     StoppedDrafter,
-    StopRule,
+    carried_length,
     chain_plan,
 )
 
@@ -50,17 +50,10 @@ class HeuristicLength(StoppedChains[HeuristicLengthOptions]):
     def plan(self, facts: ProblemFacts, options: HeuristicLengthOptions) -> Plan:
         """Draft the current length, verify, accept, draft more or fewer the next time."""
         grown = f"min(k + 2, {options.most})"
-        stop = StopRule(
-            "m >= k",
-            measure="count",
-            operands="k=%k",
-            before="%k = load @length",
-            after=f"""%hit = measure %a accepted
+        after = f"""%hit = measure %a accepted
 %all = measure %c count
-%k2 = compute "where(hit < all, max(k - 1, 1), {grown})" k=%k hit=%hit all=%all
-store @length %k2""",
-            states=(f"@length = value number(init={float(options.first)})",),
-        )
+%k2 = compute "where(hit < all, max(k - 1, 1), {grown})" k=%k hit=%hit all=%all"""
+        stop = carried_length(options.first, after)
         return chain_plan(facts, self, options.drafter, options.most, stop=stop)
 
 

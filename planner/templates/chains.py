@@ -73,6 +73,23 @@ class StopRule:
         return f'{measured}\n%stop = compute "{self.condition}" m={read} {self.operands}'
 
 
+def carried_length(first: int, after: str) -> StopRule:
+    """Ends a chain at a number of the request that rounds carry on, `@length`.
+
+    Args:
+        first: of the first round.
+        after: ops at the end of a round that define the next one, `%k2`, from `%k`.
+    """
+    return StopRule(
+        "m >= k",
+        measure="count",
+        operands="k=%k",
+        before="%k = load @length",
+        after=f"{after}\nstore @length %k2",
+        states=(f"@length = value number(init={float(first)})",),
+    )
+
+
 def drafted_chain(
     length: int, forward: Pass, *, drawn: bool, result: str = "%c", stop: StopRule | None = None
 ) -> str:
