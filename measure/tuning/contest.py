@@ -12,7 +12,7 @@ from typing import TypeVar
 from specplan.measure.progress import Progress, silent
 from specplan.measure.tuning.contenders import Contenders, Load
 from specplan.measure.tuning.elimination import FIRST_TURNS, Standing
-from specplan.measure.tuning.proposals import PROPOSING
+from specplan.measure.tuning.proposals import PROPOSING, propose
 from specplan.measure.tuning.study import Trial, TrialLog
 
 PromptT = TypeVar("PromptT")
@@ -75,6 +75,15 @@ class Contest(ABC):
         ran = (t.plan for t in trials if t.load == load and t.plan in self.contenders)
         keys = tuple(dict.fromkeys([*self.entrants[load], *ran]))
         return keys, self.contenders.standing(keys, trials, load)
+
+    def proposed(
+        self, load: Load, keys: Sequence[str], standing: Standing, trials: Sequence[Trial]
+    ) -> list[str]:
+        """Keys of new settings near the best ones, where it is time for some."""
+        count = len(turns_of(trials, load))
+        if count not in PROPOSING:
+            return []
+        return propose(self.contenders, keys, standing, load, f"{self.seed} {load} {count}")
 
     def own(self, trials: Sequence[Trial]) -> list[Trial]:
         """Trials of this machine."""

@@ -19,9 +19,8 @@ from specplan.ir.errors import UsageError
 from specplan.ir.files import write_atomic
 from specplan.ir.plan import Plan
 from specplan.measure.tuning.contenders import Load
-from specplan.measure.tuning.contest import Contest, prompts_of, turns_of
+from specplan.measure.tuning.contest import Contest, prompts_of
 from specplan.measure.tuning.elimination import FIRST_TURNS, Standing
-from specplan.measure.tuning.proposals import PROPOSING, propose
 from specplan.measure.tuning.run_results import read_run
 from specplan.measure.tuning.server import Commands, Server, ServingError, log_end
 from specplan.measure.tuning.study import Failure, Trial
@@ -145,10 +144,7 @@ class EngineRace(Contest):
         """Plans of a lap, plain decoding first; none where the load is decided."""
         failed = {failure.plan for failure in self.log.failures()}
         keys, standing = self.standing(load, before)
-        new: list[str] = []
-        count = len(turns_of(before, load))
-        if count in PROPOSING:
-            new = propose(self.contenders, keys, standing, load, f"{self.seed} {load} {count}")
+        new = self.proposed(load, keys, standing, before)
         if lap and standing.decided and not new:
             return ()
         alive = [key for key, on in zip(keys, standing.alive, strict=True) if on]

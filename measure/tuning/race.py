@@ -16,7 +16,6 @@ from specplan.ir.plan import Plan
 from specplan.measure.bench.contenders import Timer
 from specplan.measure.tuning.contenders import Load
 from specplan.measure.tuning.contest import Contest, prompts_of, turns_of
-from specplan.measure.tuning.proposals import PROPOSING, propose
 from specplan.measure.tuning.study import Trial
 from specplan.measure.workbench import TokenPrompt
 
@@ -99,10 +98,7 @@ class Race(Contest):
         """The turn that follows from the trials before it."""
         keys, standing = self.standing(load, before)
         alive = [key for key, on in zip(keys, standing.alive, strict=True) if on]
-        count = len(turns_of(before, load))
-        if count in PROPOSING:
-            seed = f"{self.seed} {load} {count}"
-            alive += propose(self.contenders, keys, standing, load, seed)
+        alive += self.proposed(load, keys, standing, before)
         draws = random.Random(f"{self.seed} {self.machine} {number}")
         mine = len(turns_of(self.own(before), load))
         return Turn(
