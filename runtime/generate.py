@@ -259,7 +259,7 @@ def steps(
     """
     prompts = list(session.lengths)
     name: str | None = None
-    idle, patience = 0, max(prompts) + 16
+    idle, patience, written = 0, max(prompts) + 16, sum(prompts)
     while active := [row for row, done in enumerate(session.done) if not done]:
         lengths = session.lengths
         name = select_round(
@@ -271,7 +271,8 @@ def steps(
         )
         result = session.step(name, observer)
         yield name, active, result
-        idle = 0 if int(result.counts[active].sum()) else idle + 1
+        before, written = written, sum(session.lengths)
+        idle = 0 if written > before else idle + 1
         if idle > patience:
             raise emits_nothing(plan, name, idle)
 
