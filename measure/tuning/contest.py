@@ -56,6 +56,7 @@ class Contest(ABC):
         try:
             self.run()
         except KeyboardInterrupt:
+            self.log = self.log.reopened()
             if not self.log.trials():
                 raise
             return True

@@ -97,11 +97,20 @@ class Failure:
 class TrialLog:
     """The trials of one study; see `open_log`."""
 
-    def __init__(self, study: optuna.Study, where: str) -> None:
+    def __init__(self, study: optuna.Study, storage: str) -> None:
         self._study = study
+        self._storage = storage
         self._read: dict[int, Trial] = {}
-        self.where = where
+        self.where = _shown(storage)
         self.name: str = study.study_name
+
+    def reopened(self) -> TrialLog:
+        """The same study, read anew.
+
+        Needed after an interrupt: one that arrives while optuna applies a line of the journal
+        leaves its copy in memory without that trial, though the file has it.
+        """
+        return open_log(self._storage, Path(self._storage), self.name)
 
     def trials(self) -> tuple[Trial, ...]:
         """All finished trials, those of other machines too, by number.
@@ -169,7 +178,7 @@ def open_log(storage: str | None, journal: Path, name: str) -> TrialLog:
     where = storage or str(journal)
     backend = _database(where) if "://" in where else _journal(Path(where))
     study = optuna.create_study(study_name=name, storage=backend, load_if_exists=True)
-    return TrialLog(study, _shown(where))
+    return TrialLog(study, where)
 
 
 def _read(attributes: Mapping[str, Any], where: str) -> Trial:

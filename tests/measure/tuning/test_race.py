@@ -138,6 +138,31 @@ def test_killed_at_any_moment_it_ends_in_the_same_answer(
     assert len(whole.trials()) > 20
 
 
+def test_an_interrupt_while_a_trial_is_recorded_loses_no_trial(
+    searched: SearchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Optuna counts a line of its journal as read before it applies it."""
+    from optuna.storages.journal._storage import JournalStorageReplayResult as Replay
+
+    applied, count = Replay._apply_create_trial, 0
+
+    def interrupt(replay: Replay, line: dict[str, object]) -> None:
+        nonlocal count
+        count += 1
+        if count == 3:
+            raise KeyboardInterrupt
+        applied(replay, line)
+
+    monkeypatch.setattr(Replay, "_apply_create_trial", interrupt)
+    run = contest(
+        searched,
+        open_log(None, tmp_path / "journal.log", "study"),
+        recorded(searched),
+        60,
+    )
+    assert run.interrupted() and len(run.log.trials()) == 3
+
+
 def test_it_stops_when_the_budget_is_spent_and_goes_on_with_more(
     searched: SearchResult, tmp_path: Path
 ) -> None:
