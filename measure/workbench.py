@@ -16,7 +16,7 @@ from specplan.planner import Problem, Prompt, read_prompts
 from specplan.runtime import require_torch
 
 if TYPE_CHECKING:
-    from specplan.measure.acceptance.exits import ExitTraces
+    from specplan.measure.acceptance.exit_traces import ExitTraces
     from specplan.runtime.executable import Executable
     from specplan.runtime.grammar import Grammar
     from specplan.runtime.requests import Request
@@ -91,9 +91,7 @@ class Workbench:
     @cached_property
     def exit_traces(self) -> ExitTraces:
         """What the target's layers say along texts, computed once for all plans."""
-        from specplan.measure.acceptance.exits import ExitTraces
-
-        return ExitTraces()
+        return {}
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

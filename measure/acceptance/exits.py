@@ -1,62 +1,52 @@
 """Plans that let tokens leave the target early, replayed on what its layers say of a text.
 
-One traced run of the target's own texts tells, at every position and exit layer, the logits that
-stand there. The scalar part of a round (measures, formulas, flags) is then played token by token
-for any plan, whatever its thresholds: which regions are entered, and by which logits each token is
-emitted. What it says of losses is exact where every layer still reads the keys and values that the
-whole stack writes: deep layers catch up on what was put off. Where an exit's states are copied
-upward instead, shares and losses along the target's own text are an approximation.
+One pass of the target over its own text tells, at every position and exit layer, the logits that
+stand there (`exit_traces.py`). The scalar part of a round (measures, formulas, flags) is then
+played token by token, for all texts at once and for any plan, whatever its thresholds: which
+regions are entered, and by which logits each token is emitted. What it says of losses is exact
+where every layer still reads the keys and values that the whole stack writes: deep layers catch up
+on what was put off. Where an exit's states are copied upward instead, shares and losses along the
+target's own text are an approximation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
+from specplan.backends.static.traced.formulas import Formula
 from specplan.ir import ops as ir
-from specplan.ir.formula import evaluate
-from specplan.ir.plan import Plan, ValueState
+from specplan.ir.errors import UsageError
+from specplan.ir.plan import Plan, ValueState, walk
 from specplan.ir.values import Span, State, Value
-from specplan.measure.acceptance.teacher import TracedText, text_states
+from specplan.measure.acceptance.exit_traces import Traces, traces_of
+from specplan.measure.acceptance.teacher import TracedText
+from specplan.measure.progress import Progress, silent
 from specplan.measure.workbench import Workbench
-from specplan.runtime.models.causal import CausalModel
-from specplan.runtime.requests import Request
-from specplan.runtime.sampling import SamplingSettings, probabilities
-
-MEASURES = ("top1", "margin", "entropy")
-
-
-@dataclass(frozen=True)
-class LayerTrace:
-    """What the logits after one layer say along a text, an entry for each output token.
-
-    Attributes:
-        measures: by name, `[n]` each.
-        first: the most probable token.
-        shared: min(1, q(x) / p(x)) of the text's token x, for the law q after this layer and the
-            target's p: the chance that both draw it, given that the target did.
-    """
-
-    measures: Mapping[str, Sequence[float]]
-    first: Sequence[int]
-    shared: Sequence[float]
 
 
 @dataclass(frozen=True)
 class Played:
-    """What a plan did along a text.
+    """What a plan did along some texts.
 
     Attributes:
-        entered: per token, the sum of 2^i over the regions that were entered.
-        layers: per token, after how many layers its logits stand.
+        entered: int64 `[T, n]`, per token the sum of 2^i over the regions that were entered.
+        layers: int64 `[T, n]`, per token after how many layers its logits stand.
+        counts: tokens of each text; what stands behind them means nothing.
     """
 
-    entered: tuple[int, ...]
-    layers: tuple[int, ...]
+    entered: Tensor
+    layers: Tensor
+    counts: tuple[int, ...]
+
+    def rows(self) -> list[tuple[int, ...]]:
+        """What was entered, an entry for each token of each text."""
+        rows = zip(self.entered.tolist(), self.counts, strict=True)
+        return [tuple(row[:count]) for row, count in rows]
 
 
 @lru_cache(maxsize=4096)
@@ -69,7 +59,7 @@ def exit_layers_of(plan: Plan) -> tuple[int, ...] | None:
         return None
     layers: list[int] = []
     conditional = False
-    for op in _walk(plan.rounds[0].ops):
+    for op in walk(plan.rounds[0].ops):
         if not isinstance(op, _KNOWN):
             return None
         conditional = conditional or isinstance(op, ir.When)
@@ -88,198 +78,135 @@ _KNOWN = (
 
 def keys_are_exact(plan: Plan) -> bool:
     """Whether deep layers see the keys and values of the whole stack, so that replays are exact."""
-    return all(not (isinstance(op, ir.Forward) and op.only) for op in _walk(plan.rounds[0].ops))
+    return all(not (isinstance(op, ir.Forward) and op.only) for op in walk(plan.rounds[0].ops))
 
 
-def _walk(ops: Sequence[ir.Op]) -> list[ir.Op]:
-    every: list[ir.Op] = []
-    for op in ops:
-        every.append(op)
-        every += [] if op.body is None else _walk(op.body.ops)
-    return every
+def played_along(
+    bench: Workbench, plan: Plan, texts: Sequence[TracedText], progress: Progress = silent
+) -> Played:
+    """What a plan that `exit_layers_of` knows does along texts; traces are kept with the bench."""
+    layers = exit_layers_of(plan) or ()
+    return play(plan, traces_of(bench.exit_traces, texts, layers, progress))
 
 
-@torch.inference_mode()
-def layer_trace(
-    target: CausalModel, request: Request, output: Sequence[int], layer: int, law: Tensor
-) -> LayerTrace:
-    """What the logits after some layers say at every token of an output.
-
-    Args:
-        target: the model.
-        request: whose prompt and settings they are.
-        output: tokens of the target.
-        layer: layers that run.
-        law: chance of each output token by the target's law, `[n]`.
-    """
-    text = [*request.prompt_tokens, *output]
-    logits = _logits(target, text, len(request.prompt_tokens), layer)
-    shared = _chance(logits, request, output) / law.clamp(min=1e-30)
-    probs = logits.double().softmax(-1)
-    best = probs.topk(2).values
-    entropy = -torch.where(probs > 0, probs * probs.log(), 0.0).sum(-1)
-    return LayerTrace(
-        {
-            "top1": best[:, 0].tolist(),
-            "margin": (best[:, 0] - best[:, 1]).tolist(),
-            "entropy": entropy.tolist(),
-        },
-        logits.argmax(-1).tolist(),
-        shared.clamp(max=1.0).tolist(),
-    )
+def losses_along(
+    bench: Workbench, plan: Plan, texts: Sequence[TracedText], progress: Progress = silent
+) -> list[float]:
+    """P(the plan's output is not the target's) of each text, its own output; see the module."""
+    traces = traces_of(bench.exit_traces, texts, exit_layers_of(plan) or (), progress)
+    shared = traces.at(traces.shared, play(plan, traces).layers)
+    return (1.0 - shared.prod(1)).tolist()
 
 
-def _logits(target: CausalModel, text: Sequence[int], start: int, layers: int | None) -> Tensor:
-    return target.logits(text_states(target, text, start, layers)[None])[0]
-
-
-def _chance(logits: Tensor, request: Request, output: Sequence[int]) -> Tensor:
-    """Of each output token by logits `[n, V]` at the request's settings, `[n]`."""
-    settings = SamplingSettings.of([request], logits.device)
-    probs = probabilities(logits[None], settings)[0].double()
-    return probs.gather(1, torch.tensor([output], device=logits.device).T)[:, 0]
-
-
-@dataclass
-class ExitTraces:
-    """Traces of texts by layer, computed once for all plans.
-
-    Attributes:
-        traces: by the text's prompt and output, and the layer.
-    """
-
-    traces: dict[tuple[tuple[int, ...], tuple[int, ...], int], LayerTrace] = field(
-        default_factory=dict
-    )
-
-    @torch.inference_mode()
-    def of(self, text: TracedText, layers: Sequence[int]) -> dict[int, LayerTrace]:
-        """The traces of a text after some layers, the last one of the model left out."""
-        name = text.request.prompt_tokens, text.output
-        wanted = [layer for layer in layers if layer < text.target.num_layers]
-        if not text.output:
-            return {}
-        if any((*name, layer) not in self.traces for layer in wanted):
-            logits = _logits(text.target, text.tokens, text.start, None)
-            law = _chance(logits, text.request, text.output)
-            for layer in wanted:
-                if (*name, layer) not in self.traces:
-                    trace = layer_trace(text.target, text.request, text.output, layer, law)
-                    self.traces[*name, layer] = trace
-        return {layer: self.traces[*name, layer] for layer in wanted}
-
-
-def played_along(bench: Workbench, plan: Plan, text: TracedText) -> Played:
-    """What a plan that `exit_layers_of` knows does along a text; traces are kept with the bench."""
-    traces = bench.exit_traces.of(text, exit_layers_of(plan) or ())
-    return play(plan, traces, text.target.num_layers, len(text.output))
-
-
-def loss_along(bench: Workbench, plan: Plan, text: TracedText) -> float:
-    """P(the plan's output is not the target's), from the target's own output; see the module."""
-    traces = bench.exit_traces.of(text, exit_layers_of(plan) or ())
-    return 1.0 - shared_output(played_along(bench, plan, text), traces)
-
-
-def play(plan: Plan, traces: Mapping[int, LayerTrace], layers: int, count: int) -> Played:
-    """What a plan does along a text.
+def play(plan: Plan, traces: Traces) -> Played:
+    """What a plan does along texts.
 
     Args:
         plan: one that `exit_layers_of` knows.
         traces: of its exit layers.
-        layers: of the model.
-        count: tokens of the output.
     """
-    player = _Player(plan, traces, layers)
-    steps = [player.step(place) for place in range(count)]
-    return Played(tuple(entered for entered, _ in steps), tuple(layer for _, layer in steps))
-
-
-def shared_output(played: Played, traces: Mapping[int, LayerTrace]) -> float:
-    """P(the plan's output is the target's), the two drawn together token by token."""
-    chance = 1.0
-    for place, layer in enumerate(played.layers):
-        chance *= traces[layer].shared[place] if layer in traces else 1.0
-    return chance
+    player, most = _Player(plan, traces), max(traces.counts, default=0)
+    entered, layers = torch.zeros(2, len(traces.counts), most, dtype=torch.int64)
+    for place in range(most):
+        entered[:, place], layers[:, place] = player.step(place)
+    return Played(entered, layers, traces.counts)
 
 
 class _Player:
-    """Plays the scalar part of a round, token by token."""
+    """Plays the scalar part of a round for all texts, token by token.
 
-    def __init__(self, plan: Plan, traces: Mapping[int, LayerTrace], layers: int) -> None:
+    Numbers are float64 `[T]`. Of a region that only some texts enter, everything is computed for
+    all of them, and taken from it by those that do.
+    """
+
+    def __init__(self, plan: Plan, traces: Traces) -> None:
         self.ops = plan.rounds[0].ops
-        self.traces, self.layers = traces, layers
-        regions = [op for op in _walk(self.ops) if isinstance(op, ir.When)]
+        self.traces = traces
+        self.texts, self.lengths = len(traces.counts), torch.tensor(traces.counts)
+        regions = [op for op in walk(self.ops) if isinstance(op, ir.When)]
         self.regions = {id(op): place for place, op in enumerate(regions)}
         self.numbers = {
             one.name: float(one.kind.get("init", 0.0))  # type: ignore[arg-type]
             for one in plan.states
             if isinstance(one, ValueState)
         }
-        self.waiting = [0] * layers
-        self.ran: set[int] = set()
-        self.place = self.entered = 0
+        # A round that asks for the lag reads the prompt itself, so that all of it waits at first.
+        before = torch.tensor(traces.prompts, dtype=torch.int64) - 1
+        self.waiting = before[:, None].repeat(1, traces.layers)
+        self.ran = torch.zeros(self.texts, traces.layers, dtype=torch.bool)
+        self.entered = torch.zeros(self.texts, dtype=torch.int64)
+        self.place = 0
 
-    def step(self, place: int) -> tuple[int, int]:
-        """The regions that the round of a token enters, and the layer of its logits."""
-        self.place, self.entered, self.ran = place, 0, set()
-        scope: dict[Value, float] = {}
-        self.run(self.ops, scope)
+    def step(self, place: int) -> tuple[Tensor, Tensor]:
+        """The regions that the rounds of a token enter, and the layers of its logits."""
+        self.place = place
+        self.entered, self.ran = torch.zeros_like(self.entered), torch.zeros_like(self.ran)
+        scope: dict[Value, Tensor] = {}
+        self.run(self.ops, scope, self.lengths > place)
         emitted = next(op for op in self.ops if isinstance(op, ir.Emit))
-        self.waiting = [
-            0 if layer in self.ran else known + 1 for layer, known in enumerate(self.waiting)
-        ]
-        return self.entered, int(scope[emitted.path])
+        self.waiting = (self.waiting + 1).masked_fill(self.ran, 0)
+        return self.entered, scope[emitted.path].long()
 
-    def run(self, ops: Sequence[ir.Op], scope: dict[Value, float]) -> None:
+    def number(self, value: float) -> Tensor:
+        """The same number for all texts."""
+        return torch.full((self.texts,), value, dtype=torch.float64)
+
+    def run(self, ops: Sequence[ir.Op], scope: dict[Value, Tensor], taking_part: Tensor) -> None:
         """Logits and trees grown from them are their layers, paths that of what judged them."""
         for op in ops:
             match op:
                 case ir.When():
-                    self.enter(op, scope)
+                    self.enter(op, scope, taking_part)
                 case ir.Forward():
                     span = op.layers[-1]
-                    self.ran |= set(range(op.layers[0].start, span.stop))
-                    scope.update({name: float(span.stop) for name in op.results})
+                    self.ran[:, op.layers[0].start : span.stop] |= taking_part[:, None]
+                    scope.update({name: self.number(span.stop) for name in op.results})
                 case ir.Grow() if op.logits is not None:
                     scope[op.results[0]] = scope[op.logits]
                 case ir.Accept() if op.target is not None:
-                    drafted = scope.get(op.tree)
-                    layer = scope[op.target]
-                    same = drafted is not None and self.first(drafted) == self.first(layer)
-                    scope[op.results[0]] = layer if drafted is None else float(same)
+                    drafted, layer = scope.get(op.tree), scope[op.target]
+                    same = None if drafted is None else self.first(drafted) == self.first(layer)
+                    scope[op.results[0]] = layer if same is None else same.double()
                 case ir.Load():
-                    scope[op.results[0]] = self.numbers[op.state]
+                    scope[op.results[0]] = self.number(self.numbers[op.state])
                 case ir.Measure():
                     scope[op.results[0]] = self.measure(op, scope)
                 case ir.Compute():
-                    known = {key: scope[name] for key, name in op.operands}
-                    around = {"emitted": float(self.place), "batch": 1.0, "phase": 0.0}
-                    scope[op.results[0]] = float(evaluate(op.formula, {**around, **known}))
+                    scope[op.results[0]] = self.compute(op, scope, taking_part)
 
-    def enter(self, op: ir.When, scope: dict[Value, float]) -> None:
-        """A region, or what stands in its place."""
-        names, inner = op.otherwise, scope
-        if scope[op.flag]:
-            self.entered |= 1 << self.regions[id(op)]
-            inner = dict(scope)
-            self.run(op.body.ops, inner)
-            names = op.body.yields
-        scope.update(zip(op.results, [inner[name] for name in names], strict=True))
+    def enter(self, op: ir.When, scope: dict[Value, Tensor], taking_part: Tensor) -> None:
+        """A region where its flag is set, and elsewhere what stands in its place."""
+        flag = scope[op.flag] != 0
+        inner = dict(scope)
+        self.entered += (taking_part & flag).long() << self.regions[id(op)]
+        self.run(op.body.ops, inner, taking_part & flag)
+        pairs = zip(op.results, op.body.yields, op.otherwise, strict=True)
+        scope |= {name: torch.where(flag, inner[one], scope[other]) for name, one, other in pairs}
 
-    def first(self, layer: float) -> int:
-        """The most probable token after some layers; -1 after all, which no exit agrees with."""
-        trace = self.traces.get(int(layer))
-        return -1 if trace is None else trace.first[self.place]
+    def compute(self, op: ir.Compute, scope: Mapping[Value, Tensor], taking_part: Tensor) -> Tensor:
+        """A formula of numbers, 1 for what is true."""
+        known = {key: scope[name] for key, name in op.operands}
+        around = {"emitted": float(self.place), "batch": 1.0, "phase": 0.0}
+        formula = Formula(self.number(0.0))
+        numbers = {key: self.number(value) for key, value in around.items()}
+        value = formula.of(op.formula, {**numbers, **known})
+        if formula.failed is not None and bool((formula.failed & taking_part).any()):
+            raise UsageError("the formula has no value", where=f'"{op.formula}"')
+        return value.double()
 
-    def measure(self, op: ir.Measure, scope: dict[Value, float]) -> float:
+    def first(self, layers: Tensor) -> Tensor:
+        """The most probable token after some layers of each text."""
+        return self.traces.at(self.traces.first, layers, self.place)
+
+    def measure(self, op: ir.Measure, scope: Mapping[Value, Tensor]) -> Tensor:
         """A measure of logits, of a path that was judged, or of how far layers lie behind."""
         if isinstance(op.operand, State):
             span = op.kind.get("layers")
             assert isinstance(span, Span), "the table of measures says so"
-            behind = range(span.start, min(span.stop, self.layers))
-            return float(max(0 if n in self.ran else 1 + self.waiting[n] for n in behind))
+            behind = slice(span.start, min(span.stop, self.traces.layers))
+            lag = (1 + self.waiting[:, behind]).masked_fill(self.ran[:, behind], 0)
+            return lag.amax(1).double()
         known = scope[Value(op.operand)]
         if op.kind.name == "accepted":
             return known
-        return self.traces[int(known)].measures[op.kind.name][self.place]
+        return self.traces.at(self.traces.measures[op.kind.name], known, self.place)

@@ -110,7 +110,7 @@ def exits_tracer(bench: Workbench, plan: Plan) -> Tracer:
     """Play a plan that leaves the target early along the target's own texts."""
 
     def trace(texts: Sequence[TracedText]) -> list[Row]:
-        return [played_along(bench, plan, text).entered for text in texts]
+        return [*played_along(bench, plan, texts).rows()]
 
     return Tracer(trace, Exits, BATCH, "exits played on a trace of the target's own texts")
 

@@ -7,37 +7,56 @@ from pathlib import Path
 
 from specplan.cost_models.acceptance.drafters import rounds_key
 from specplan.cost_models.quality.certificate import Measured
+from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.files import read_json, write_json_atomic
 from specplan.ir.plan import Plan
+from specplan.measure.acceptance.exits import losses_along
+from specplan.measure.acceptance.teacher import TracedText
 from specplan.measure.progress import Progress, silent
-from specplan.measure.quality.losses import losses, most_loss
+from specplan.measure.quality.losses import is_replayed, losses, most_loss, replayed_texts
 from specplan.measure.quality.prompts import Parts, quality_parts
 from specplan.measure.workbench import Workbench
 
 
 def measure_losses(
-    bench: Workbench, plans: Sequence[Plan], progress: Progress = silent
+    bench: Workbench,
+    plans: Sequence[Plan],
+    progress: Progress = silent,
+    *,
+    leave_out: bool = False,
 ) -> dict[str, Measured]:
     """What each plan loses on the prompts of the problem's quality limit, by its key.
 
     Stored losses of the same plan, models, prompts and measure are read; new ones are stored plan
-    by plan, so that a run that was stopped continues.
+    by plan, so that a run that was stopped continues. Plans that differ in their thresholds alone
+    are replayed on one traced run of the target where that is exact (`is_replayed`).
 
     Args:
         bench: of a problem with a quality limit.
         plans: verified plans that the interpreter runs.
         progress: called for every batch of prompts.
+        leave_out: a plan to which the measure cannot be applied is left out.
 
     Raises:
         UsageError: there are too few prompts.
         MissingCapabilityError: the measure cannot be applied to a plan.
     """
-    parts = quality_parts(bench)
-    measured = {}
-    for plan in plans:
+    parts, quality = quality_parts(bench), bench.problem.limits.quality
+    assert quality is not None, "there is a limit to test"
+    measured, texts = {}, list[TracedText]()
+    for place, plan in enumerate(plans):
         path = path_of(bench, parts, plan)
-        if not path.is_file():
-            store(path, losses(bench, parts, plan, progress), plan)
+        if not path.is_file() and is_replayed(quality, plan):
+            progress("losses of plans", place, len(plans))
+            texts = texts or replayed_texts(bench, parts, progress)
+            store(path, losses_along(bench, plan, texts, progress), plan)
+        elif not path.is_file():
+            try:
+                store(path, losses(bench, parts, plan, progress), plan)
+            except MissingCapabilityError:
+                if leave_out:
+                    continue
+                raise
         measured[rounds_key(plan)] = read(bench, parts, path)
     return measured
 

@@ -25,9 +25,9 @@ from torch import Tensor
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import Plan
 from specplan.measure.acceptance.continuations import continue_prompts, request_of
-from specplan.measure.acceptance.exits import exit_layers_of, keys_are_exact, loss_along
+from specplan.measure.acceptance.exits import exit_layers_of, keys_are_exact
 from specplan.measure.acceptance.teacher import TracedText, text_logits
-from specplan.measure.progress import Progress
+from specplan.measure.progress import Progress, silent
 from specplan.measure.quality.commands import Scorer, drop
 from specplan.measure.quality.laws import check_law, drafts_nothing, recorded
 from specplan.measure.quality.prompts import Parts
@@ -53,7 +53,7 @@ def most_loss(quality: Quality) -> float:
 
 
 def losses(bench: Workbench, parts: Parts, plan: Plan, progress: Progress) -> list[float]:
-    """The loss of each prompt, in [0, 1] after division by `most_loss`.
+    """The loss of each prompt by running the plan, in [0, 1] after division by `most_loss`.
 
     Args:
         bench: of a problem with a quality limit.
@@ -78,8 +78,6 @@ def losses(bench: Workbench, parts: Parts, plan: Plan, progress: Progress) -> li
                 remedy="Measure divergence, or outputs.",
             )
         measure = _of_own_text
-    elif is_replayed(quality, plan):
-        measure = _replayed
     elif greedy:
         measure = _greedy
     else:
@@ -129,18 +127,21 @@ def is_replayed(quality: Quality, plan: Plan) -> bool:
     return exits and quality.measure == "outputs_differ"
 
 
-def _replayed(bench: Workbench, parts: Parts, plan: Plan, group: range) -> Iterator[float]:
-    """Of a plan that leaves the target early: from the target's own outputs, traced once."""
-    outputs, target = _targets(bench, parts), bench.models["target"]
-    for place, request in zip(group, _requests(bench, parts, group), strict=True):
-        name = parts.tokens[place].id
-        text = TracedText(place, name, request, outputs[place], target)
-        yield loss_along(bench, plan, text) if text.output else 0.0
+def replayed_texts(bench: Workbench, parts: Parts, progress: Progress) -> list[TracedText]:
+    """The target's own output after each prompt, along which plans are replayed."""
+    outputs, target = _targets(bench, parts, progress), bench.models["target"]
+    requests = _requests(bench, parts, range(len(outputs)))
+    return [
+        TracedText(place, prompt.id, request, output, target)
+        for place, (prompt, request, output) in enumerate(
+            zip(parts.tokens, requests, outputs, strict=True)
+        )
+    ]
 
 
-def _targets(bench: Workbench, parts: Parts) -> list[tuple[int, ...]]:
+def _targets(bench: Workbench, parts: Parts, progress: Progress = silent) -> list[tuple[int, ...]]:
     """The target's own output after each prompt."""
-    return continue_prompts(bench, parts.tokens, lambda *_: None)
+    return continue_prompts(bench, parts.tokens, progress, 2 * BATCH)
 
 
 def _sampled(bench: Workbench, parts: Parts, plan: Plan, group: range) -> Iterator[float]:

@@ -88,20 +88,12 @@ def measured_losses(result: SearchResult, progress: Progress) -> Mapping[str, Me
     if quality is None or (quality.prompts or problem.workload.prompts) is None:
         return {}
     bench, _ = open_bench(problem)
-    from specplan.ir.errors import MissingCapabilityError
     from specplan.measure.quality.calibrate import measure_losses
     from specplan.measure.quality.losses import is_replayed
 
     cheap = partial(is_replayed, quality)
     plans = worth_measuring(result.facts, result.candidates, result.plain, cheap)
-
-    losses: dict[str, Measured] = {}
-    for plan in plans:
-        try:
-            losses |= measure_losses(bench, [plan], progress)
-        except MissingCapabilityError:  # the measure cannot be applied; the search says so
-            continue
-    return losses
+    return measure_losses(bench, plans, progress, leave_out=True)
 
 
 def gather(problem: Problem, progress: Progress, *, tuned: bool = True) -> ProblemFacts:

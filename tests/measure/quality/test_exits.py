@@ -19,32 +19,59 @@ from specplan.gathering import open_bench
 from specplan.ir.plan import Plan, ValueState
 from specplan.ir.values import Entry
 from specplan.measure.acceptance.continuations import continue_prompts, request_of
+from specplan.measure.acceptance.exit_traces import traces_of
 from specplan.measure.acceptance.exits import (
     exit_layers_of,
     keys_are_exact,
-    loss_along,
+    losses_along,
     played_along,
 )
 from specplan.measure.acceptance.teacher import TracedText
+from specplan.measure.progress import silent
+from specplan.measure.quality.calibrate import measure_losses
+from specplan.measure.quality.laws import recorded
+from specplan.measure.quality.losses import drawn_together, losses
+from specplan.measure.quality.prompts import quality_parts
 from specplan.measure.workbench import PROFILE, Workbench
 from specplan.planner import ProblemFacts, discover_methods
 from specplan.planner.search.settings import pricer_of
 from specplan.problems import as_problem
 from specplan.runtime.generate import generate
+from specplan.runtime.sampling import SamplingSettings, probabilities
 from tests.measure.problems import write_problem
 
 METHODS = ("confident_exit", "agreeing_exit", "copied_exit")
 
 
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workbench, ProblemFacts]:
-    """A problem of a tiny target with three layers, at temperature 0."""
-    path = write_problem(
-        tmp_path_factory.mktemp("exits"), prompts=6, output_tokens=12, prompt_tokens=16
-    )
+LIMIT = {"quality": {"measure": "outputs_differ", "at_most": 0.5}}
+
+
+def open_problem(
+    folder: Path, prompts: int = 6, **workload: float
+) -> tuple[Workbench, ProblemFacts]:
+    """A problem of a tiny target with three layers."""
+    path = write_problem(folder, prompts=prompts, output_tokens=12, prompt_tokens=16, **workload)
     data = json.loads(path.read_text()) | {"device": "cpu-generic", "methods": [*METHODS]}
+    data |= {"limits": LIMIT}
     Path(path).write_text(json.dumps(data))
     return open_bench(as_problem(path))
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workbench, ProblemFacts]:
+    """At temperature 0."""
+    return open_problem(tmp_path_factory.mktemp("exits"))
+
+
+def with_bar(plan: Plan, bar: float) -> Plan:
+    """A plan with another threshold."""
+    states = tuple(
+        replace(state, kind=Entry("calibrated", (("init", bar),)))
+        if isinstance(state, ValueState)
+        else state
+        for state in plan.states
+    )
+    return replace(plan, states=states)
 
 
 def plans_of(facts: ProblemFacts, name: str) -> list[Plan]:
@@ -85,20 +112,63 @@ def test_what_is_played_on_a_trace_is_what_runs(
     bench, facts = opened
     plans, texts = plans_of(facts, name), texts_of(bench)
     differ = same = 0
-    for plan in plans[:: max(1, len(plans) // 4)]:
+    some = plans[:: max(1, len(plans) // 4)]
+    for plan in (*some, with_bar(plans[0], 0.01)):
         assert exit_layers_of(plan) is not None
         exact = keys_are_exact(plan)
         assert exact == (name != "copied_exit")
         for text in texts[:3]:
             output, ran = deep_passes(bench, plan, text)
             if exact:
-                assert loss_along(bench, plan, text) == float(output != text.output)
+                assert losses_along(bench, plan, [text]) == [float(output != text.output)]
             if output == text.output and exact:
-                entered = played_along(bench, plan, text).entered
+                (entered,) = played_along(bench, plan, [text]).rows()
                 deep = max((op for op in ran if ":" in op), key=lambda op: op.split(":")[1])
                 assert sum(mask & 1 for mask in entered) == ran[deep]
             differ, same = differ + (output != text.output), same + (output == text.output)
     assert differ or same
+
+
+def half_of_tokens_leave(bench: Workbench, facts: ProblemFacts) -> list[Plan]:
+    """By the median margin of a layer; and where two layers agree."""
+    plan, agreeing = (plans_of(facts, name)[0] for name in METHODS[:2])
+    layers = exit_layers_of(plan) or ()
+    margins = traces_of(bench.exit_traces, texts_of(bench), layers, silent).measures["margin"]
+    return [with_bar(plan, float(margins[0].median())), with_bar(agreeing, 1.0)]
+
+
+def test_losses_of_replays_are_those_of_running_the_plans(tmp_path: Path) -> None:
+    """Request by request at temperature 0, some outputs the target's and some not."""
+    bench, facts = open_problem(tmp_path, prompts=40)
+    plans = half_of_tokens_leave(bench, facts)
+    measured, parts = measure_losses(bench, plans), quality_parts(bench)
+    for plan, loss in zip(plans, measured.values(), strict=True):
+        ran = losses(bench, parts, plan, silent)
+        assert [*loss.calibration, *loss.report] == ran
+        assert sum(ran) > 0.0
+    assert any(0.0 in loss.report for loss in measured.values())
+
+
+def test_losses_of_sampled_texts_are_those_of_the_laws_that_run(tmp_path: Path) -> None:
+    """1 - prod min(1, q(x) / p(x)) along the target's texts, q the laws of the plan that runs.
+
+    The mean over x drawn from p is that of min(1, p(x) / q(x)) over x drawn from q, which running
+    the plan freely measures. Texts of different lengths are played together as alone.
+    """
+    bench, facts = open_problem(tmp_path, temperature=0.8)
+    texts = [replace(one, output=one.output[: 2 * i]) for i, one in enumerate(texts_of(bench))]
+    settings = SamplingSettings.of([texts[0].request])
+    for plan in half_of_tokens_leave(bench, facts):
+        together = losses_along(bench, plan, texts)
+        assert together[0] == 0.0 and len({*together}) > 2
+        assert together == [loss for one in texts for loss in losses_along(bench, plan, [one])]
+        executable = bench.compile(plan)
+        for text, loss in [*zip(texts, together, strict=True)][1:]:
+            ((_, laws),) = recorded(executable, [text.request], [text.output])  # type: ignore[arg-type]
+            count = len(text.output)
+            target = probabilities(text.logits[None], settings)[0].double()
+            shared = drawn_together(laws[:count], target, text.output)
+            assert 1.0 - loss == pytest.approx(float(shared.prod()), rel=1e-6)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -108,18 +178,12 @@ def test_thresholds_that_admit_no_exit_decode_as_the_target_does(
     """Greedy equality, and every token enters the deep layers."""
     bench, facts = opened
     plan = next(p for p in plans_of(facts, name) if "entropy" not in str(p))
-    never = tuple(
-        replace(state, kind=Entry("calibrated", (("init", 3.0),)))
-        if isinstance(state, ValueState)
-        else state
-        for state in plan.states
-    )
-    plan = replace(plan, states=never)
+    plan = with_bar(plan, 3.0)
     for text in texts_of(bench)[:4]:
         assert deep_passes(bench, plan, text)[0] == text.output
         if name != "copied_exit":
-            assert loss_along(bench, plan, text) == 0.0
-            assert all(mask & 1 for mask in played_along(bench, plan, text).entered)
+            assert losses_along(bench, plan, [text]) == [0.0]
+            assert all(mask & 1 for mask in played_along(bench, plan, [text]).rows()[0])
 
 
 def test_a_round_costs_what_its_exits_leave(opened: tuple[Workbench, ProblemFacts]) -> None:

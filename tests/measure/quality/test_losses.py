@@ -18,14 +18,17 @@ from specplan.ir.errors import InfeasibleError, MissingCapabilityError, UsageErr
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
 from specplan.measure.acceptance.teacher import text_logits
+from specplan.measure.device.probes import plain_plan
 from specplan.measure.quality.calibrate import measure_losses
 from specplan.measure.quality.commands import Scorer, drop
 from specplan.measure.quality.laws import recorded
 from specplan.measure.quality.prompts import quality_parts
-from specplan.measure.workbench import Workbench
+from specplan.measure.workbench import PROFILE, TokenPrompt, Workbench, chosen_prompts
+from specplan.planner import load_problem
 from specplan.problems import as_problem
 from specplan.quality.calibrating import calibrate_plan, certificate_beside, write_calibrated
 from specplan.runtime.acceptance._emitted import emitted_law
+from specplan.runtime.generate import generate
 from specplan.runtime.sampling import SamplingSettings, probabilities
 from tests.measure.problems import write_problem
 
@@ -205,3 +208,45 @@ def test_a_command_scores_and_a_crash_or_a_hang_is_a_loss() -> None:
     with pytest.raises(UsageError, match="no program"):
         Scorer(("no-such-program-anywhere",), 20.0, 2e9).score("a", "", "")
     assert (drop(1.0, 0.25), drop(0.0, 1.0), drop(1.0, None), drop(None, 0.0)) == (0.75, 0, 1, 0)
+
+
+FAILING = """
+import json, os, signal, sys, time
+place = int(json.load(sys.stdin)["id"].split("-")[-1]) % 10
+if place == 0:
+    os.kill(os.getpid(), signal.SIGSEGV)
+if place == 1:
+    time.sleep(60)
+"""
+
+
+def test_a_plan_loses_where_the_command_crashes_or_hangs(folder: Path) -> None:
+    """Of a plan that decodes as the target does, which loses nothing elsewhere."""
+    bench = bench_of(folder, measure="command", command=[*python(FAILING)], seconds=1.0)
+    never = parse_plan(EXIT.replace("init=0.5", "init=2.0"))
+    (loss,) = measure_losses(bench, [never]).values()
+    parts = quality_parts(bench)
+    places = [int(prompt.id.split("-")[-1]) % 10 for prompt in parts.texts]
+    assert [*loss.calibration, *loss.report] == [float(place < 2) for place in places]
+    assert 0 < places.count(0) < len(places) > places.count(1) > 0
+
+
+def test_a_command_tells_which_of_the_reference_targets_functions_parse(
+    repository: Path, tmp_path: Path
+) -> None:
+    """`benchmarks/parsing.py` of the quickstart's outputs: 51 % by 384 of them."""
+    problem = load_problem(repository / "examples/quickstart/problem.yaml")
+    bench = Workbench(problem.model_copy(update={"profiles": tmp_path}))
+    prompts = chosen_prompts(problem, PROFILE)[:24]
+    requests = [
+        bench.request(TokenPrompt(one.id, tuple(bench.tokenizer.encode(one.text))), place)
+        for place, one in enumerate(prompts)
+    ]
+    done = generate(bench.compile(plain_plan(False)), requests, tokenizer=bench.tokenizer)
+    scorer = Scorer((sys.executable, str(repository / "benchmarks/parsing.py")), 20.0, 1e9)
+    scores = [
+        scorer.score(prompt.id, prompt.text, one.text or "")
+        for prompt, one in zip(prompts, done.completions, strict=True)
+    ]
+    assert {*scores} == {0.0, 1.0}
+    assert 0.2 <= sum(score or 0.0 for score in scores) / len(scores) <= 0.8

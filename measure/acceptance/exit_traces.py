@@ -1,0 +1,168 @@
+"""What the layers of the target say along its own texts: one pass over each text for all exits.
+
+Of every exit layer some numbers per token are kept (`LayerTrace`, 40 bytes), so that hundreds of
+texts take a few MB, and any threshold is played on them without the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from specplan.measure.acceptance.teacher import TracedText
+from specplan.measure.progress import Progress
+from specplan.runtime.sampling import SamplingSettings, probabilities
+
+EVERY = 16
+"""Texts between two reports of progress."""
+MEASURES = ("top1", "margin", "entropy")
+TextKey = tuple[tuple[int, ...], tuple[int, ...]]
+"""Tokens of the prompt and of the output."""
+
+
+@dataclass(frozen=True)
+class LayerTrace:
+    """What the logits after one layer say along a text of n output tokens.
+
+    Attributes:
+        measures: float64 `[n]`, by name.
+        first: the most probable token, int64 `[n]`.
+        shared: min(1, q(x) / p(x)) of the text's token x, for the law q after this layer and the
+            target's p: the chance that both draw it, given that the target did. float64 `[n]`.
+    """
+
+    measures: Mapping[str, Tensor]
+    first: Tensor
+    shared: Tensor
+
+
+ExitTraces = dict[tuple[TextKey, int], LayerTrace]
+"""Traces by text and layer, computed once for all plans."""
+
+
+@dataclass(frozen=True)
+class Traces:
+    """Traces of T texts after some layers of a model.
+
+    Attributes:
+        by_layer: an entry for each text; the last layer of the model is among them.
+        layers: of the model.
+        counts: tokens of each output, n of the longest.
+        prompts: tokens of each prompt.
+    """
+
+    by_layer: Mapping[int, Sequence[LayerTrace]]
+    layers: int
+    counts: tuple[int, ...]
+    prompts: tuple[int, ...]
+
+    def at(self, traced: Tensor, layers: Tensor, place: int | None = None) -> Tensor:
+        """What was traced after given layers.
+
+        Args:
+            traced: `[R, T, n]`, a row for each traced layer: `first`, `shared`, one of `measures`.
+            layers: `[T, n]`, or `[T]` at one place; each was traced.
+            place: of the outputs; None for all.
+
+        Returns:
+            In the shape of `layers`.
+        """
+        rows = self._rows[layers.long()][None]
+        wanted = traced if place is None else traced[:, :, place]
+        return wanted.gather(0, rows)[0]
+
+    @cached_property
+    def _rows(self) -> Tensor:
+        rows = torch.zeros(self.layers + 1, dtype=torch.int64)
+        rows[list(self.by_layer)] = torch.arange(len(self.by_layer))
+        return rows
+
+    @cached_property
+    def first(self) -> Tensor:
+        """The most probable tokens, int64 `[R, T, n]`."""
+        return self._stacked(lambda one: one.first, 0)
+
+    @cached_property
+    def shared(self) -> Tensor:
+        """The chances that both draw the token, `[R, T, n]`; 1 behind the end of a text."""
+        return self._stacked(lambda one: one.shared, 1)
+
+    @cached_property
+    def measures(self) -> Mapping[str, Tensor]:
+        """The measures, `[R, T, n]` each."""
+        return {name: self._stacked(lambda one, n=name: one.measures[n], 0) for name in MEASURES}  # type: ignore[misc]
+
+    def _stacked(self, part: Callable[[LayerTrace], Tensor], fill: float) -> Tensor:
+        rows = self.by_layer.values()
+        return torch.stack(
+            [pad_sequence([*map(part, row)], batch_first=True, padding_value=fill) for row in rows]
+        )
+
+
+def traces_of(
+    known: ExitTraces, texts: Sequence[TracedText], layers: Sequence[int], progress: Progress
+) -> Traces:
+    """The traces of texts after some layers and after the last; those not known yet are added."""
+    last = texts[0].target.num_layers
+    wanted = sorted({*layers, last})
+    for place, text in enumerate(texts):
+        if any((_key(text), layer) not in known for layer in wanted):
+            if place % EVERY == 0:
+                progress("layers of the target along its texts", place, len(texts))
+            for layer, trace in layer_traces(text, wanted).items():
+                known[_key(text), layer] = trace
+    by_layer = {layer: [known[_key(text), layer] for text in texts] for layer in wanted}
+    counts = tuple(len(text.output) for text in texts)
+    return Traces(by_layer, last, counts, tuple(text.start for text in texts))
+
+
+def _key(text: TracedText) -> TextKey:
+    return text.request.prompt_tokens, text.output
+
+
+@torch.inference_mode()
+def layer_traces(text: TracedText, layers: Sequence[int]) -> dict[int, LayerTrace]:
+    """What the logits after some layers say at every token of an output.
+
+    Args:
+        text: the prompt, and the target's output after it.
+        layers: in rising order, the last one of the target at their end.
+    """
+    settings = SamplingSettings.of([text.request], text.target.device)
+    output = torch.tensor([text.output], dtype=torch.int64, device=text.target.device)
+    after = zip(layers, _logits_after(text, layers), strict=True)
+    chances, rows = {}, {}
+    for layer, logits in after:
+        own = probabilities(logits[None], settings)[0].double()
+        chances[layer] = own.gather(1, output.T)[:, 0]
+        rows[layer] = (_measures(logits), logits.argmax(-1).cpu())
+    law = chances[layers[-1]].clamp(min=1e-30)
+    return {
+        layer: LayerTrace(*rows[layer], (chances[layer] / law).clamp(max=1.0).cpu())
+        for layer in layers
+    }
+
+
+def _logits_after(text: TracedText, layers: Sequence[int]) -> Iterator[Tensor]:
+    """Logits `[n, V]` along the output after each of some layers, of one pass through all."""
+    model, tokens = text.target, text.tokens
+    ids = torch.tensor([tokens], dtype=torch.int64, device=model.device)
+    positions = torch.arange(len(tokens), device=model.device)[None]
+    mask = torch.ones(1, len(tokens), len(tokens), dtype=torch.bool, device=model.device).tril()
+    cache, states, done = model.new_cache(1, len(tokens) + 1), None, 0
+    for layer in layers:
+        states = model.hidden(ids, positions, positions, mask, cache, (done, layer), states)
+        done = layer
+        yield model.logits(states[:, text.start - 1 : -1])[0]
+
+
+def _measures(logits: Tensor) -> dict[str, Tensor]:
+    probs = logits.double().softmax(-1)
+    best = probs.topk(2).values.cpu()
+    entropy = -torch.where(probs > 0, probs * probs.log(), 0.0).sum(-1).cpu()
+    return {"top1": best[:, 0], "margin": best[:, 0] - best[:, 1], "entropy": entropy}
