@@ -8,9 +8,8 @@ without one, those of its problem; `--samples` outputs of each prompt. Sampling 
 distribution, so plain decoding in batches writes what every plan writes.
 
 An output parses if the prompt with it, cut at the last statement, is Python, and at least one
-statement of it is the output's. Cut off is what may be unfinished: the last logical line, a header
-without a body, a `try` without a handler. `repeated` is the share of 4-grams of tokens that the
-same output had before, `heldout` that of the text that really follows these prompts.
+statement of it is the output's (`parsing.py`). `repeated` is the share of 4-grams of tokens that
+the same output had before, `heldout` that of the text that really follows these prompts.
 
 With `--bundle DIR` every kind of plan of this bundle runs too: tokens per step and tokens/s.
 """
@@ -18,15 +17,14 @@ With `--bundle DIR` every kind of plan of this bundle runs too: tokens per step 
 from __future__ import annotations
 
 import argparse
-import ast
 import importlib
-import io
 import json
 import sys
-import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from parsing import parses
 
 from specplan import api
 from specplan.measure.device.probes import plain_plan
@@ -39,70 +37,6 @@ MODELS = ROOT / "examples/reference_models"
 PROBLEM = ROOT / "examples/quickstart/problem.yaml"
 PROMPTS = ROOT / "examples/prompts/functions.jsonl"
 GRAM, BATCH = 4, 24
-Statement = list[tokenize.TokenInfo]
-
-
-def statements(text: str) -> list[Statement]:
-    """The logical lines of a text that are whole, as tokens.
-
-    Raises:
-        IndentationError: a line fits no block.
-    """
-    blank = tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT
-    whole: list[Statement] = []
-    line: Statement = []
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type not in blank:
-                line.append(token)
-            if token.type == tokenize.NEWLINE:
-                if token.string:  # the tokenizer adds an empty one at the end
-                    whole.append(line)
-                line = []
-    except tokenize.TokenError:
-        pass  # an open bracket or string: the last statement is not whole
-    return whole
-
-
-def open_try(lines: Sequence[Statement]) -> int | None:
-    """The place of the first `try` whose block reaches to the end."""
-    columns = [line[0].start[1] for line in lines]
-    for place, line in enumerate(lines):
-        if line[0].string == "try" and min(columns[place + 1 :], default=99) > columns[place]:
-            return place
-    return None
-
-
-def cut_at_last_statement(text: str) -> str:
-    """The text up to the end of its last statement that is not cut off.
-
-    Raises:
-        IndentationError: a line fits no block.
-    """
-    lines = statements(text)
-    while lines:
-        place = open_try(lines)
-        if place is not None:
-            del lines[place:]
-        elif lines[-1][-2:][0].string == ":" or lines[-1][0].string == "@":
-            lines.pop()
-        else:
-            break
-    end = lines[-1][-1].end[0] if lines else 0
-    return "".join(text.splitlines(keepends=True)[:end])
-
-
-def parses(prompt: str, completion: Completion) -> bool:
-    """Whether prompt and output are Python up to a statement that the output completes."""
-    text = prompt + (completion.text or "")
-    if completion.finish_reason == "stop":
-        text += "\n"  # the target ended it here, so it is whole
-    try:
-        cut = cut_at_last_statement(text)
-        ast.parse(cut)
-    except SyntaxError:
-        return False
-    return len(cut.rstrip()) > len(prompt)
 
 
 def repeated(outputs: Sequence[Sequence[int]]) -> float:
@@ -165,7 +99,10 @@ def rows(
     for temperature, top_p in settings:
         for tokens in most:
             done = measured(bench, prompts, temperature, top_p, tokens)
-            good = sum(parses(p.text, one) for p, one in zip(prompts, done, strict=True))
+            good = sum(
+                parses(p.text, one.text or "", ended=one.finish_reason == "stop")
+                for p, one in zip(prompts, done, strict=True)
+            )
             share = repeated([one.tokens for one in done])
             reference = repeated([text[:tokens] for text in truth])
             yield {

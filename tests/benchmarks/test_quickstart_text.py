@@ -13,7 +13,6 @@ pytest.importorskip("transformers")
 
 from specplan.measure.workbench import chosen_prompts
 from specplan.planner import load_problem
-from specplan.runtime.generate import Completion
 
 
 @pytest.fixture
@@ -46,11 +45,11 @@ PROMPT = "def f(x):\n    y = x"
 def test_an_output_parses_up_to_its_last_statement(
     text: ModuleType, output: str, good: bool
 ) -> None:
-    assert text.parses(PROMPT, Completion((), output, "length", 0)) == good
+    assert text.parses(PROMPT, output) == good
 
 
 def test_an_output_that_the_target_ends_is_whole(text: ModuleType) -> None:
-    assert text.parses(PROMPT, Completion((), "\n    return y", "stop", 0))
+    assert text.parses(PROMPT, "\n    return y", ended=True)
 
 
 def test_repeated_grams_are_counted_within_an_output(text: ModuleType) -> None:
