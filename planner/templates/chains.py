@@ -91,18 +91,24 @@ def carried_length(first: int, after: str) -> StopRule:
 
 
 def drafted_chain(
-    length: int, forward: Pass, *, drawn: bool, result: str = "%c", stop: StopRule | None = None
+    length: int,
+    forward: Pass | str,
+    *,
+    drawn: bool,
+    result: str = "%c",
+    stop: StopRule | None = None,
 ) -> str:
     """A chain, grown one token a trip.
 
     Args:
         length: drafted tokens, at most where a rule ends it.
-        forward: the drafting pass, over the newest node.
+        forward: the drafting pass, over the newest node; or ops that give `%q` at the node `%f`.
         drawn: tokens are drawn from the drafter's distribution; else each is its best.
         result: name of the chain.
         stop: the rule that ends it.
     """
-    body = f"%f = pick %t of=newest\n%q = {forward.over('%f')}\n{_grow(drawn=drawn)}"
+    logits = forward if isinstance(forward, str) else f"%q = {forward.over('%f')}"
+    body = f"%f = pick %t of=newest\n{logits}\n{_grow(drawn=drawn)}"
     if stop is None:
         return f"%t0 = root\n{_loop(length, body, {result: ('%t', '%t0', '%n')})}"
     carried, first = {result: ("%t", "%t0", "%n")}, stop.before
