@@ -7,15 +7,14 @@ that is killed leaves every finished trial and nothing else.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.measure.tuning.file_lock import FileLock
 
 if TYPE_CHECKING:
     import optuna
@@ -236,7 +235,7 @@ def _journal(path: Path) -> optuna.storages.BaseStorage:
         raise strange
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        lock: Any = _FileLock(path)
+        lock: Any = FileLock(path)
         backend = JournalFileBackend(str(path), lock_obj=lock)
         with lock:
             pass
@@ -254,53 +253,3 @@ def _may_be_journal(path: Path) -> bool:
     with path.open("rb") as file:
         head = file.read(len(_JOURNAL))
     return head == _JOURNAL[: len(head)]
-
-
-class _FileLock:
-    """A lock for one writer at a time among processes that share a file; it dies with its process.
-
-    A partial last line, left by a process that died while writing, is removed when the lock is
-    acquired.
-
-    Args:
-        path: of the file; the lock is a file next to it.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: IO[bytes] | None = None
-
-    def acquire(self) -> bool:
-        """Wait for the lock."""
-        self._file = Path(f"{self._path}.lock").open("ab")  # noqa: SIM115 - until release
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        if self._path.exists():
-            whole = _whole_lines(self._path)
-            if whole is not None:
-                os.truncate(self._path, whole)
-        return True
-
-    def release(self) -> None:
-        """Let the next one in."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-
-def _whole_lines(path: Path) -> int | None:
-    """Bytes up to the end of the last whole line; None where that is the end of the file."""
-    with path.open("rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        if not end:
-            return None
-        file.seek(-1, os.SEEK_END)
-        if file.read(1) == b"\n":
-            return None
-        file.seek(0)
-        return file.read().rfind(b"\n") + 1
