@@ -152,7 +152,7 @@ def _differences(plan: Plan, models: Mapping[str, Module]) -> Iterator[str]:
                 named += tokens
             case Relabel(token=int() as token):
                 named.append(token)
-            case Grow(how="best" | "shared", children=children):
+            case Grow(how="best" | "shared" | "minhash", children=children):
                 most = max((most, *(children if isinstance(children, tuple) else (children,))))
     if max(named, default=-1) >= vocabulary:
         yield f"the plan names token {max(named)}, and the vocabulary has {vocabulary}"

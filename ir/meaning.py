@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from specplan.ir.types.value_types import ROOT
+from specplan.ir.types.value_types import RACES, ROOT
 from specplan.ir.values import Value
 
 Path: TypeAlias = tuple[int, ...]
@@ -49,7 +49,7 @@ class Node:
     @property
     def drawn(self) -> bool:
         """Whether it was drawn from the distribution of its logits."""
-        return self.how in ("draw", "draw_distinct", "shared")
+        return self.how in ("draw", "draw_distinct", *RACES)
 
 
 @dataclass(frozen=True)

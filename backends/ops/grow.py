@@ -13,7 +13,7 @@ from specplan.backends.ops.tensors.trees import counts_of, extended, selected, s
 from specplan.backends.ops.tensors.values import Logits, Nodes, Tree, nodes_of
 from specplan.ir.ops import Grow
 from specplan.ir.types.value_types import TreeType
-from specplan.runtime.races import exponentials, race
+from specplan.runtime.races import drawn_alike, exponentials
 from specplan.runtime.sampling import SamplingSettings, best, draw, draw_distinct, probabilities
 
 
@@ -91,7 +91,7 @@ def _shape_facts(op: Grow, tree: Tree, at: Nodes, most: int, chain: bool) -> dic
     all_differ = not several or op.how in ("best", "draw_distinct")
     return {
         "chain": chain,
-        "distinct": op.how in ("draw_distinct", "shared") if several and drawn else tree.distinct,
+        "distinct": op.how != "draw" if several and drawn else tree.distinct,
         "in_order": tree.in_order and chain and at.is_last_of(tree),
         "layered": tree.layered and tree.are_tips(at) and all_differ,
         "widest": tree.widest_below(at, most),
@@ -117,7 +117,7 @@ def _tokens(
     probs = probabilities(vectors, settings)
     if op.how == "draw" and set(counts) == {1}:
         return draw(probs, by[:, : len(counts)]), probs
-    if op.how == "shared":
+    if op.races:
         depths = at.take(tree.depths) if at.tree is tree else at.take(at.tree.depths)
         numbers = by.gather(1, depths.clamp(max=by.shape[1] - 1))
     drawn, start = [], 0
@@ -125,8 +125,8 @@ def _tokens(
         if not count:
             continue
         mine, numbers_of = probs[:, place], by[:, start : start + count]
-        if op.how == "shared":
-            drawn.append(race(mine, exponentials(numbers[:, place], mine.shape[1]), count))
+        if op.races:
+            drawn.append(drawn_alike(op.how, mine, numbers[:, place], count))
         elif op.how == "draw_distinct":
             drawn.append(draw_distinct(mine[:, None], numbers_of[:, None])[:, 0])
         else:

@@ -13,7 +13,7 @@ from specplan.ir.tables.builtin import BUILTIN
 from specplan.ir.values import Entry
 from specplan.runtime import sampling
 from specplan.runtime.laws import LAWS
-from specplan.runtime.races import exponentials, race
+from specplan.runtime.races import drawn_alike, exponentials
 from specplan.runtime.requests import Request
 
 
@@ -47,7 +47,7 @@ class Arithmetic:
                 0, 0
             ].tolist()
             return tokens
-        raced: list[int] = race(probs, exponentials(given[0], len(probs)), count).tolist()
+        raced: list[int] = drawn_alike(how, probs, given[0], count).tolist()
         return raced
 
     def perturbed(

@@ -14,7 +14,7 @@ from specplan.ir.plan import Plan
 from specplan.ir.types.bounds import check_tree_size
 from specplan.ir.types.context import Context
 from specplan.ir.types.tree_types import given_nodes
-from specplan.ir.types.value_types import ROOT, TreeType
+from specplan.ir.types.value_types import RACES, ROOT, TreeType
 from specplan.ir.values import Value
 from specplan.ir.world import World
 
@@ -50,7 +50,7 @@ class Graft(Op):
         trees = tuple(context.expect(name, TreeType, "graft") for name in self.trees)
         nodes = sum(tree.nodes for tree in trees)
         check_tree_size(nodes)
-        races = sum("shared" in tree.origins for tree in trees)
+        races = sum(bool(tree.origins & RACES) for tree in trees)
         merged_draws = races > 1 or (self.same == "merge" and races > 0)
         origins = frozenset[str]().union(*(tree.origins for tree in trees))
         siblings = frozenset[str]().union(*(tree.siblings for tree in trees))

@@ -21,7 +21,7 @@ from specplan.ir.types.tree_types import (
     child_counts,
     nodes_before,
 )
-from specplan.ir.types.value_types import ROOT, LogitsType, NodesType, TreeType, UniformsType
+from specplan.ir.types.value_types import RACES, ROOT, LogitsType, NodesType, TreeType, UniformsType
 from specplan.ir.values import Value
 from specplan.ir.world import World
 
@@ -30,13 +30,14 @@ from specplan.ir.world import World
 class Grow(Op):
     """Add children of the nodes `at`, ranked or drawn from `logits`.
 
-    `children`: one count for all nodes or one per node; 0 attaches the node's logits alone.
-    `how`: `best` takes the most probable tokens, `draw` draws independently, `draw_distinct`
-    without replacement, and `shared` by an exponential race that the verifier can replay from the
-    same uniforms. `by`: one uniform per draw; for `shared`, number d serves all children of nodes
-    at depth d. `keep`: only the best new nodes stay; with `draw_distinct` that many whole paths are
-    drawn without replacement. A node without logits uses those of its nearest ancestor that has
-    some, of the level that looks that many tokens ahead.
+    `children`: one count for all nodes or one per node; 0 attaches the node's logits alone. `how`:
+    `best` takes the most probable tokens, `draw` draws independently, `draw_distinct` without
+    replacement, `shared` by an exponential race that the verifier can replay from the same
+    uniforms, and `minhash` by such a race of another coupling. `by`: one uniform per draw; for
+    races, number d serves all children of nodes at depth d. `keep`: only the best new nodes stay;
+    with `draw_distinct` that many whole paths are drawn without replacement. A node without logits
+    uses those of its nearest ancestor that has some, of the level that looks that many tokens
+    ahead.
 
     %t1 = grow %t0 at=%t0 logits=%q children=4
     %t1 = grow %t0 at=%f logits=%q how=draw by=%u
@@ -51,7 +52,7 @@ class Grow(Op):
     at: Value
     logits: Value
     children: int | tuple[int, ...] = 1
-    how: Literal["best", "draw", "draw_distinct", "shared"] = "best"
+    how: Literal["best", "draw", "draw_distinct", "shared", "minhash"] = "best"
     by: Value | None = None
     keep: int | None = None
 
@@ -59,6 +60,11 @@ class Grow(Op):
     def draws(self) -> bool:
         """Whether children are drawn; they then keep the probabilities they were drawn from."""
         return self.how != "best"
+
+    @property
+    def races(self) -> bool:
+        """Whether children are drawn by a race that a rule can replay."""
+        return self.how in RACES
 
     def infer(self, context: Context) -> tuple[TreeType]:
         """The tree with children below nodes."""
@@ -122,7 +128,7 @@ class Grow(Op):
             return
         (grown,) = step.gives
         needed = sum(child_counts(self.children, nodes_of(step.reads, self.at, "at")))
-        if self.how == "shared" and isinstance(grown, TreeType):
+        if self.races and isinstance(grown, TreeType):
             needed = grown.depth  # number d is for all children of nodes at depth d
         numbers = step.reads[self.by] if self.by is not None else None
         if not isinstance(numbers, UniformsType) or numbers.count < needed:
@@ -163,11 +169,7 @@ class Grow(Op):
         attached = dict(tree.attached)
         for number, count in zip(at.numbers, counts, strict=False):
             vector = logits.ahead(tree, number) if number in tree.living else None
-            own = (
-                numbers[tree.depth(number) :]
-                if self.how == "shared"
-                else numbers[first : first + count]
-            )
+            own = numbers[tree.depth(number) :] if self.races else numbers[first : first + count]
             first += count
             if vector is None:
                 new += [Node(0, number, live=False)] * count

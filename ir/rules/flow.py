@@ -56,8 +56,8 @@ def streams(plan: Plan, types: RoundTypes, tables: Tables) -> Iterator[Finding]:
             if not races and (given in by_position or (read_again and isinstance(op, Accept))):
                 yield (
                     op,
-                    "a later round reads the same numbers again (key=position); only how=shared "
-                    "and rule=gumbel may use them",
+                    "a later round reads the same numbers again (key=position); only races, "
+                    "how=shared and how=minhash and their rules, may use them",
                 )
     for (stream, _), taken in spans.items():
         taken.sort(key=lambda span: span[:2])
@@ -75,7 +75,7 @@ _TWICE = "the uniforms %{} are used twice; draw others by a second uniform op"
 def _races(op: Grow | Accept, tables: Tables) -> bool:
     """Whether the op draws by exponential races, which may share one number per depth."""
     if isinstance(op, Grow):
-        return op.how == "shared"
+        return op.races
     if op.at is not None:  # its numbers count from that node, not by depth
         return False
     rule = tables.find("rule", op.rule.name)

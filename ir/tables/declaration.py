@@ -37,8 +37,9 @@ class Declaration:
             per node and one more.
         draws_by_place: what follows a node is drawn with a number of the node's, or its depth's;
             other rules draw the bonus with the last number.
-        shares_uniforms: the rule may read the numbers that the tree was drawn with (`how=shared`):
-            number d is for what follows nodes at depth d, in the draft and in the target alike.
+        shares_uniforms: the rule may read the numbers that the tree was drawn with by a race
+            (`how=shared` or `minhash`): number d is for what follows nodes at depth d, in the draft
+            and in the target alike.
         loss: of a rule that is never lossless: total variation between the law of the first token
             that it emits and the target's, by default parameters, with the laws p and q of
             docs/rules.md as target's and draft's, and the other way round.

@@ -11,6 +11,8 @@ from typing import TypeAlias
 from specplan.ir.values import Entry, Value
 
 ROOT = -1
+RACES = frozenset({"shared", "minhash"})
+"""`grow how=`: draws by races over one number per depth, which rules can replay."""
 
 
 class Lineage:
@@ -126,7 +128,7 @@ class TreeType:
     @property
     def drawn(self) -> bool:
         """Whether some node was drawn."""
-        return bool(self.origins & {"draw", "draw_distinct", "shared"})
+        return bool(self.origins & {"draw", "draw_distinct", *RACES})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,17 @@
 """A draft model and the target draw with the same randomness: the text depends on the seed alone.
 
-Drafter-invariant speculative decoding (Daliri et al. 2024, arXiv 2408.07978), its Gumbel coupling:
-every position of the text has its own noise, the draft model and the target both take the best
-token under it, and a draft is accepted where they agree. Another draft model, or none, gives the
-same text. At temperature 0 both take their best token.
+Drafter-invariant speculative decoding (Daliri et al. 2024, arXiv 2408.07978): every position of
+the text has its own noise, the draft model and the target both take the token that is first under
+it, and a draft is accepted where they agree. Another draft model, or none, gives the same text. The
+paper's two couplings, Gumbel noise and weighted MinHash, both accept a draft token with the
+probability (1 - TV) / (1 + TV) at least. At temperature 0 draft and target take their best token.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
@@ -25,10 +27,13 @@ STREAM = "coupled"
 class SharedDrawsOptions(Options):
     """Which model drafts, and how far."""
 
-    reads = "chain of {length} by {draft}"
+    reads = "chain of {length} by {draft}, {coupling}"
 
     draft: DraftName
-    length: Annotated[int, Option("drafted tokens", (2, 4, 6, 8))]
+    length: Annotated[int, Option("drafted tokens")]
+    coupling: Annotated[Literal["gumbel", "minhash"], Option("how draft and target draw alike")] = (
+        "gumbel"
+    )
 
 
 class SharedDraws(ProfiledByRunning[SharedDrawsOptions]):
@@ -36,17 +41,27 @@ class SharedDraws(ProfiledByRunning[SharedDrawsOptions]):
 
     summary = "draft model and target draw alike, so that text depends on the seed alone"
     paper = "Daliri et al. 2024, arXiv 2408.07978"
-    differs = "Of the paper's two couplings it has the one by Gumbel noise, not weighted MinHash."
+    differs = "Weighted MinHash is Ioffe's consistent sampling, where the paper throws darts."
     family = "chains"
+    shapes = (
+        *((length, "gumbel") for length in (2, 4, 6, 8)),
+        *((length, "minhash") for length in (2, 4)),
+    )
+
+    def run_settings(self, facts: ProblemFacts) -> Iterator[SharedDrawsOptions]:
+        """At temperature 0, where nothing is drawn, the two couplings are one."""
+        every = super().run_settings(facts)
+        return (one for one in every if not facts.greedy or one.coupling == "gumbel")
 
     def plan(self, facts: ProblemFacts, options: SharedDrawsOptions) -> Plan:
         """Race over the same numbers as the target will, verify, accept what agrees."""
         draft, length = options.draft, options.length
         forward, _ = draft_passes(draft)
-        drafted, rule = drafted_chain(length, forward, drawn=False), "gumbel by=%s"
+        drafted, rule = drafted_chain(length, forward, drawn=False), f"{options.coupling} by=%s"
+        how = {"gumbel": "shared", "minhash": "minhash"}[options.coupling]
         if not facts.greedy:
             drafted = f"%s = uniform {length + 1} stream={STREAM} key=position\n" + drafted.replace(
-                "logits=%q", "logits=%q how=shared by=%s"
+                "logits=%q", f"logits=%q how={how} by=%s"
             )
         return draft_and_verify(facts, self, drafted, length, models=(draft,), rule=rule)
 

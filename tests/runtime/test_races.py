@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 
 from specplan.runtime.acceptance import RULES, DraftedTree
-from specplan.runtime.races import exponentials, race
+from specplan.runtime.races import consistent, drawn_alike, exponentials, race, steps
 from specplan.runtime.uniforms import uniforms
 from tests.runtime.exact import (
     Case,
@@ -144,6 +144,36 @@ def test_golden_chance_of_the_coupling() -> None:
     assert float(judged.accepted.double().mean()) == pytest.approx(expected, abs=0.01)
     emitted = torch.where(judged.accepted > 0, drafted[:, 0], judged.bonus).bincount(minlength=4)
     assert chisquare(emitted.numpy(), 40_000 * both[0].numpy()).pvalue > 1e-4
+
+
+def test_minhash_agrees_as_often_as_distributions_overlap() -> None:
+    """Weighted MinHash of p and q: laws, rest of a draw, agreement, the forms of its rule."""
+    numbers = uniforms(list(range(40_000)), "accept", [7] * 40_000, 0, 2)
+    p, q = (torch.tensor([float(x) for x in probs], dtype=torch.float64) for probs in (P, Q))
+    ranked = drawn_alike("minhash", q.expand(40_000, 4), numbers[:, 0], 2)
+    pairs = (ranked[:, 0] * 4 + ranked[:, 1]).bincount(minlength=16)
+    without = (q[:, None] * q / (1 - q[:, None])).fill_diagonal_(0).flatten()
+    assert chisquare(pairs[without > 0].numpy(), 40_000 * without[without > 0]).pvalue > 1e-4
+    drafted, target = ranked[:, :1], p.expand(40_000, 2, 4)
+    tree = DraftedTree(drafted, (-1,))
+    judged = RULES["minhash"].accept(tree, target, numbers)
+    overlap = float(torch.minimum(p, q).sum() / torch.maximum(p, q).sum())
+    agreed = float(judged.accepted.double().mean())
+    assert overlap - 0.01 < agreed < 1 - float((p - q).abs().sum()) / 2
+    emitted = torch.where(judged.accepted > 0, drafted[:, 0], judged.bonus).bincount(minlength=4)
+    assert chisquare(emitted.numpy(), 40_000 * p.numpy()).pvalue > 1e-4
+    for form in (RULES["minhash"].accept_vectorised, RULES["minhash"].accept_reference):
+        other = form(DraftedTree(drafted[:500], (-1,)), target[:500], numbers[:500])
+        assert torch.equal(other.accepted, judged.accepted[:500])
+        assert torch.equal(other.bonus, judged.bonus[:500])
+
+
+def test_minhash_keeps_to_the_support() -> None:
+    alone = torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)
+    noise = steps(torch.arange(1 << 12, dtype=torch.float64) / (1 << 12), 3)
+    order = consistent(alone.expand(1 << 12, 3), noise, 3)
+    assert (order[:, 0] == 1).all() and (order.sort(1).values == torch.arange(3)).all()
+    assert abs(float((order[:, 1] == 0).double().mean()) - 0.5) < 0.04
 
 
 def test_hashed_times_are_exponential_and_independent() -> None:

@@ -211,7 +211,7 @@ class Builder:
 def _drawn(step: Step, op: Grow) -> int:
     """Uniforms that children need: one each, or for races one per level."""
     (grown,) = step.gives
-    if op.how == "shared" and isinstance(grown, TreeType):
+    if op.races and isinstance(grown, TreeType):
         return grown.depth
     return sum(child_counts(op.children, nodes_of(step.reads, op.at, "at")))
 

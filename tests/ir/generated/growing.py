@@ -161,9 +161,9 @@ class TreeGrowth:
         build = self.build
         how = "best"
         if build.chance(0.45):
-            how = build.pick("draw", "draw", "draw_distinct", "shared")
+            how = build.pick("draw", "draw", "draw_distinct", "shared", "minhash")
         if build.plan.races:
-            how = "shared" if how != "best" else how
+            how = build.pick("shared", "minhash") if how != "best" else how
         width = getattr(build.type_of(at), "width", build.random.randint(1, 3))
         if self.loops == 0 and hasattr(build.type_of(at), "width") and build.chance(0.5):
             counts = [build.random.randint(0, 2) for _ in range(width - 1)] + [1]
