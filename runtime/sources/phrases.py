@@ -2,7 +2,8 @@
 
 The n-gram pool of lookahead decoding (Fu et al. 2024, arXiv 2402.02057, section 3.2; its released
 code, `lade/decoding.py`): n-grams by their first token, of each token the latest. A lookup goes by
-the last token of a text, and what it finds is merged into one tree or stands side by side.
+the last tokens of a text, one or as many as it asks to match, and what it finds is merged into one
+tree or stands side by side.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Phrases(Source):
         return float(self.capacity * (_ENTRY_BYTES + phrase))
 
     def lookup(self, texts: Tokens, lengths: Tokens, wanted: Wanted) -> SourceDrafts:
-        """The newest runs after the last token of each text; among equals the newer ones first."""
+        """The newest runs after the longest match of each text; among equals the newer first."""
         length = wanted.length
         limit, merged = self.runs_per_token, wanted.nodes is not None
         most = min(limit, wanted.children) if merged else limit
@@ -54,7 +55,7 @@ class Phrases(Source):
         followed: list[tuple[int, ...]] = []
         rows, weights = [], []
         for row, end in enumerate(lengths.tolist()):
-            known = [*self._after.get(int(texts[row, end - 1]), ())][-most:]
+            known = self._following(texts[row, :end], wanted)[-most:]
             followed += [(*run[:length], *(NO_TOKEN,) * (length - len(run))) for run in known]
             rows += [row] * len(known)
             weights += newer[most - len(known) :].tolist()
@@ -65,6 +66,18 @@ class Phrases(Source):
             wanted,
             np.array(weights),
         )
+
+    def _following(self, text: Tokens, wanted: Wanted) -> list[tuple[int, ...]]:
+        """What followed the longest end of a text that runs begin with, the newest last."""
+        for size in range(min(wanted.longest, self.order - 1, len(text)), 0, -1):
+            if size < wanted.shortest:
+                break
+            first, *others = text[len(text) - size :].tolist()
+            runs, known = self._after.get(first, ()), tuple(others)
+            after = [run[size - 1 :] for run in runs if run[: size - 1] == known]
+            if after := [run for run in after if run]:
+                return after
+        return []
 
     def learn_text(self, key: int, text: Tokens, last: int) -> None:
         """Learn the runs that end in new tokens."""

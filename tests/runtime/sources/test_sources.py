@@ -263,6 +263,16 @@ def test_phrases_are_the_newest_different_runs_after_a_token(
             assert heaviest[0][1] == dict(heaviest)[first[0]]
 
 
+def test_phrases_go_by_as_many_tokens_as_are_matched() -> None:
+    source = Phrases(4, 4, 100)
+    source.learn_runs([np.array(run) for run in ([1, 2, 3, 4], [5, 2, 6, 7], [1, 2, 8])])
+    assert one(source, [0, 1, 2], Wanted(2, 2, 1, 2))[0] == [8]  # the newest after 1, 2
+    assert one(source, [1, 2], Wanted(2, 2, 4, 2, 10))[0] == [8, 3, 4]
+    assert one(source, [5, 2], Wanted(1, 3, 1, 2))[0] == [6, 7]  # the longest match first
+    assert one(source, [9, 2], Wanted(2, 3, 1, 2))[0] == []
+    assert one(source, [2, 3, 4], Wanted(1, 3, 1, 2))[0] == []
+
+
 def test_phrases_of_a_text_are_those_of_its_runs() -> None:
     text, order = [0, 1, 2, 0, 1, 3, 0, 2], 3
     grown, from_runs = Phrases(order, 4, 100), Phrases(order, 4, 100)
