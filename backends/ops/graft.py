@@ -11,20 +11,34 @@ from torch import Tensor
 from specplan.backends.ops.tensors.trees import rehung
 from specplan.backends.ops.tensors.values import Tree
 from specplan.ir.ops import Graft
+from specplan.ir.ops.graft import LEAST_WEIGHT
 from specplan.ir.types.value_types import TreeType
 from specplan.runtime.masks import first_true
 
 
-def graft(op: Graft, trees: Sequence[Tree], *, kind: TreeType) -> Tree:
+def graft(op: Graft, trees: Sequence[Tree], weights: Sequence[Tensor], *, kind: TreeType) -> Tree:
     """All nodes of all trees, tree after tree.
 
     Args:
         op: says whether equal siblings are kept apart.
         trees: with one root.
+        weights: numbers `[B]`, one for each tree, or none.
         kind: what the verifier knows of the result.
     """
+    if weights:
+        trees = [*map(_weighed, trees, weights)]
     joined = _side_by_side(trees, kind.is_chain)
     return joined if op.same == "keep" or not joined.size else _merged(joined)
+
+
+def _weighed(tree: Tree, weight: Tensor) -> Tree:
+    """The tree, the probabilities of all its paths multiplied."""
+    if tree.scores is None or tree.own is None or not tree.size:
+        return tree
+    heavier = weight.to(tree.scores).clamp(min=LEAST_WEIGHT).log()[:, None]
+    scores = torch.cat([tree.scores[:, :1], tree.scores[:, 1:] + heavier], 1)
+    own = tree.own + heavier * ((tree.parents == 0) & (tree.depths > 0))
+    return replace(tree, scores=scores, own=own)
 
 
 def _side_by_side(trees: Sequence[Tree], chain: bool) -> Tree:

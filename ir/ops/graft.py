@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from math import exp, inf, log
 from typing import Any, Literal
 
@@ -14,9 +15,12 @@ from specplan.ir.plan import Plan
 from specplan.ir.types.bounds import check_tree_size
 from specplan.ir.types.context import Context
 from specplan.ir.types.tree_types import given_nodes
-from specplan.ir.types.value_types import RACES, ROOT, TreeType
+from specplan.ir.types.value_types import RACES, ROOT, NumberType, TreeType
 from specplan.ir.values import Value
 from specplan.ir.world import World
+
+LEAST_WEIGHT = 1e-30
+"""Of a tree: a logarithm is taken of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +30,12 @@ class Graft(Op):
     With `same=keep` equal siblings stay separate nodes. With `same=merge` everything below equal
     siblings moves below the first of them, whose probability becomes the sum over all their paths.
     The other siblings get the score minus infinity. Drawn ones stay, so that a rule judges them by
-    the probabilities that they were drawn from; those that were not drawn die.
+    the probabilities that they were drawn from; those that were not drawn die. `weights`: a number
+    per request for each tree, by which the probabilities of all its paths are multiplied; zero or
+    less counts as almost nothing.
 
     %t = graft %drafted %looked
-    %t = graft %a %b %c same=merge
+    %t = graft %a %b %c same=merge weights=[%u, %v, %w]
     """
 
     keyword = "graft"
@@ -37,6 +43,7 @@ class Graft(Op):
     positional = ("trees",)
     trees: tuple[Value, ...]
     same: Literal["keep", "merge"] = "keep"
+    weights: tuple[Value, ...] = ()
 
     def infer(self, context: Context) -> tuple[TreeType]:
         """One tree, in which the nodes of the first keep their numbers.
@@ -48,6 +55,11 @@ class Graft(Op):
         if not self.trees:
             raise RuleError("arity", "graft needs at least one tree")
         trees = tuple(context.expect(name, TreeType, "graft") for name in self.trees)
+        if self.weights and len(self.weights) != len(trees):
+            counts = f"weights= has {len(self.weights)} entries for {len(trees)} trees"
+            raise RuleError("arity", counts)
+        for name in self.weights:
+            context.expect(name, NumberType, "weights")
         nodes = sum(tree.nodes for tree in trees)
         check_tree_size(nodes)
         races = sum(bool(tree.origins & RACES) for tree in trees)
@@ -92,11 +104,14 @@ class Graft(Op):
         """All nodes of all trees, tree after tree."""
         nodes: list[Node] = []
         attached: dict[int, Any] = {}
-        for name in self.trees:
+        weights = [log(max(float(scope[name]), LEAST_WEIGHT)) for name in self.weights]
+        for name, heavier in zip_longest(self.trees, weights, fillvalue=0.0):
             first, tree = len(nodes), scope[name]
             attached |= {i if i == ROOT else i + first: row for i, row in tree.attached.items()}
             nodes += [
-                node if node.parent == ROOT else replace(node, parent=node.parent + first)
+                replace(node, score=node.score + heavier)
+                if node.parent == ROOT
+                else replace(node, parent=node.parent + first)
                 for node in tree.nodes
             ]
         joined = Tree(

@@ -116,7 +116,15 @@ def drafted_in_turns(
 }}"""
 
 
-def joined_chains(drafters: Sequence[str], length: int, *, drawn: bool, result: str = "%c") -> str:
+def joined_chains(
+    drafters: Sequence[str],
+    length: int,
+    *,
+    drawn: bool,
+    result: str = "%c",
+    until: str = "",
+    join: str = "",
+) -> str:
     """A tree of one chain per drafter, in which equal siblings and their children are merged.
 
     Any of the chains may be the accepted one, so that a model may lack all of it but the root.
@@ -126,10 +134,13 @@ def joined_chains(drafters: Sequence[str], length: int, *, drawn: bool, result: 
         length: tokens of each chain, of the text's at most.
         drawn: tokens of models are drawn from their distributions, each model from a stream of its
             own; else they are the best ones.
-        result: name of the tree.
+        result: name of the tree; `%d0`, `%d1`, ... are the chains.
+        until: number of tokens at which a model's chain ends, `%k`; empty for `length`.
+        join: further attributes of the op that joins them.
     """
     trees = " ".join(f"%d{index}" for index in range(len(drafters)))
-    return "\n".join([*_chains(drafters, length, drawn), f"{result} = graft {trees} same=merge"])
+    chains = _chains(drafters, length, drawn, until)
+    return "\n".join([*chains, f"{result} = graft {trees} same=merge {join}"])
 
 
 def models_of(drafters: Sequence[str]) -> tuple[str, ...]:
@@ -137,7 +148,7 @@ def models_of(drafters: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in drafters if name != TEXT.name)
 
 
-def _chains(drafters: Sequence[str], length: int, drawn: bool) -> Iterator[str]:
+def _chains(drafters: Sequence[str], length: int, drawn: bool, until: str) -> Iterator[str]:
     for i, name in enumerate(drafters):
         yield f"%r{i} = root"
         if name == TEXT.name:
@@ -146,10 +157,15 @@ def _chains(drafters: Sequence[str], length: int, drawn: bool) -> Iterator[str]:
             continue
         draw = f"%u{i} = uniform 1 stream=draft_{i}" if drawn else ""
         how = f"how=draw by=%u{i}" if drawn else ""
+        stop, ends = "", ""
+        if until:
+            stop = f'%m{i} = measure %n{i} count\n%stop{i} = compute "m >= k" m=%m{i} k={until}'
+            ends = f" until=%stop{i}"
         yield f"""%d{i} = repeat {length} (%t{i} = %r{i}) {{
     %f{i} = pick %t{i} of=newest
     %q{i} = forward {name} %f{i} cache={cache_of(name)} pending={length + 1}
     {draw}
     %n{i} = grow %t{i} at=%f{i} logits=%q{i} {how}
-    yield %n{i}
+    {stop}
+    yield %n{i}{ends}
 }}"""

@@ -23,7 +23,11 @@ class Drafting(TreeGrowth):
                 other = self.simple(other)
             others.append(other)
         joined = build.random.sample([tree, *others], len(others) + 1)
-        return build.let(f"graft {' '.join(joined)} same={build.pick('keep', 'merge')}", "t")
+        words = f"graft {' '.join(joined)} same={build.pick('keep', 'merge')}"
+        if build.chance(0.3):
+            each = (build.let(f'compute "{build.pick(0.5, 2.0)}"', "w") for _ in joined)
+            words += f" weights=[{', '.join(each)}]"
+        return build.let(words, "t")
 
     def prune(self, tree: str) -> str:
         """Some nodes and their ancestors."""
