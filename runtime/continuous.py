@@ -28,7 +28,7 @@ from specplan.runtime.tokenizer import Tokenizer
 
 
 @dataclass(eq=False)
-class _Running:
+class Running:
     """A request in the batch."""
 
     row: Row
@@ -67,7 +67,7 @@ def serve(
         SpecplanError: the plan's rounds stopped emitting.
     """
     check_stop_strings([arrival.request for arrival in arrivals], tokenizer)
-    server = _Server(executable, limits or BatchLimits(), clock or WallTimer(), on_tokens)
+    server = Server(executable, limits or BatchLimits(), clock or WallTimer(), on_tokens)
     lengths = [len(a.request.prompt_tokens) + a.request.max_new_tokens for a in arrivals]
     server.capacity = max(lengths, default=0)
     order = sorted(range(len(arrivals)), key=lambda index: arrivals[index].seconds)
@@ -80,16 +80,18 @@ def serve(
     return Service(tuple(served), tuple(server.steps), server.clock.now())
 
 
-class _Server:
+class Server:
     """The batch of a server, and who waits for it.
 
     Attributes:
         capacity: tokens of the longest text.
+        shared: prompt tokens that were copied from other requests instead of run.
         batch: requests by their places in the session; those that are done leave before a round.
         waiting: requests that have come, with their times of arrival.
     """
 
     capacity = 0
+    shared = 0
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class _Server:
         self.executable, self.limits, self.clock = executable, limits, clock
         self.on_tokens = on_tokens
         self.session: ContinuousSession | None = None
-        self.batch: list[_Running] = []
+        self.batch: list[Running] = []
         self.waiting: deque[tuple[float, Row]] = deque()
         self.served: dict[int, Served] = {}
         self.steps: list[Step] = []
@@ -128,7 +130,7 @@ class _Server:
             self.session.release()
 
     @property
-    def _running(self) -> list[tuple[int, _Running]]:
+    def _running(self) -> list[tuple[int, Running]]:
         """Requests that are not done, and their places."""
         if self.session is None:
             return []
@@ -154,9 +156,9 @@ class _Server:
                 )
             self.session = session
         else:
-            self.session.exchange(leaving, requests)
+            self.shared += self.session.exchange(leaving, requests)
         self.batch = [one for place, one in enumerate(self.batch) if place in running]
-        self.batch += [_Running(row, arrival, now) for arrival, row in joining]
+        self.batch += [Running(row, arrival, now) for arrival, row in joining]
         if joining:
             self.session.prefill()
             for place, one in enumerate(self.batch):
@@ -200,7 +202,7 @@ class _Server:
         if self._idle > self.capacity + 16:
             raise emits_nothing(self.executable.plan, self._round, self._idle)
 
-    def _close(self, one: _Running) -> None:
+    def _close(self, one: Running) -> None:
         """A request is done."""
         if one.row.reason is None:
             one.row.close(self.on_tokens)

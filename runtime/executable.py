@@ -129,10 +129,14 @@ class Session(Protocol):
 class ContinuousSession(Session, Protocol):
     """A session whose requests come and go between rounds."""
 
-    def exchange(self, leaving: Sequence[int], coming: Sequence[Request]) -> None:
+    def exchange(self, leaving: Sequence[int], coming: Sequence[Request]) -> int:
         """Let rows go, and begin new requests in rows behind those that stay, in order.
 
         `prefill` then runs the prompts of the new ones. The state of those that stay is as it was.
+
+        Returns:
+            Prompt tokens of the new requests that need not run, because a row that was there
+            begins with them too and its caches were copied.
 
         Raises:
             UsageError: a new request does not fit the models or the memory of the batch.

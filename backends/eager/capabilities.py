@@ -17,7 +17,6 @@ CAPABILITIES = Capabilities(
         ("cache", "rollback"): (None, "snapshot"),
         ("source", "scope"): ("request", "group", "process", "read_only"),
         ("value", "kind"): ("tree", "number", "calibrated"),
-        ("plan", "threads"): (None,),
     },
     any_layer=True,
     stops=True,

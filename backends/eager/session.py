@@ -51,7 +51,7 @@ class EagerSession(Interpreter):
         self.batch.done[row] = True
 
     @torch.inference_mode()
-    def exchange(self, leaving: Sequence[int], coming: Sequence[Request]) -> None:
+    def exchange(self, leaving: Sequence[int], coming: Sequence[Request]) -> int:
         """See `specplan.runtime.executable.ContinuousSession`."""
         batch = self.batch
         check_requests(self.plan, self.models, coming, empty=True)
@@ -78,6 +78,7 @@ class EagerSession(Interpreter):
         batch.exchange(stay, coming, self.plan, self.models)
         self.running = torch.ones(batch.size, dtype=torch.bool)
         self.joined = [row >= len(stay) for row in range(batch.size)]
+        return batch.shared
 
     def release(self) -> None:
         """Free the caches, and end the texts that sources learn."""

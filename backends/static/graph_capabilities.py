@@ -17,6 +17,7 @@ STATIC = replace(
         ("cache", "rollback"): (None,),
         ("commit", "alive"): (None,),
         ("track", "levels"): (1,),
+        ("plan", "threads"): (None,),
     },
     sources_around=True,
     whole_rounds=True,

@@ -87,7 +87,7 @@ class StaticSession(EagerSession):
         """Requests that want no more tokens."""
         return self.batch.done[: self.size]
 
-    def exchange(self, leaving: Sequence[int], coming: Sequence[Request]) -> None:
+    def exchange(self, leaving: Sequence[int], coming: Sequence[Request]) -> int:
         """Graphs are made for batches of one size.
 
         Raises:

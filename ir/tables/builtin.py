@@ -101,7 +101,7 @@ THREADS = (
         table="threads",
         name="points",
         summary="one thread per point of an outline",
-        parameters=(("skeleton", Text), ("point", Text)),
+        parameters=(("skeleton", Text), ("point", Text), ("route", Text())),
         source="Ning et al. 2023, Skeleton-of-Thought, arXiv 2307.15337",
     ),
     Declaration(

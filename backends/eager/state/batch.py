@@ -43,7 +43,10 @@ class Batch(Texts):
         sources: by the name of the source state.
         values: by the name of the value state, what the last round left.
         grammars: what outputs must follow; None where no request has a grammar.
+        shared: tokens of the prompts that joined last which were copied from other rows.
     """
+
+    shared = 0
 
     def __init__(
         self,
@@ -105,12 +108,15 @@ class Batch(Texts):
             plan: what it keeps.
             models: by their roles.
         """
+        alike = self._alike(requests)
         self._enter(stay, requests)
         self._write_prompts(stay)
         self.grammars = Grammars.exchanged(self.grammars, stay, self.requests)
         self._forget()
-        for cache in self.caches.values():
-            cache.exchange(stay, self.lengths[len(stay) :])
+        copied = [
+            cache.exchange(stay, self.lengths[len(stay) :], alike) for cache in self.caches.values()
+        ]
+        self.shared = sum(map(min, zip(*copied, strict=True)))
         for state in plan.states:
             if isinstance(state, TrackState):
                 new = first_track(state, models[state.model], requests, self.slots)
@@ -119,6 +125,22 @@ class Batch(Texts):
                 self.values[state.name] = exchanged_value(
                     state, self.values[state.name], stay, len(requests)
                 )
+
+    def _alike(self, requests: Sequence[Request]) -> list[tuple[int, int]]:
+        """For each new request the row whose text begins most as its prompt, and how far.
+
+        The last token of a prompt is run in any case. Models that read states of others need those
+        of the whole text, so that nothing is shared where there are such.
+        """
+        best = []
+        for request in requests:
+            prompt = torch.tensor(request.prompt_tokens, device=self.device)
+            size = min(len(prompt), self.text.shape[1])
+            same = (self.text[:, :size] == prompt[:size]).cumprod(1).sum(1).tolist()
+            begun = [*map(min, same, self.lengths)]
+            row = max(range(self.size), key=begun.__getitem__)
+            best.append((row, 0 if self.tracks else min(begun[row], len(prompt) - 1)))
+        return best
 
     @cached_property
     def ends(self) -> Tensor:  # type: ignore[override]

@@ -88,20 +88,36 @@ class Cache(NodeSlots):
             self.begin(lengths)
         self.alive = False
 
-    def exchange(self, stay: Sequence[int], texts: Sequence[int]) -> None:
-        """Keep rows, rising, and begin texts of these lengths; nodes that live on stay."""
-        new = [0] * len(texts)
+    def exchange(
+        self, stay: Sequence[int], texts: Sequence[int], alike: Sequence[tuple[int, int]]
+    ) -> list[int]:
+        """Keep rows, and begin new texts; nodes that live on stay.
+
+        Args:
+            stay: rows, rising.
+            texts: lengths of the new texts.
+            alike: of each, a row before and the tokens that its text begins with as well.
+
+        Returns:
+            Tokens of each new text that are copied. None of caches that forget text or ask by
+            queries, and none of models with recurrent states, which are those of a whole text.
+        """
         self.turn(scratch=False)
-        self.store.exchange(stay, len(new))
+        every, new = self.lengths.values(), [0] * len(texts)
+        if not (self.retention or self.of or self.store.others() or self.store.queries):
+            new = [min(count, *(known[row] for known in every)) for row, count in alike]
+        begin = {number: alike[number][0] for number, count in enumerate(new) if count}
+        self.store.exchange(stay, len(new), begin)
         for span, known in self.lengths.items():
             self.lengths[span] = [known[row] for row in stay] + new
-        self.forgotten = [self.forgotten[row] for row in stay] + new
+        self.forgotten = [self.forgotten[row] for row in stay] + [0] * len(new)
         base = [self.base[row] for row in stay] + [*texts]
         living = exchanged(self.keys, stay, len(new), NO_KEY), exchanged(self.there, stay, len(new))
         alive, self.aside = self.alive, []
         self._forget()
         self.begin(base)
         self._live_on(living if alive else None)
+        return new
 
     @property
     def whole(self) -> list[int]:

@@ -89,7 +89,7 @@ class TextDecoder:
         on_text: OnText | None = None,
         on_tokens: OnTokens | None = None,
     ) -> Generation:
-        """Continue every prompt.
+        """Continue every prompt; of a plan with `threads`, text comes when its texts are joined.
 
         Args:
             prompts: texts, or lists of chat messages.
@@ -101,6 +101,7 @@ class TextDecoder:
             UsageError: a setting is out of range, or a prompt is empty or too long.
         """
         from specplan.runtime.generate import generate
+        from specplan.runtime.threads.host import generate_branched
 
         requests = [self._request(prompt, settings, index) for index, prompt in enumerate(prompts)]
         if on_tokens is None and on_text is not None:
@@ -108,6 +109,8 @@ class TextDecoder:
             def on_tokens(row: int, _: tuple[int, ...], texts: tuple[str, ...]) -> None:
                 on_text(row, "".join(texts))
 
+        if self.executable.plan.threads is not None:
+            return generate_branched(self.executable, requests, self.tokenizer)
         return generate(self.executable, requests, tokenizer=self.tokenizer, on_tokens=on_tokens)
 
     def _grammar(self, settings: Settings) -> Grammar | None:

@@ -27,7 +27,7 @@ PROMISES: tuple[Promise, ...] = ("target", "stated", "bounded", "free")
 MODELS = (" revision=live", " dtype=float64", ' of=target part="four bits"', " of=target")
 """Attributes of draft models."""
 THREADS = (
-    'points(skeleton="List points.", point="Expand point {n}.")',
+    'points(skeleton="List points.", point="Expand point {n}.", route="By points?")',
     "fork(fork=5, child=6)",
     'labels(path="labels.json")',
     'thoughts(width=2, depth=2, judge="Rate it.")',
