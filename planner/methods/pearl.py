@@ -14,16 +14,20 @@ the sum (`lane_overlap` of the device).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
+from specplan.cost_models.devices.device import UnpricedError
 from specplan.ir.plan import Plan
+from specplan.planner.drafters.parts import models_alone
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Option, Options
 from specplan.planner.templates.plan_text import cache_of, single_round_plan, uniforms
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
 LENGTHS = (2, 3, 4, 6, 8)
+LONGEST = 16
 
 
 @dataclass(frozen=True)
@@ -47,14 +51,21 @@ class Pearl(ProfiledByRunning[PearlOptions]):
     summary = "a draft model goes on drafting while the target verifies"
     paper = "Liu et al. 2024, arXiv 2408.11850"
     differs = (
-        "The window's length is an option and does not follow the models' speeds; the two models "
-        "overlap on processors with free cores only, elsewhere they take turns."
+        "The window's length is fixed for a plan, the ratio of the models' speeds among those that "
+        "are compared; the two models overlap on processors with free cores only, elsewhere they "
+        "take turns."
     )
     memory = (
         "a window of drafts; at a temperature above 0 with their laws, 4 bytes per token, request "
         "and entry of the vocabulary"
     )
     family = "windows"
+
+    def run_settings(self, facts: ProblemFacts) -> Iterator[PearlOptions]:
+        """Some lengths, and the one that a draft model writes while the target runs once."""
+        for draft in models_alone(facts.shapes):
+            lengths = {*LENGTHS, matched_length(facts, draft)}
+            yield from (PearlOptions(draft, length) for length in sorted(lengths))
 
     def plan(self, facts: ProblemFacts, options: PearlOptions) -> Plan:
         """Verify the window and draft on from its end; judge both, keep the rest."""
@@ -92,6 +103,18 @@ commit {cache} %e
 store @window %r"""
         window = f"@window = value tree(nodes={rest}, depth={rest}{laws})"
         return single_round_plan(facts, self, (draft,), body, states=(window,))
+
+
+def matched_length(facts: ProblemFacts, draft: str) -> int:
+    """The paper's window: passes of the draft model in the time of one of the target.
+
+    Of the loads' mean times, between the shortest and the longest window that are worth trying.
+    """
+    try:
+        target, drafts = (facts.pass_seconds(role, 1).mean() for role in ("target", draft))
+    except UnpricedError:
+        return LENGTHS[0]
+    return min(max(round(float(target / drafts)), LENGTHS[0]), LONGEST)
 
 
 METHOD = Pearl()
