@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from math import exp, inf, log
 from typing import Any, Literal
 
@@ -105,7 +104,7 @@ class Graft(Op):
         nodes: list[Node] = []
         attached: dict[int, Any] = {}
         weights = [log(max(float(scope[name]), LEAST_WEIGHT)) for name in self.weights]
-        for name, heavier in zip_longest(self.trees, weights, fillvalue=0.0):
+        for name, heavier in zip(self.trees, weights or [0.0] * len(self.trees), strict=True):
             first, tree = len(nodes), scope[name]
             attached |= {i if i == ROOT else i + first: row for i, row in tree.attached.items()}
             nodes += [
