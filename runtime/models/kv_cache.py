@@ -8,13 +8,10 @@ attends to, and `positions` has the position of a slot.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Self
 
 import torch
 from torch import Tensor
-
-_NONE: Mapping[int, int] = MappingProxyType({})
 
 
 class KVCache:
@@ -71,7 +68,7 @@ class KVCache:
             made.queries = [layer.new_zeros(batch, num_kv_heads, head_dim) for layer in made.keys]
         return made
 
-    def exchange(self, stay: Sequence[int], new: int, begin: Mapping[int, int] = _NONE) -> None:
+    def exchange(self, stay: Sequence[int], new: int, begin: Mapping[int, int]) -> None:
         """Keep some rows, moved to the front, and make room for new ones behind them.
 
         Tensors have room for more rows than are in use: no row is copied that need not move.
@@ -79,7 +76,7 @@ class KVCache:
         Args:
             stay: rows that stay, rising.
             new: rows that come.
-            begin: for some of these, by number, a row before, whose content they begin with.
+            begin: for some of these, by number, the former row whose content they begin with.
         """
         size = len(stay) + new
         rest = [*self.others(), *(self.queries or ())]
@@ -88,7 +85,7 @@ class KVCache:
             more = max(size, 2 * room[0].shape[0]) - room[0].shape[0]
             room = [torch.cat([one, one.new_zeros(more, *one.shape[1:])]) for one in room]
         goals = [place for place, row in enumerate(stay) if place != row]
-        sources = [stay[place] for place in goals] + [*begin.values()]
+        sources = [*(stay[place] for place in goals), *begin.values()]
         goals += [len(stay) + number for number in begin]
         for one in room if goals else ():
             one[goals] = one[sources]

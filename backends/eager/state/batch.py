@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager.plan_analysis import PlanAnalysis
-from specplan.backends.eager.state.caches import Cache, Retention, exchanged
+from specplan.backends.eager.state.caches import Cache, Retention
 from specplan.backends.eager.state.first_values import exchanged_value, first_track, first_value
 from specplan.backends.eager.state.grammars import Grammars
+from specplan.backends.eager.state.rows import exchanged
 from specplan.backends.eager.state.texts import Texts
 from specplan.backends.eager.state.tracks import Track
 from specplan.backends.ops.tensors.keys import FIRST_KEY, NO_KEY, key_after
