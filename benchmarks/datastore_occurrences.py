@@ -76,7 +76,7 @@ def split(megabytes: float) -> tuple[str, list[str]]:
     """The corpus, and files of packages that it has nothing of."""
     library = Path(sysconfig.get_paths()["stdlib"])
     packages = sorted({path.relative_to(library).parts[0] for path in library.rglob("*.py")})
-    apart = set(packages[::8])
+    left_out = set(packages[::8])
     corpus: list[str] = []
     size, others = 0.0, list[str]()
     for path in sorted(library.rglob("*.py")):
@@ -84,7 +84,7 @@ def split(megabytes: float) -> tuple[str, list[str]]:
         if place[0] == "site-packages" or "test" in place or "tests" in place:
             continue
         text = path.read_text(encoding="utf-8", errors="ignore")
-        if place[0] in apart:
+        if place[0] in left_out:
             others.append(text)
         elif size < megabytes * 1e6:
             corpus.append(text)

@@ -18,7 +18,8 @@ from typing import Annotated
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Option, Options
-from specplan.planner.templates.plan_text import draft_and_verify, draft_passes, uniforms
+from specplan.planner.templates.chains import written_while_sure
+from specplan.planner.templates.plan_text import draft_and_verify
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
 FALLBACKS = (0.4, 0.6, 0.8)
@@ -53,25 +54,10 @@ class Bild(ProfiledByRunning[BildOptions]):
 
     def plan(self, facts: ProblemFacts, options: BildOptions) -> Plan:
         """Draft while the next token is sure enough, verify, take back what is too unlikely."""
-        draft, bar = options.draft, options.fallback
-        first, later = draft_passes(draft)
-        draw, how = uniforms(facts, 1)
-        drafted = f"""%t0 = root
-%q0 = {first.over("%t0")}
-%m0 = measure %q0 top1
-%sure = compute "m >= {bar}" m=%m0
-%c, %x = repeat {options.most} (%t = %t0, %q = %q0) only=%sure {{
-    %f = pick %t of=newest
-    {draw}
-    %n = grow %t at=%f logits=%q {how}
-    %g = pick %n of=newest
-    %s = {later.over("%g")}
-    %m = measure %s top1
-    %stop = compute "m < {bar}" m=%m
-    yield %n, %s until=%stop
-}}"""
+        draft, most = options.draft, options.most
+        drafted = written_while_sure(facts, draft, options.fallback, most)
         rule = f"rollback(threshold={options.rollback})"
-        return draft_and_verify(facts, self, drafted, options.most, models=(draft,), rule=rule)
+        return draft_and_verify(facts, self, drafted, most, models=(draft,), rule=rule)
 
 
 METHOD = Bild()

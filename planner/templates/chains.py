@@ -20,7 +20,7 @@ from specplan.ir.values import print_atom
 from specplan.planner.drafters.parts import CHUNK, SINKS, exit_layers
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Method, Option, OptionsT
-from specplan.planner.templates.plan_text import Pass, draft_and_verify, draft_passes
+from specplan.planner.templates.plan_text import Pass, draft_and_verify, draft_passes, uniforms
 from specplan.planner.templates.profiled_by_running import ProfiledByRunning
 
 ChainDrafter = Model | SkipBlocks | SmallCache
@@ -117,6 +117,33 @@ def drafted_chain(
     start = '%p0 = compute "1.0"\n' if stop.product else ""
     loop = _loop(length, f"{body}\n{stop.ops('%q')}", carried, until="until=%stop")
     return f"{first}\n%t0 = root\n{start}{loop}"
+
+
+def written_while_sure(facts: ProblemFacts, draft: str, bar: float, most: int) -> str:
+    """A chain `%c` that ends before the token of which the draft model is not sure; maybe empty.
+
+    Args:
+        facts: the problem.
+        draft: the model.
+        bar: its highest probability below which it writes no more.
+        most: tokens at most.
+    """
+    first, later = draft_passes(draft)
+    draw, how = uniforms(facts, 1)
+    return f"""%t0 = root
+%q0 = {first.over("%t0")}
+%m0 = measure %q0 top1
+%sure = compute "m >= {bar}" m=%m0
+%c, %x = repeat {most} (%t = %t0, %q = %q0) only=%sure {{
+    %f = pick %t of=newest
+    {draw}
+    %n = grow %t at=%f logits=%q {how}
+    %g = pick %n of=newest
+    %s = {later.over("%g")}
+    %m = measure %s top1
+    %stop = compute "m < {bar}" m=%m
+    yield %n, %s until=%stop
+}}"""
 
 
 def chain_plan(

@@ -71,8 +71,8 @@ class Points:
         points = _points(outline)
         if not points:
             return outline.text
-        said = ((f"{n}. {words}", by_name[f"point {n}"].text.rstrip()) for n, words in points)
-        return "\n".join(f"{head}{text}" for head, text in said)
+        bodies = ((f"{n}. {words}", by_name[f"point {n}"].text.rstrip()) for n, words in points)
+        return "\n".join(f"{head}{text}" for head, text in bodies)
 
 
 def _points(outline: Thread) -> list[tuple[str, str]]:

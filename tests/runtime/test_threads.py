@@ -37,20 +37,20 @@ def test_the_folder_and_the_table_know_the_same_entries() -> None:
     assert set(THREADS) == set(BUILTIN.names("threads"))
 
 
-@pytest.mark.parametrize(("route", "said"), [("", ""), ("Points?", " Yes."), ("Points?", "no")])
-def test_points_of_an_outline_are_written_at_once(route: str, said: str) -> None:
+@pytest.mark.parametrize(("route", "routed"), [("", ""), ("Points?", " Yes."), ("Points?", "no")])
+def test_points_of_an_outline_are_written_at_once(route: str, routed: str) -> None:
     outline = " Boil water.\n2. Add tea\n2. again\nnot a point\n3) Wait"
     prompts = {}
 
     def answer(thread: Thread) -> tuple[str, tuple[int, ...]]:
         prompts[thread.name] = str(thread.after)
         if thread.name == "route":
-            return said, ()
+            return routed, ()
         return (outline if thread.name == "skeleton" else f" <{thread.name}>\n"), ()
 
     made = THREADS["points"].branches("Give a skeleton.", "Expand point {n}, {point}.", route)
     stages, text = played(made, answer)
-    if said == "no":
+    if routed == "no":
         assert stages == [["route"], ["answer"]] and text == " <answer>\n"
         return
     assert stages[-2:] == [["skeleton"], ["point 1", "point 2", "point 3"]]
@@ -87,7 +87,7 @@ def test_labels_are_a_list_or_prompts(tmp_path: Path) -> None:
 
 
 def test_forks_begin_where_a_text_forks_and_come_after_it() -> None:
-    said = {
+    answers = {
         "main": ("m", (1, 90, 2, 90)),
         "main.1": ("a", (90, 5)),
         "main.3": ("b", (6,)),
@@ -97,7 +97,7 @@ def test_forks_begin_where_a_text_forks_and_come_after_it() -> None:
 
     def answer(thread: Thread) -> tuple[str, tuple[int, ...]]:
         afters[thread.name] = thread.after
-        return said[thread.name]
+        return answers[thread.name]
 
     stages, text = played(THREADS["fork"].branches(90, 91), answer)
     assert stages == [["main"], ["main.1", "main.3"], ["main.1.0"]]

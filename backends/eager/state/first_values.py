@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specplan.backends.eager.state.caches import exchanged
+from specplan.backends.eager.state.rows import exchanged
 from specplan.backends.eager.state.tracks import Track
 from specplan.backends.ops.load import stored_tree
 from specplan.backends.ops.tensors.values import Tree
