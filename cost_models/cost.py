@@ -16,7 +16,7 @@ class Cost:
     Attributes:
         flops: floating-point operations; a multiply and its add are two.
         weight_bytes: bytes of parameters read.
-        kv_bytes: bytes of cached keys and values read and written.
+        kv_bytes: bytes of cached keys, values and recurrent states read and written.
         activation_bytes: bytes of activations read and written.
         launches: kernels started.
         link_bytes: bytes that each device moves over the links to the others.
@@ -88,6 +88,7 @@ class OpCost:
             in `cost`: kernels work in tiles.
         math: number format that the multiply-adds run in, whose peak applies: "float32",
             "bfloat16", "float16", "fp8", "int8", "fp4". `forward_ops` always says.
+        streams: caches, or heads of states, that are read side by side, each by nobody else.
     """
 
     name: str

@@ -136,6 +136,11 @@ class Method(ABC, Generic[OptionsT]):
     def plan(self, facts: ProblemFacts, options: OptionsT) -> Plan:
         """The plan of one setting out of `choices`."""
 
+    def written(self, facts: ProblemFacts, options: OptionsT) -> Plan:
+        """The plan of one setting; caches of recurrent models say how these go back."""
+        recurrent = [name for name, shape in facts.shapes.items() if shape.state_elements]
+        return self.plan(facts, options).with_snapshots(recurrent)
+
     def drafter(self, facts: ProblemFacts, options: OptionsT) -> Drafter | None:
         """Whose acceptance profile prices the plan; None when nothing is drafted.
 
@@ -167,7 +172,7 @@ def own_rounds(facts: ProblemFacts, method: Method[OptionsT], options: OptionsT)
     """The rounds of the plan that a method writes for a setting; remembered with the facts."""
     about = (id(facts.problem), facts.target.digest, method.name, options)
     if about not in facts.own_rounds:
-        facts.own_rounds[about] = facts.problem, OwnRounds.of(method.plan(facts, options))
+        facts.own_rounds[about] = facts.problem, OwnRounds.of(method.written(facts, options))
     return facts.own_rounds[about][1]
 
 

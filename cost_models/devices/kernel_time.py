@@ -3,7 +3,8 @@
 Form: t0 + ((F / e_f P)^p + (B / e_b W)^p)^(1/p); p -> infinity is the roofline of Williams,
 Waterman and Patterson (2009). Matrix products on a GPU have a form of their own
 (`matrix_time`); attention its own efficiencies, since it reads a cache that no other sequence
-shares; collectives a latency and the bandwidth of the links.
+shares, and so does the scan of a recurrent state; collectives a latency and the bandwidth of the
+links.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Kernels:
         launch = self.seconds_per_launch * op.cost.launches
         if op.matrix is not None:
             return launch + self._matrix(op, peak)
-        if op.name == "attention":
+        if op.name in ("attention", "state_scan"):
             return launch + self._attention(op, peak)
         compute = op.cost.flops / (self.compute_efficiency * peak)
         memory = op.cost.bytes / (self.memory_efficiency * self.memory_bandwidth)

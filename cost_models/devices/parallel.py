@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from specplan.cost_models.devices.roofline import AnalyticDevice
 from specplan.cost_models.models.forward import forward_ops, splits_evenly
-from specplan.cost_models.models.layers import ExpertMlp, LatentAttention
+from specplan.cost_models.models.layers import ExpertMlp, GroupedAttention
 from specplan.cost_models.models.model_shape import ModelShape
 
 NODES = {"gb200": 72, "gb300": 72}
@@ -185,15 +185,7 @@ def _copies_seconds(
 
 def _without_attention(shape: ModelShape) -> ModelShape:
     """The same with one head more than enough to share: only its experts are looked at."""
-    layers = tuple(
-        replace(
-            layer,
-            attention=replace(layer.attention, num_heads=5040)
-            if isinstance(layer.attention, LatentAttention)
-            else replace(layer.attention, num_heads=5040, num_kv_heads=5040),
-        )
-        for layer in shape.layers
-    )
+    layers = tuple(replace(layer, attention=None, mixer=None) for layer in shape.layers)
     return replace(shape, layers=layers)
 
 
@@ -218,10 +210,13 @@ def _memory(split: Split, shape: ModelShape, each: int, tokens: int) -> float:
             if isinstance(layer.mlp, ExpertMlp)
         )
         weights = experts * shape.formats.experts.bytes_per_element
-        return shape.weight_bytes - weights * (1.0 - 1.0 / split.tensor) + cache / split.tensor
-    first = shape.layers[0].attention
-    heads = 1 if isinstance(first, LatentAttention) else first.num_kv_heads
-    return shape.weight_bytes / parts + cache / min(split.tensor, heads)
+        own = shape.weight_bytes - weights * (1.0 - 1.0 / split.tensor)
+        return own + (cache + each * shape.state_bytes) / split.tensor
+    first = next(shape.attentions, None)
+    heads = first.num_kv_heads if isinstance(first, GroupedAttention) else 1
+    return (shape.weight_bytes + each * shape.state_bytes) / parts + cache / min(
+        split.tensor, heads
+    )
 
 
 def _divisors(number: int) -> list[int]:

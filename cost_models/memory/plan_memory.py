@@ -78,6 +78,8 @@ class Runtime:
         devices: that share each layer.
         step_tokens: most tokens of prompts in one pass; the interpreter reads those of a batch
             together, chunk by chunk.
+        spare_states: recurrent states of a request besides those of the root and of drafted nodes:
+            of three text tokens, and for dead writes; engines keep none (vLLM: 1 + K blocks).
     """
 
     windowed_caches: bool = False
@@ -85,6 +87,7 @@ class Runtime:
     reserve_bytes: float = 0.0
     devices: int = 1
     step_tokens: float = inf
+    spare_states: int = 4
 
 
 EAGER = Runtime()
@@ -101,6 +104,7 @@ def runtime_of(device: Device) -> Runtime:
         graph_bytes=stack.graph_bytes if accelerator else 0.0,
         reserve_bytes=stack.reserve_bytes if accelerator else 0.0,
         devices=device.count,
+        spare_states=0 if accelerator else EAGER.spare_states,
     )
 
 
@@ -115,8 +119,8 @@ def plan_memory(
     """Memory of a plan on all devices together; arrays give many loads at once.
 
     Every cache has slots for the text, the drafted nodes of the widest round and one dead write.
-    Trees that pass from round to round keep the probabilities that their nodes were drawn from.
-    The workspace is that of the prefill or of the round with the highest peak.
+    Trees that pass from round to round keep the probabilities of their nodes. The workspace is
+    that of the prefill or of the round with the highest peak.
 
     Args:
         plan: a well-typed plan.
@@ -171,12 +175,14 @@ def _cache_parts(
     drafted: int,
     runtime: Runtime,
 ) -> Iterator[MemoryPart]:
-    """Keys and values of one cache, and the queries by which it retrieves."""
+    """Keys and values of one cache, its recurrent states, and the queries by which it retrieves."""
     cached = slots
     if cache.budget is not None:
         cached = minimum(slots, _small(cache, cache.budget, drafted))
     size = batch * cache_bytes(shape, cached, drafted + 1, runtime)
     yield MemoryPart(f"cache @{cache.name}", size)
+    if states := (drafted + runtime.spare_states) * shape.state_bytes:
+        yield MemoryPart(f"states of @{cache.name}", batch * states)
     if cache.retrieves:
         yield MemoryPart(f"queries of @{cache.name}", batch * query_bytes(shape))
 
@@ -275,12 +281,8 @@ def largest_batch(
     runtime: Runtime = EAGER,
 ) -> int:
     """Most requests whose memory fits; 0 when not even one does."""
-
-    def fits(batch: int) -> bool:
-        needed = plan_memory(plan, shapes, batch, text_tokens, prompt_tokens, runtime)
-        return bool(needed.total <= memory_bytes)
-
-    return largest(fits)
+    load = text_tokens, prompt_tokens, runtime
+    return largest(lambda batch: plan_memory(plan, shapes, batch, *load).total <= memory_bytes)
 
 
 def largest(fits: Callable[[int], bool]) -> int:

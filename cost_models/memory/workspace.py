@@ -16,6 +16,7 @@ from specplan.cost_models.models.layers import (
     GroupedAttention,
     LatentAttention,
     LayerShape,
+    StateMixer,
 )
 from specplan.cost_models.models.model_shape import ModelShape
 
@@ -167,16 +168,16 @@ def _mask_bytes(shape: ModelShape, tokens: int) -> float:
     groups = 1
     if not shape.layers:
         return 0.0
-    first = shape.layers[0].attention
+    first = next(shape.attentions, None)
     if isinstance(first, GroupedAttention) and tokens > 1:
         groups = first.num_heads // first.num_kv_heads
     return 1.0 + shape.activation_width * groups * len(set(shape.layer_windows))
 
 
 def _rotary_width(shape: ModelShape) -> int:
-    if shape.learned_positions or not shape.layers:
+    first = next(shape.attentions, None)
+    if shape.learned_positions or first is None:
         return 0
-    first = shape.layers[0].attention
     return first.head_dim if isinstance(first, GroupedAttention) else first.rope_dim
 
 
@@ -186,9 +187,16 @@ def _layer_elements(shape: ModelShape, layer: LayerShape) -> float:
     inner, streams = _PLAIN_MLPS.get(shape.architecture, (2.0, 2))
     if mlp.gated:
         inner = 1.5  # gate and up, and the activated half
-    others = attention.query_width if streams > 1 else 0  # attention's output
+    others = attention.query_width if streams > 1 and attention else 0  # attention's output
     within = inner * mlp.active_width + streams * shape.hidden_size + others
-    return max(within, _attention_elements(shape, attention))
+    mixing = 0 if layer.mixer is None else _mixer_elements(shape, layer.mixer)
+    return max(within, mixing, 0 if attention is None else _attention_elements(shape, attention))
+
+
+def _mixer_elements(shape: ModelShape, mixer: StateMixer) -> int:
+    """Input and its projection, what the recurrence reads, the output, normed and gated."""
+    inner = mixer.channels + mixer.rates * mixer.heads
+    return shape.hidden_size + mixer.input_width + inner + 3 * mixer.value_width
 
 
 def _attention_elements(shape: ModelShape, attention: Attention) -> int:

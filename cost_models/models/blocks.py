@@ -1,4 +1,4 @@
-"""What a layer is made of: attentions and MLPs, by the element counts that costs depend on."""
+"""What a layer is made of: attentions, states and MLPs, by the element counts of their costs."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class GroupedAttention:
         sinks: a learned sink per head (gpt-oss).
         input_width: width that queries, keys and values are projected from; None for the width of
             the residual stream.
+        output_gate: beside the queries a gate of their width, by which outputs are multiplied.
     """
 
     num_heads: int
@@ -34,11 +35,17 @@ class GroupedAttention:
     norm_parameters: int = 0
     sinks: bool = False
     input_width: int | None = None
+    output_gate: bool = False
 
     @property
     def query_width(self) -> int:
         """Width of all queries together, and of the output projection's input."""
         return self.num_heads * self.head_dim
+
+    @property
+    def projected_width(self) -> int:
+        """Outputs of the first product: queries, their gate, keys and values."""
+        return self.query_width * (2 if self.output_gate else 1) + 2 * self.key_width
 
     @property
     def key_width(self) -> int:
@@ -115,6 +122,80 @@ class LatentAttention:
     def reach(self) -> int | None:
         """A query sees all tokens."""
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class StateMixer:
+    """What mixes tokens by a recurrent state: Mamba-2 or a gated delta net.
+
+    arXiv 2405.21060 and 2412.06464.
+
+    The state of a head is a matrix; a token scales it, adds an outer product, and reads it by a
+    vector. What enters passes a causal convolution before, whose last inputs are state as well.
+
+    Attributes:
+        heads: of the state.
+        head_dim: width of a head's values: rows of its state.
+        state_size: width of what is written with (B, keys) and read by (C, queries): columns.
+        groups: heads of B and C, or of keys and queries; several heads of the state share one.
+        taps: of the convolution.
+        rates: numbers per head and token that say how fast it forgets and learns.
+        operations: per element of the state and token. Mamba-2: decay 1, update 2, output 2. Delta
+            net: 2 more for what the state recalls under the key.
+        own_parameters: per head: decay, bias of the step size, skip.
+        norm_parameters: of the norm of its output.
+        input_bias: a bias on the input projection.
+        output_bias: a bias on the output projection.
+        convolution_bias: a bias on the convolution.
+    """
+
+    heads: int
+    head_dim: int
+    state_size: int
+    groups: int
+    taps: int
+    rates: int
+    operations: int
+    own_parameters: int
+    norm_parameters: int = 0
+    input_bias: bool = False
+    output_bias: bool = False
+    convolution_bias: bool = False
+
+    @property
+    def value_width(self) -> int:
+        """Width of all values together, of the gate, and of the output projection's input."""
+        return self.heads * self.head_dim
+
+    @property
+    def channels(self) -> int:
+        """Inputs of the convolution: values, and what is written with and read by."""
+        return self.value_width + 2 * self.groups * self.state_size
+
+    @property
+    def input_width(self) -> int:
+        """Outputs of the input projections: the convolution's inputs, a gate, and the rates."""
+        return self.channels + self.value_width + self.rates * self.heads
+
+    @property
+    def state_elements(self) -> int:
+        """Elements of the state of one sequence, the convolution's last inputs among them."""
+        return self.value_width * self.state_size + self.channels * (self.taps - 1)
+
+    @property
+    def parameters(self) -> int:
+        """Parameters outside of projections, biases and norms: convolution, decays and skips."""
+        return self.channels * self.taps + self.own_parameters * self.heads
+
+    def share(self, devices: int) -> StateMixer:
+        """What one of some devices has of it: a share of the heads, at least a whole group.
+
+        Raises:
+            ValueError: the heads cannot be shared evenly.
+        """
+        if self.heads % devices or (self.groups % devices and devices % self.groups):
+            raise ValueError(f"{self.heads} heads of a state in {self.groups} groups")
+        return replace(self, heads=self.heads // devices, groups=max(1, self.groups // devices))
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ def _attending(one: HeadDescription, config: Mapping[str, Any], where: str) -> D
     inner = dict(config.get("transformer_layer_config") or config)
     base = read_decoder({**inner, **one.body.config, "architectures": []}, where)
     if not all(isinstance(layer.attention, GroupedAttention) for layer in base.layers):
-        raise MissingCapabilityError("drafters with latent attention are not priced", where=where)
+        raise MissingCapabilityError("only drafters with grouped attention are priced", where=where)
     norm, wide = base.hidden_size, one.reads.count * one.reads.width
     norms = norm * one.output.norm + norm * one.reads.normed_after
     if one.join == "wide" and one.reads.norm != "none":

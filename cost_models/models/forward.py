@@ -13,7 +13,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from specplan.cost_models.cost import Cost, OpCost, Quantity, where_less
-from specplan.cost_models.models.layer_ops import Pass, attention_core, mlp_ops, projection_ops
+from specplan.cost_models.models.layer_ops import (
+    Pass,
+    attention_core,
+    mixer_ops,
+    mlp_ops,
+    projection_ops,
+)
 from specplan.cost_models.models.layers import LayerKinds
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.blocks import NO_SKIPS, Skips
@@ -50,7 +56,8 @@ def forward_ops(
 
     Returns:
         The ops that occur: for each kind of layer `query_key_value` (or `latent_down`, `query_up`,
-        `latent_up`), `attention`, `attention_output`, `mlp_up` (gate and up) and `mlp_down` (or
+        `latent_up`), `attention`, `attention_output`, `state_input`, `state_scan`, `state_output`
+        of recurrent states, `mlp_up` (gate and up) and `mlp_down` (or
         `router`, `shared_up`, `shared_down`, `expert_up`, `expert_down`); `all_reduce`,
         `embedding_projection`, `feature_projection`, `lm_head`, `all_gather`.
         Numbers in, numbers out; arrays in, arrays out; sympy symbols in, expressions out.
@@ -60,7 +67,7 @@ def forward_ops(
     """
     first, last = _span(shape, layers)
     rows = tokens if logit_rows is None else logit_rows
-    work = Pass(shape, batch, tokens, context, dense_block, tensor_parallel)
+    work = Pass(shape, batch, tokens, context, dense_block, tensor_parallel, rows)
     ops = [*_layer_ops(work, shape.kinds(first, last, skips))]
     if first == 0:
         ops += _input_ops(work)
@@ -108,6 +115,9 @@ def _layer_ops(work: Pass, kinds: LayerKinds) -> Iterator[OpCost]:
             yield op.times(count)
     for core, count in kinds.attentions:
         yield attention_core(work, core).times(count)
+    for mixer, count in kinds.mixers:
+        for op in mixer_ops(work, mixer):
+            yield op.times(count)
     for mlp, count in kinds.mlps:
         for op in mlp_ops(work, mlp):
             yield op.times(count)

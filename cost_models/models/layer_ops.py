@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from specplan.cost_models.cost import Cost, Matrix, OpCost, Quantity
+from specplan.cost_models.cost import Cost, Matrix, OpCost, Quantity, maximum
 from specplan.cost_models.models.attention_costs import (
     grouped_attention_cost,
     latent_attention_cost,
@@ -17,6 +17,7 @@ from specplan.cost_models.models.layers import (
     GroupedAttention,
     LatentAttention,
     Mlp,
+    StateMixer,
 )
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.models.parameters import attention_biases
@@ -33,6 +34,7 @@ class Pass:
     context: Quantity
     dense_block: bool
     tensor_parallel: int
+    logit_rows: Quantity = 0
 
     @property
     def rows(self) -> Quantity:
@@ -109,13 +111,17 @@ class Pass:
             UsageError: it cannot be divided evenly.
         """
         if width % self.tensor_parallel:
-            raise UsageError(
-                f"{width} {what} cannot be split evenly over {self.tensor_parallel} devices",
-                where=self.shape.name,
-                remedy="Choose a number of devices that divides them; `specplan parallel` compares "
-                "the splits that work.",
-            )
+            raise self.uneven(f"{width} {what}")
         return width // self.tensor_parallel
+
+    def uneven(self, what: str) -> UsageError:
+        """The error of something that cannot be divided evenly."""
+        return UsageError(
+            f"{what} cannot be split evenly over {self.tensor_parallel} devices",
+            where=self.shape.name,
+            remedy="Choose a number of devices that divides them; `specplan parallel` compares "
+            "the splits that work.",
+        )
 
 
 def distinct_experts(experts: int, active: int, tokens: Quantity) -> Quantity:
@@ -132,12 +138,11 @@ def projection_ops(work: Pass, attention: Attention) -> Iterator[OpCost]:
     biases = attention_biases(attention, hidden)
     heads = work.split(attention.num_heads, "heads")
     if isinstance(attention, GroupedAttention):
-        queries = heads * attention.head_dim
-        keys = _kv_heads(work, attention) * attention.head_dim
-        bias = (queries + 2 * keys) * attention.input_bias
-        inputs = attention.input_width or hidden
-        yield work.linear("query_key_value", "attention", inputs, queries + 2 * keys, bias)
-        values = queries
+        own = replace(attention, num_heads=heads, num_kv_heads=_kv_heads(work, attention))
+        outputs, inputs = own.projected_width, attention.input_width or hidden
+        bias = outputs * attention.input_bias
+        yield work.linear("query_key_value", "attention", inputs, outputs, bias)
+        values = own.query_width
     else:
         rank, share = attention.query_rank, attention.query_width // parts
         down = (rank or 0) + attention.cached_elements
@@ -167,6 +172,36 @@ def attention_core(work: Pass, attention: Attention) -> OpCost:
         _, cost = latent_attention_cost(share, *place, width, work.dense_block)
         streams = work.batch
     return OpCost("attention", cost, 1, None, shape.dtype, streams)
+
+
+def mixer_ops(work: Pass, mixer: StateMixer) -> Iterator[OpCost]:
+    """The products around a recurrent state, and its scan over the tokens of a pass.
+
+    A sequence's state is read once and stored once for each row that gets logits: decoding goes on
+    from such rows alone. Of a verification these are the root and all drafted nodes, and going back
+    after a rejection is to read another stored state; of a prompt it is the last token (vLLM's
+    `fused_recurrent_gated_delta_rule` with `ssm_state_indices` does the same). The chunks in which
+    prompts are scanned (arXiv 2405.21060, section 6) take about as many operations.
+    """
+    hidden, shape = work.shape.hidden_size, work.shape
+    try:
+        own = mixer.share(work.tensor_parallel)
+    except ValueError as error:
+        raise work.uneven(str(error)) from None
+    bias = own.input_width * own.input_bias
+    yield work.linear("state_input", "attention", hidden, own.input_width, bias)
+    stored = maximum(work.logit_rows, 1)
+    width, traffic = own.value_width * own.state_size, own.channels + 2 * own.value_width
+    scan = Cost(
+        flops=work.rows * (own.operations * width + 2 * own.taps * own.channels),
+        weight_bytes=shape.formats.other.bytes_per_element * own.parameters,
+        kv_bytes=shape.state_width * work.batch * (1 + stored) * own.state_elements,
+        activation_bytes=shape.activation_width * work.rows * traffic,
+        launches=2,
+    )
+    yield OpCost("state_scan", scan, 1, None, shape.dtype, work.batch * own.heads)
+    bias = hidden * own.output_bias
+    yield work.linear("state_output", "attention", own.value_width, hidden, bias)
 
 
 def mlp_ops(work: Pass, mlp: Mlp) -> Iterator[OpCost]:

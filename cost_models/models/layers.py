@@ -1,4 +1,4 @@
-"""What a decoder is made of: its layers, each with its attention and its MLP.
+"""What a decoder is made of: its layers, with attention, recurrent states and MLPs.
 
 Sizes are element counts. Two equal layers cost the same; costs are computed once per kind.
 """
@@ -17,6 +17,7 @@ from specplan.cost_models.models.blocks import (
     GroupedAttention,
     LatentAttention,
     Mlp,
+    StateMixer,
 )
 from specplan.ir.blocks import NO_SKIPS, Skips
 
@@ -30,6 +31,7 @@ __all__ = [
     "LayerKinds",
     "LayerShape",
     "Mlp",
+    "StateMixer",
 ]
 
 
@@ -38,14 +40,16 @@ class LayerShape:
     """One transformer layer.
 
     Attributes:
-        attention: its attention.
+        attention: its attention; None where it only has a state.
         mlp: its MLP.
-        norm_parameters: parameters of its norms, those within attention excepted.
+        norm_parameters: parameters of its norms, those within attention and mixer excepted.
+        mixer: mixes tokens by a state, beside attention or in its place; None for none.
     """
 
-    attention: Attention
+    attention: Attention | None
     mlp: Mlp
     norm_parameters: int
+    mixer: StateMixer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +59,30 @@ class LayerKinds:
     Attributes:
         projections: attentions without their reach: what the matrix products depend on.
         attentions: attentions with their reach.
+        mixers: of recurrent states.
         mlps: MLPs.
-        blocks: number of attentions and MLPs together.
+        blocks: number of attentions, mixers and MLPs together.
         mixtures: of them, mixtures of experts.
     """
 
     projections: tuple[tuple[Attention, int], ...]
     attentions: tuple[tuple[Attention, int], ...]
+    mixers: tuple[tuple[StateMixer, int], ...]
     mlps: tuple[tuple[Mlp, int], ...]
     blocks: int
     mixtures: int
 
     @classmethod
-    def of(cls, attentions: Sequence[Attention], mlps: Sequence[Mlp]) -> LayerKinds:
+    def of(
+        cls, attentions: Sequence[Attention], mixers: Sequence[StateMixer], mlps: Sequence[Mlp]
+    ) -> LayerKinds:
         """Count the kinds of some blocks."""
         return cls(
             tuple(Counter(attention.projections for attention in attentions).items()),
             tuple(Counter(attentions).items()),
+            tuple(Counter(mixers).items()),
             tuple(Counter(mlps).items()),
-            len(attentions) + len(mlps),
+            len(attentions) + len(mixers) + len(mlps),
             sum(isinstance(mlp, ExpertMlp) for mlp in mlps),
         )
 
@@ -124,13 +133,25 @@ class Decoder:
         """Transformer layers."""
         return len(self.layers)
 
+    @cached_property
+    def state_elements(self) -> int:
+        """Elements of the recurrent states of one sequence; 0 where only attention mixes tokens."""
+        mixers = (layer.mixer for layer in self.layers)
+        return sum(mixer.state_elements for mixer in mixers if mixer is not None)
+
     def kinds(self, first: int, last: int, skips: Skips = NO_SKIPS) -> LayerKinds:
-        """Kinds of the layers of a span, blocks left out; remembered, since every price asks."""
+        """Kinds of the layers of a span, blocks left out; remembered, since every price asks.
+
+        A mixer counts as the attention of its layer: whoever skips the one skips the other.
+        """
         key, span = (first, last, skips), range(first, last)
         if key not in self._kinds:
-            attentions = [self.layers[i].attention for i in span if i not in skips.attentions]
-            mlps = [self.layers[i].mlp for i in span if i not in skips.mlps]
-            self._kinds[key] = LayerKinds.of(attentions, mlps)
+            mixing = [self.layers[i] for i in span if i not in skips.attentions]
+            self._kinds[key] = LayerKinds.of(
+                [layer.attention for layer in mixing if layer.attention is not None],
+                [layer.mixer for layer in mixing if layer.mixer is not None],
+                [self.layers[i].mlp for i in span if i not in skips.mlps],
+            )
         return self._kinds[key]
 
     @cached_property

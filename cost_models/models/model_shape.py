@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from specplan.cost_models.models.files.stored_model import (
     read_gguf_file,
     read_stated,
 )
-from specplan.cost_models.models.layers import Decoder
+from specplan.cost_models.models.layers import Attention, Decoder
 from specplan.cost_models.models.number_formats import DTYPE_BYTES, NumberFormat, WeightFormats
 from specplan.cost_models.models.parameters import parameter_inventory
 from specplan.ir.errors import UsageError
@@ -235,8 +235,26 @@ class ModelShape(Decoder):
     @property
     def kv_bytes_per_token(self) -> float:
         """Bytes that one token takes in the caches of all layers."""
-        elements = sum(layer.attention.cached_elements for layer in self.layers)
+        elements = sum(attention.cached_elements for attention in self.attentions)
         return elements * self.kv_format.bytes_per_element
+
+    @property
+    def state_width(self) -> float:
+        """Bytes of an element of a recurrent state: float32 at least.
+
+        So keep them `backends/eager` and SGLang (`--mamba-ssm-dtype float32`, its default).
+        """
+        return max(self.activation_width, DTYPE_BYTES["float32"])
+
+    @property
+    def state_bytes(self) -> float:
+        """Bytes of the recurrent states of one sequence, however long it is; 0 for none."""
+        return self.state_elements * self.state_width
+
+    @property
+    def attentions(self) -> Iterator[Attention]:
+        """Attention of every layer that has it."""
+        return (layer.attention for layer in self.layers if layer.attention is not None)
 
     @property
     def activation_width(self) -> float:
@@ -245,10 +263,12 @@ class ModelShape(Decoder):
 
     @cached_property
     def layer_windows(self) -> tuple[int | None, ...]:
-        """Per layer, the most tokens that a query sees; None for all."""
-        return tuple(layer.attention.reach for layer in self.layers)
+        """Per layer, the most tokens that a query sees; None for all, also by a state."""
+        return tuple(
+            None if layer.attention is None else layer.attention.reach for layer in self.layers
+        )
 
     @property
     def num_heads(self) -> int:
         """Query heads of the layer that has most."""
-        return max(layer.attention.num_heads for layer in self.layers)
+        return max((attention.num_heads for attention in self.attentions), default=1)

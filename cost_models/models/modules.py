@@ -13,10 +13,12 @@ from specplan.cost_models.models.layers import (
     DenseMlp,
     GroupedAttention,
     Mlp,
+    StateMixer,
 )
 from specplan.ir.errors import UsageError
 
 _SHARED_PATHS = ("mlp.shared_experts", "mlp.shared_expert", "feed_forward.shared_expert")
+_MIXER_PATHS = ("mixer", "mamba", "linear_attn")
 _EXPERT_PATHS = (
     "mlp.experts.0",
     "mlp.experts",
@@ -44,7 +46,7 @@ def matrices(decoder: Decoder) -> Iterator[Module]:
     """All matrices of the layers, and the LM head."""
     hidden = decoder.hidden_size
     for index, layer in enumerate(decoder.layers):
-        for part, names, elements in _layer(layer.attention, layer.mlp, hidden):
+        for part, names, elements in _layer(layer.attention, layer.mixer, layer.mlp, hidden):
             yield Module(part, tuple(f"model.layers.{index}.{name}" for name in names), elements)
     head = decoder.vocab_size * decoder.embedding_size
     yield Module("head", ("lm_head", "model.lm_head"), head)
@@ -82,9 +84,12 @@ def any_of(patterns: Sequence[str]) -> Callable[[Module], bool]:
 
 
 def _layer(
-    attention: Attention, mlp: Mlp, hidden: int
+    attention: Attention | None, mixer: StateMixer | None, mlp: Mlp, hidden: int
 ) -> Iterator[tuple[str, tuple[str, ...], int]]:
-    for name, elements in _attention(attention, hidden):
+    if mixer is not None:
+        for name, width in (("in_proj", mixer.input_width), ("out_proj", mixer.value_width)):
+            yield "attention", tuple(f"{path}.{name}" for path in _MIXER_PATHS), hidden * width
+    for name, elements in _attention(attention, hidden) if attention is not None else ():
         names = [f"self_attn.{name}"]
         if name in ("q_proj", "k_proj", "v_proj"):
             names.append("self_attn.qkv_proj")
@@ -101,7 +106,7 @@ def _layer(
 def _attention(attention: Attention, hidden: int) -> Iterator[tuple[str, int]]:
     if isinstance(attention, GroupedAttention):
         inputs = attention.input_width or hidden
-        yield "q_proj", inputs * attention.query_width
+        yield "q_proj", inputs * (attention.projected_width - 2 * attention.key_width)
         yield "k_proj", inputs * attention.key_width
         yield "v_proj", inputs * attention.key_width
         yield "o_proj", hidden * attention.query_width

@@ -13,6 +13,7 @@ from specplan.cost_models.models.layers import (
     LatentAttention,
     LayerShape,
     Mlp,
+    StateMixer,
 )
 
 PARTS = (
@@ -20,6 +21,7 @@ PARTS = (
     "positions",
     "projections",
     "attention",
+    "states",
     "mlp",
     "shared_experts",
     "experts",
@@ -40,6 +42,7 @@ def parameter_inventory(decoder: Decoder, active: bool = False) -> dict[str, int
 
     Returns:
         Counts for all of `PARTS`: `projections` lie between the layers and another width,
+        `states` are convolutions and decays of mixers (whose matrices count as attention's),
         `head` is 0 when tied.
     """
     counts: Counter[str] = Counter()
@@ -59,18 +62,32 @@ def parameter_inventory(decoder: Decoder, active: bool = False) -> dict[str, int
 def layer_inventory(layer: LayerShape, hidden: int, active: bool = False) -> dict[str, int]:
     """Parameters of one layer by part; see `parameter_inventory`."""
     counts = Counter(_mlp(layer.mlp, hidden, active))
-    counts["attention"] = attention_parameters(layer.attention, hidden)
-    counts["norms"] = layer.norm_parameters + _attention_norms(layer.attention)
-    counts["biases"] += sum(attention_biases(layer.attention, hidden).values())
+    counts["norms"] = layer.norm_parameters
+    if layer.attention is not None:
+        counts["attention"] = attention_parameters(layer.attention, hidden)
+        counts["norms"] += _attention_norms(layer.attention)
+        counts["biases"] += sum(attention_biases(layer.attention, hidden).values())
+    if layer.mixer is not None:
+        counts.update(_mixer(layer.mixer, hidden))
     return dict(counts)
+
+
+def _mixer(mixer: StateMixer, hidden: int) -> dict[str, int]:
+    return {
+        "attention": hidden * (mixer.input_width + mixer.value_width),
+        "states": mixer.parameters,
+        "norms": mixer.norm_parameters,
+        "biases": mixer.input_width * mixer.input_bias
+        + hidden * mixer.output_bias
+        + mixer.channels * mixer.convolution_bias,
+    }
 
 
 def attention_parameters(attention: Attention, hidden: int) -> int:
     """Parameters of attention's matrices."""
     if isinstance(attention, GroupedAttention):
         inputs = attention.input_width or hidden
-        rows = attention.query_width + 2 * attention.key_width
-        return inputs * rows + attention.query_width * hidden
+        return inputs * attention.projected_width + attention.query_width * hidden
     queries = hidden * attention.query_width
     if attention.query_rank is not None:
         queries = attention.query_rank * (hidden + attention.query_width)
@@ -87,9 +104,8 @@ def attention_biases(attention: Attention, hidden: int) -> dict[str, int]:
             "latent_down": down * attention.bias,
             "attention_output": hidden * attention.bias,
         }
-    inputs = attention.query_width + 2 * attention.key_width
     return {
-        "query_key_value": inputs * attention.input_bias,
+        "query_key_value": attention.projected_width * attention.input_bias,
         "attention_output": hidden * attention.output_bias,
         "attention": attention.num_heads * attention.sinks,
     }

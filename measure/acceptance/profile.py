@@ -169,7 +169,7 @@ def relative_half_width(facts: ProblemFacts, profile: AcceptanceProfile) -> floa
 def _drafts(facts: ProblemFacts, profile: AcceptanceProfile) -> Iterator[Drafting]:
     """What all candidates of the profile's drafter draft."""
     for setting in settings_by(facts, profile.key.drafter):
-        plan = setting.method.plan(facts, setting.options)
+        plan = setting.method.written(facts, setting.options)
         for item in plan.rounds:
             drafting = read_drafting(plan, item, profile.evidence)
             if isinstance(drafting, Drafting):

@@ -109,7 +109,7 @@ def head_probes(facts: ProblemFacts) -> Iterator[Probe]:
             by_family.setdefault((setting.method.name, setting.family), []).append(setting)
         for (method, family), settings in by_family.items():
             for end, setting in {"first": settings[0], "last": settings[-1]}.items():
-                plan = setting.method.plan(known, setting.options)
+                plan = setting.method.written(known, setting.options)
                 yield Probe(f"{method}: {family}, {end}", plan)
 
 

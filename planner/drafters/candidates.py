@@ -103,7 +103,7 @@ def profiling_plan(facts: ProblemFacts, drafter: Drafter) -> Plan | None:
             continue
         for options in (*method.run_settings(facts), *method.later_settings(facts)):
             if method.drafter(facts, options) == drafter:
-                plan = method.plan(facts, options)
+                plan = method.written(facts, options)
                 if OwnRounds.of(plan) == drafter:
                     return plan
     return None

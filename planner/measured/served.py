@@ -25,7 +25,7 @@ def plain_plan(facts: ProblemFacts) -> tuple[Plan, str, str]:
     family = method.choices(facts)[0]
     assert isinstance(family, Family), "plain decoding is never refused"
     options = family.settings[0]
-    return method.plan(facts, options), PLAIN, options.words
+    return method.written(facts, options), PLAIN, options.words
 
 
 def served_plan(

@@ -14,7 +14,7 @@ from specplan.cost_models.intervals import Interval, Seconds
 from specplan.cost_models.memory.plan_memory import PlanMemory
 from specplan.cost_models.memory.remedies import Need, Remedy, remedies
 from specplan.ir.errors import InfeasibleError
-from specplan.ir.plan import Plan
+from specplan.ir.plan import CacheState, Plan
 from specplan.planner.explain.numbers import about, bytes_words, interval_data, seconds_words
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.search.candidates import Candidate, judged
@@ -75,6 +75,12 @@ def unsupported(facts: ProblemFacts, plan: Plan) -> str | None:
 
     None where it runs all of it, and where no backend is to run the plan.
     """
+    for state in plan.states:
+        if isinstance(state, CacheState) and state.rollback and (state.view or state.policy):
+            return (
+                f"@{state.name} holds a part of the text, and the recurrent state of "
+                f"{state.model} is of all of it"
+            )
     if facts.capabilities is None:
         return None
     refusals = facts.capabilities.refusals(plan)

@@ -116,7 +116,7 @@ def fitting_pricer(
     borne = isinstance(facts.objective, Load) or not facts.problem.workload.lengths
     if borne or not isinstance(first, Setting):
         return pricer, ()
-    needed = pricer.memory(first.method.plan(facts, first.options)).total
+    needed = pricer.memory(first.method.written(facts, first.options)).total
     fits = np.asarray(needed) <= facts.memory_bytes
     if fits.all() or not fits.any():
         return pricer, ()
@@ -138,7 +138,7 @@ def without_loads(pricer: Pricer, left_out: Sequence[tuple[int, int]]) -> Pricer
 def priced(facts: ProblemFacts, pricer: Pricer, setting: Setting) -> Candidate:
     """A setting with its price, or with the reason why it has none."""
     method, options = setting.method, setting.options
-    plan = method.plan(facts, options)
+    plan = method.written(facts, options)
     drafter = method.drafter(facts, options)
     candidate = Candidate(
         method=method.name,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from specplan.cost_models.models.architectures.config import Config
-from specplan.cost_models.models.architectures.refusals import recurrent_state
+from specplan.cost_models.models.architectures.refusals import RECURRENT_FAMILIES, recurrent_state
 from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime.models.families import Family, Gpt2Family, OptFamily, RotaryFamily
 from specplan.runtime.models.recurrent.delta import Qwen3NextFamily
@@ -23,9 +23,6 @@ FAMILIES: dict[str, Callable[[Any], Family]] = {
     "qwen3": RotaryFamily,
     "qwen3_next": Qwen3NextFamily,
 }
-
-RECURRENT = frozenset({"falcon_h1", "mamba2", "qwen3_next"})
-"""Families with layers that have a recurrent state."""
 
 LEARNED_POSITIONS = frozenset({"gpt2", "opt"})
 """Families whose position table ends; positions beyond it would index out of range."""
@@ -52,7 +49,7 @@ def check_supported(config: dict[str, Any], where: str) -> None:
     problem = ""
     if config.get("is_encoder_decoder") or config.get("add_cross_attention"):
         problem = f"model type {kind!r} is an encoder-decoder; only decoders run"
-    elif recurrent and kind not in RECURRENT:
+    elif recurrent and kind not in RECURRENT_FAMILIES:
         problem = (
             f"model type {kind!r} has recurrent state ({recurrent}) of a form that is not known"
         )

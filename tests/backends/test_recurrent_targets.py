@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import transformers
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.static.graph_capabilities import STATIC
+from specplan.cost_models.memory.plan_memory import MemoryPart, plan_memory
+from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import Plan
@@ -27,10 +31,16 @@ PLANS = ("draft_chain", "static_tree", "prompt_lookup")
 
 
 @pytest.fixture(scope="module", params=["mamba2", "falcon_h1", "qwen3_next"])
-def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Models:
-    """A target, and the same with some noise, which drafts."""
-    folder = tmp_path_factory.mktemp(request.param)
-    save_tiny(request.param, folder / "target")
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a target lies."""
+    place = tmp_path_factory.mktemp(request.param)
+    save_tiny(request.param, place / "target")
+    return place
+
+
+@pytest.fixture(scope="module")
+def models(folder: Path) -> Models:
+    """The target, and the same with some noise, which drafts."""
     draft = transformers.AutoModelForCausalLM.from_pretrained(folder / "target")
     torch.manual_seed(1)
     with torch.no_grad():
@@ -75,7 +85,21 @@ def test_tokens_of_every_kind(models: Models, tmp_path: Path) -> None:
         assert in_batches(going_back(plan), models, some, 3) == expected, name
 
 
-def test_drafts_are_accepted_and_states_are_few(models: Models) -> None:
+class Passes(TorchDispatchMode):
+    """Counts operations that read or write as many numbers as a state has."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size, self.count = size, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = func(*args, **(kwargs or {}))
+        sizes = [one.numel() for one in (*args, output) if isinstance(one, torch.Tensor)]
+        self.count += self.size in sizes and not func.is_view
+        return output
+
+
+def test_drafts_are_accepted_and_states_are_few(models: Models, folder: Path) -> None:
     """A state for each drafted node and a few more, however long the text is."""
     plan, some = going_back(plan_of("draft_chain")), requests(0.0)[-1:]
     executable = EagerBackend().compile(plan, models)
@@ -90,6 +114,22 @@ def test_drafts_are_accepted_and_states_are_few(models: Models) -> None:
         assert keys.numel() or shapes, f"layer {layer} has keys or a state"
     states = sum(one.nbytes for layer in cache.states for one in layer)
     assert states == cache.batch * (cache.places + 1) * models["target"].state_bytes
+    shape = ModelShape.from_folder(folder / "target", "float64")
+    assert shape.state_bytes == models["target"].state_bytes
+    parts = plan_memory(plan, {"target": shape, "draft": shape}, 1, 100).parts
+    assert MemoryPart("states of @kv", states) in parts
+
+
+def test_operations_of_a_token_are_those_that_are_priced(models: Models, folder: Path) -> None:
+    """Passes over all of a state that one token makes."""
+    mixer: Any = models["target"].family.mixers[0]  # type: ignore[attr-defined]
+    states = [torch.zeros(2, *one, dtype=torch.float64) for one in mixer.shapes]
+    shape = ModelShape.from_folder(folder / "target")
+    priced = next(layer.mixer for layer in shape.layers if layer.mixer is not None)
+    width = priced.channels + priced.rates * priced.heads
+    with Passes(states[1].numel()) as passes:
+        mixer._step(torch.ones(2, width, dtype=torch.float64), states)
+    assert passes.count == priced.operations
 
 
 def test_requests_that_join_later_begin_without_a_state(models: Models) -> None:

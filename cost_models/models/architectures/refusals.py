@@ -28,6 +28,9 @@ _RECURRENT_WORDS = (
 )
 """Parts of a model type, layer type or class that mean recurrent state instead of a cache."""
 
+RECURRENT_FAMILIES = frozenset({"falcon_h1", "mamba2", "qwen3_next"})
+"""Families with recurrent state that are priced, and that `eager` runs."""
+
 _STATE_KEYS = (
     "ssm_state_size",
     "state_size",
@@ -76,7 +79,8 @@ def overlooked(inner: Config, decoder: Decoder) -> str:
 def _structure(config: Config) -> str:
     if config.flag("is_encoder_decoder") or config.flag("add_cross_attention"):
         return "an encoder-decoder"
-    if recurrent := recurrent_state(config):
+    recurrent = recurrent_state(config)
+    if recurrent and config.family not in RECURRENT_FAMILIES:
         return f"recurrent state: {recurrent}"
     sparse = [key for key in _SPARSE_KEYS if config.get(key)]
     if sparse:

@@ -12,6 +12,7 @@ from specplan.cost_models.models.architectures import (
     gpt_like,
     latent_like,
     llama_like,
+    state_like,
 )
 from specplan.cost_models.models.architectures.config import Config
 from specplan.cost_models.models.architectures.refusals import overlooked, refusal
@@ -49,6 +50,7 @@ FAMILIES: Mapping[str, Family] = {
     "deepseek_v2": _plain(latent_like.deepseek, "DeepseekV2"),
     "deepseek_v3": _plain(latent_like.deepseek, "DeepseekV3"),
     "falcon": _plain(gpt_like.falcon, "Falcon"),
+    "falcon_h1": _plain(state_like.falcon_h1, "FalconH1"),
     "gemma": _plain(gemma_like.gemma, "Gemma"),
     "gemma2": _plain(gemma_like.gemma2, "Gemma2"),
     "gemma3_text": _plain(gemma_like.gemma3, "Gemma3"),
@@ -62,6 +64,7 @@ FAMILIES: Mapping[str, Family] = {
     "llama": _plain(llama_like.llama, "Llama"),
     "llama4_text": _plain(expert_like.llama4, "Llama4"),
     "minimax_m2": _plain(expert_like.minimax_m2, "MiniMaxM2"),
+    "mamba2": _plain(state_like.mamba2, "Mamba2"),
     "ministral": _plain(llama_like.ministral, "Ministral"),
     "ministral3": _plain(llama_like.mistral, "Ministral3"),
     "mistral": _plain(llama_like.mistral, "Mistral"),
@@ -76,6 +79,7 @@ FAMILIES: Mapping[str, Family] = {
     "qwen2_moe": _plain(expert_like.qwen2_moe, "Qwen2Moe"),
     "qwen3": _plain(llama_like.qwen3, "Qwen3"),
     "qwen3_moe": _plain(expert_like.qwen3_moe, "Qwen3Moe"),
+    "qwen3_next": _plain(state_like.qwen3_next, "Qwen3Next"),
     "seed_oss": _plain(llama_like.seed_oss, "SeedOss"),
     "smollm3": _plain(llama_like.smollm3, "SmolLM3"),
     "starcoder2": _plain(gpt_like.starcoder2, "Starcoder2"),

@@ -18,13 +18,18 @@ _FOREIGN = re.compile(
 )
 _LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|blk)\.(\d+)\.")
 _PARTS = (
-    ("other", re.compile(r"norm|(^|\.)ln_|\.bias$|_bias$|\.sinks$|wpe|embed_positions")),
+    (
+        "other",
+        re.compile(
+            r"norm|(^|\.)ln_|\.bias$|_bias$|\.sinks$|wpe|embed_positions|conv1d|\.A_log$|\.D$"
+        ),
+    ),
     ("embedding", re.compile(r"embed_tokens|word_embeddings|embed_in|wte\.")),
     ("head", re.compile(r"lm_head|embed_out")),
     ("router", re.compile(r"\.router\.|shared_expert_gate|(mlp|block_sparse_moe)\.gate\.")),
     ("shared_experts", re.compile(r"shared_expert")),
     ("experts", re.compile(r"\.experts\.")),
-    ("attention", re.compile(r"attn|attention")),
+    ("attention", re.compile(r"attn|attention|mamba\.|mixer\.")),
     ("mlp", re.compile(r"mlp|feed_forward|\.fc[12]\.")),
 )
 

@@ -135,7 +135,7 @@ def _chain(facts: ProblemFacts, table: Table, drafter: Drafter, draft_tokens: in
     assumed = replace(facts, profiles={drafter: assume_rate(_ASSUMED, key)})
     chains: list[Arm] = []
     for setting in settings_by(assumed, drafter):
-        plan = setting.method.plan(assumed, setting.options)
+        plan = setting.method.written(assumed, setting.options)
         drafting = read_structure(plan).longest
         if drafting.shape == "chain" and not table.refusals(plan):
             job = _job(facts, table, plan)

@@ -15,10 +15,10 @@ from tests.cost_models.models.tiny_families import CANONICAL, TINY
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"model_type": "mamba2", "state_size": 128}, "'mamba2'.*recurrent state"),
+        ({"model_type": "mamba", "state_size": 16}, "'mamba'.*recurrent state"),
         ({"model_type": "jamba", "num_experts": 16}, "'jamba'.*recurrent state"),
         ({"model_type": "nemotron_h"}, "recurrent state"),
-        ({"model_type": "qwen3_next"}, "recurrent state"),
+        ({"model_type": "qwen3_5", "linear_num_value_heads": 32}, "recurrent state"),
         ({"layer_types": ["linear_attention"] * 32}, "recurrent state: linear_attention"),
         ({"model_type": "t5", "is_encoder_decoder": True}, "encoder-decoder"),
         ({"model_type": "deepseek_v32", "index_topk": 2048}, "sparse attention"),
@@ -55,6 +55,10 @@ def test_unpriced_models_are_refused_by_name(change: dict[str, Any], reason: str
         ),
         ({"text_config": 3, "model_type": "gemma3"}, "wrong kind"),
         ({"quantization_config": "fp8"}, "wrong kind"),
+        (
+            {"model_type": "mamba2", "architectures": None, "num_heads": 80, "n_groups": 7},
+            "80 heads of a state do not fill 7 groups",
+        ),
         (
             {
                 "quantization_config": {

@@ -45,6 +45,30 @@ _FALCON = {
     "num_attention_heads": 4,
     "vocab_size": 101,
 }
+_MAMBA2 = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "vocab_size": 101,
+    "state_size": 8,
+    "n_groups": 2,
+    "head_dim": 16,
+    "num_heads": 4,
+}
+_FALCON_H1 = CANONICAL | {
+    "mamba_d_ssm": 48,
+    "mamba_n_heads": 6,
+    "mamba_n_groups": 2,
+    "mamba_d_state": 8,
+}
+_QWEN3_NEXT = _MOE | {
+    "head_dim": 16,
+    "num_experts": 6,
+    "shared_expert_intermediate_size": 28,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 12,
+}
 _BIAS = {"attention_bias": True}
 _PHI_PADDING = {"pad_token_id": 0}
 
@@ -89,6 +113,24 @@ TINY: dict[str, tuple[str, dict[str, Any]]] = {
     "opt-no-bias": ("opt", _OPT | {"enable_bias": False, "layer_norm_elementwise_affine": False}),
     "gpt_neox": ("gpt_neox", CANONICAL),
     "gpt_neox-no-bias": ("gpt_neox", CANONICAL | {"attention_bias": False}),
+    "mamba2": ("mamba2", _MAMBA2),
+    "mamba2-biased": ("mamba2", _MAMBA2 | {"use_bias": True, "tie_word_embeddings": True}),
+    "falcon_h1": ("falcon_h1", _FALCON_H1),
+    "falcon_h1-biased": (
+        "falcon_h1",
+        _FALCON_H1
+        | _BIAS
+        | {"mlp_bias": True, "mamba_proj_bias": True, "projectors_bias": True}
+        | {"mamba_rms_norm": True, "mamba_conv_bias": False},
+    ),
+    "qwen3_next": ("qwen3_next", _QWEN3_NEXT),
+    "qwen3_next-types": (
+        "qwen3_next",
+        _QWEN3_NEXT
+        | _BIAS
+        | {"mlp_only_layers": [1]}
+        | {"layer_types": ["full_attention", *["linear_attention"] * 3]},
+    ),
     "falcon-7b-like": ("falcon", _FALCON),
     "falcon-40b-like": ("falcon", _FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2}),
     "falcon-rw-like": (
