@@ -60,7 +60,7 @@ class TokenGraph(ProfiledByRunning[GraphOptions]):
     sources = ("token_graph",)
     by_name = False
     family = "linked hypotheses"
-    shapes = ((1, 3, 2, 1), (2, 3, 2, 1), (2, 4, 3, 2), (3, 4, 3, 2))
+    shapes = ((1, 3, 2, 1), (2, 3, 2, 1), (2, 4, 3, 1), (3, 4, 3, 2))
 
     def plan(self, facts: ProblemFacts, options: GraphOptions) -> Plan:
         """Draft all chains side by side, cut, learn, link the ends, verify, accept."""

@@ -7,7 +7,7 @@ again. Rounds know nothing of it, so that every thread gets the tokens of a requ
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +16,7 @@ from specplan.ir.plan import Plan
 from specplan.ir.tables.builtin import BUILTIN
 from specplan.runtime.continuous import Server
 from specplan.runtime.executable import Executable
-from specplan.runtime.generate import Completion, Generation, OnTokens, Row
+from specplan.runtime.generate import Completion, FinishReason, Generation, OnTokens, Row
 from specplan.runtime.requests import Request
 from specplan.runtime.service import BatchLimits, WallTimer
 from specplan.runtime.threads import THREADS, Branches, Thread
@@ -33,7 +33,8 @@ class Branched:
     Attributes:
         text: joined.
         threads: in the order in which they began.
-        rounds: that the batch ran.
+        finish_reason: "length" where some thread ran out of tokens, else "stop".
+        rounds_by_name: that the batch ran.
         rows: requests of all rounds together: what one text after another would have run.
         shared: prompt tokens that were copied instead of read.
         prefill_seconds: reading prompts, all told.
@@ -42,17 +43,23 @@ class Branched:
 
     text: str
     threads: tuple[Thread, ...]
-    rounds: int
+    finish_reason: FinishReason
+    rounds_by_name: dict[str, int]
     rows: int
     shared: int
     prefill_seconds: float
     decode_seconds: float
 
     @property
+    def rounds(self) -> int:
+        """Rounds that the batch ran."""
+        return sum(self.rounds_by_name.values())
+
+    @property
     def completion(self) -> Completion:
         """The same as one completion, whose tokens are those of all threads."""
         tokens = tuple(token for one in self.threads for token in one.tokens)
-        return Completion(tokens, self.text, "stop", self.rounds)
+        return Completion(tokens, self.text, self.finish_reason, self.rounds)
 
 
 def generate_branched(
@@ -63,7 +70,7 @@ def generate_branched(
     return Generation(
         completions=tuple(one.completion for one in every),
         rounds=sum(one.rounds for one in every),
-        rounds_by_name={},
+        rounds_by_name=dict(sum((Counter(one.rounds_by_name) for one in every), Counter())),
         prefill_seconds=sum(one.prefill_seconds for one in every),
         decode_seconds=sum(one.decode_seconds for one in every),
     )
@@ -142,6 +149,7 @@ class _Host(Server):
         super().__init__(executable, BatchLimits(running=rows), WallTimer(), on_tokens)
         self.request, self.tokenizer, self.branches = request, tokenizer, branches
         self._begun: dict[str, tuple[Thread, Row]] = {}
+        self._names: Counter[str] = Counter()
 
     @property
     def threads(self) -> tuple[Thread, ...]:
@@ -170,6 +178,7 @@ class _Host(Server):
             ready = self.clock.now()
             if self._running:
                 self._step(joined, ready - now, ready)
+                self._names[self._round or ""] += 1
             self._begin()
 
     def _begin(self) -> None:
@@ -198,10 +207,12 @@ class _Host(Server):
 
     def result(self) -> Branched:
         """What came of it."""
+        reasons = {row.reason for _, row in self._begun.values()}
         return Branched(
             text=self.branches.join(self.threads),
             threads=self.threads,
-            rounds=len(self.steps),
+            finish_reason="length" if "length" in reasons else "stop",
+            rounds_by_name=dict(self._names),
             rows=sum(one.running for one in self.steps),
             shared=self.shared,
             prefill_seconds=sum(one.read_seconds for one in self.steps),

@@ -75,6 +75,8 @@ def test_threads_are_requests_of_their_own(
     assert done.rounds < done.rows <= rows * done.rounds
     whole = generate_branched(executable, [request, request], tokenizer)
     assert [one.text for one in whole.completions] == [done.text] * 2
+    assert {one.finish_reason for one in whole.completions} == {"length"}
+    assert whole.rounds == sum(whole.rounds_by_name.values()) == 2 * done.rounds
     assert [item.where for item in refusals(plan, STATIC)], "graphs take no new requests"
 
 
