@@ -81,19 +81,24 @@ def keys_are_exact(plan: Plan) -> bool:
     return all(not (isinstance(op, ir.Forward) and op.only) for op in walk(plan.rounds[0].ops))
 
 
-def played_along(
-    bench: Workbench, plan: Plan, texts: Sequence[TracedText], progress: Progress = silent
-) -> Played:
-    """What a plan that `exit_layers_of` knows does along texts; traces are kept with the bench."""
+def trace_for(
+    bench: Workbench, plans: Sequence[Plan], texts: Sequence[TracedText], progress: Progress
+) -> None:
+    """Trace texts after the layers of all plans, one pass over each; kept with the bench."""
+    layers = {layer for plan in plans for layer in exit_layers_of(plan) or ()}
+    if layers:
+        traces_of(bench.exit_traces, texts, [*layers], progress)
+
+
+def played_along(bench: Workbench, plan: Plan, texts: Sequence[TracedText]) -> Played:
+    """What a plan that `exit_layers_of` knows does along texts."""
     layers = exit_layers_of(plan) or ()
-    return play(plan, traces_of(bench.exit_traces, texts, layers, progress))
+    return play(plan, traces_of(bench.exit_traces, texts, layers, silent))
 
 
-def losses_along(
-    bench: Workbench, plan: Plan, texts: Sequence[TracedText], progress: Progress = silent
-) -> list[float]:
+def losses_along(bench: Workbench, plan: Plan, texts: Sequence[TracedText]) -> list[float]:
     """P(the plan's output is not the target's) of each text, its own output; see the module."""
-    traces = traces_of(bench.exit_traces, texts, exit_layers_of(plan) or (), progress)
+    traces = traces_of(bench.exit_traces, texts, exit_layers_of(plan) or (), silent)
     shared = traces.at(traces.shared, play(plan, traces).layers)
     return (1.0 - shared.prod(1)).tolist()
 

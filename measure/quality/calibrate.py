@@ -10,8 +10,7 @@ from specplan.cost_models.quality.certificate import Measured
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.files import read_json, write_json_atomic
 from specplan.ir.plan import Plan
-from specplan.measure.acceptance.exits import losses_along
-from specplan.measure.acceptance.teacher import TracedText
+from specplan.measure.acceptance.exits import losses_along, trace_for
 from specplan.measure.progress import Progress, silent
 from specplan.measure.quality.losses import is_replayed, losses, most_loss, replayed_texts
 from specplan.measure.quality.prompts import Parts, quality_parts
@@ -43,14 +42,16 @@ def measure_losses(
     """
     parts, quality = quality_parts(bench), bench.problem.limits.quality
     assert quality is not None, "there is a limit to test"
-    measured, texts = {}, list[TracedText]()
-    for place, plan in enumerate(plans):
-        path = path_of(bench, parts, plan)
-        if not path.is_file() and is_replayed(quality, plan):
-            progress("losses of plans", place, len(plans))
-            texts = texts or replayed_texts(bench, parts, progress)
-            store(path, losses_along(bench, plan, texts, progress), plan)
-        elif not path.is_file():
+    paths = [path_of(bench, parts, plan) for plan in plans]
+    new = [plan for plan, path in zip(plans, paths, strict=True) if not path.is_file()]
+    replayed = [plan for plan in new if is_replayed(quality, plan)]
+    texts = replayed_texts(bench, parts, progress) if replayed else []
+    trace_for(bench, replayed, texts, progress)
+    measured = {}
+    for plan, path in zip(plans, paths, strict=True):
+        if plan in replayed:
+            store(path, losses_along(bench, plan, texts), plan)
+        elif plan in new:
             try:
                 store(path, losses(bench, parts, plan, progress), plan)
             except MissingCapabilityError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from specplan.ir.errors import UsageError
 from specplan.ir.files import name_of
@@ -30,7 +31,7 @@ class Parts:
     tokens: tuple[TokenPrompt, ...]
     calibration: int
 
-    @property
+    @cached_property
     def digests(self) -> tuple[str, str]:
         """Of the tokens of each part."""
         parts = self.tokens[: self.calibration], self.tokens[self.calibration :]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from specplan.cost_models.rounds.pricing import Unpriced, price_round
 from specplan.gathering import open_bench
 from specplan.ir.plan import Plan, ValueState
 from specplan.ir.values import Entry
+from specplan.measure.acceptance import exit_traces
 from specplan.measure.acceptance.continuations import continue_prompts, request_of
 from specplan.measure.acceptance.exit_traces import traces_of
 from specplan.measure.acceptance.exits import (
@@ -137,11 +139,25 @@ def half_of_tokens_leave(bench: Workbench, facts: ProblemFacts) -> list[Plan]:
     return [with_bar(plan, float(margins[0].median())), with_bar(agreeing, 1.0)]
 
 
-def test_losses_of_replays_are_those_of_running_the_plans(tmp_path: Path) -> None:
-    """Request by request at temperature 0, some outputs the target's and some not."""
+def test_losses_of_replays_are_those_of_running_the_plans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Request by request at temperature 0, some outputs the target's and some not.
+
+    Plans of different exit layers share one pass over each text.
+    """
     bench, facts = open_problem(tmp_path, prompts=40)
-    plans = half_of_tokens_leave(bench, facts)
+    plans, passes = half_of_tokens_leave(bench, facts), list[str]()
+    assert exit_layers_of(plans[0]) != exit_layers_of(plans[1])
+    trace = exit_traces.layer_traces
+
+    def counted(text: TracedText, layers: Sequence[int]) -> dict[int, exit_traces.LayerTrace]:
+        passes.append(text.name)
+        return trace(text, layers)
+
+    monkeypatch.setattr(exit_traces, "layer_traces", counted)
     measured, parts = measure_losses(bench, plans), quality_parts(bench)
+    assert len(passes) == len(parts.tokens) == 40
     for plan, loss in zip(plans, measured.values(), strict=True):
         ran = losses(bench, parts, plan, silent)
         assert [*loss.calibration, *loss.report] == ran
