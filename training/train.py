@@ -71,6 +71,8 @@ def train_drafter(
     prompts: Path | str | None = None,
     learning_rate: float | None = None,
     rows: int | None = None,
+    unroll: int | None = None,
+    warmup: int | None = None,
     loss: str = "ce",
     answers: bool = True,
     on_policy: float | None = None,
@@ -93,8 +95,12 @@ def train_drafter(
         steps: of the whole training.
         prompts: JSON Lines of prompts to train on; None for those of the problem in the split
             `train`.
-        learning_rate: of Adam; None for 1e-3 of heads and 3e-4 of draft models.
-        rows: of up to 512 tokens that a step learns from; None for eight.
+        learning_rate: of Adam; None for 3e-4 of draft models, and of heads for 1e-3, or more where
+            the target is narrow (`specplan.training.recipe.usual`).
+        rows: of up to 512 tokens that a step learns from; None for eight, of heads of a narrow
+            target for two.
+        unroll: tokens ahead that a head learns; None for seven, or as many as it drafts.
+        warmup: steps over which the learning rate rises; None for twenty.
         loss: a name of `specplan.training.losses.LOSSES`.
         answers: learn what the target answers; else the prompts themselves, as the target would go
             on after each of their tokens, which takes no decoding.
@@ -115,6 +121,7 @@ def train_drafter(
         SpecplanError: the loss is no number, or a checkpoint cannot be written.
     """
     more: dict[str, Any] = {"learning_rate": learning_rate, "rows": rows, "loss": loss}
+    more |= {"unroll": unroll, "warmup": warmup}
     more |= {"answers": answers, "on_policy": on_policy, "parallel": parallel, "after": after}
     session = Session.of(problem, [drafter], prompts, progress, **more)
     judge = None if worth is None else session.judge(drafter, Path(out), steps, worth)
@@ -130,6 +137,8 @@ def pilot_drafters(
     prompts: Path | str | None = None,
     learning_rate: float | None = None,
     rows: int | None = None,
+    unroll: int | None = None,
+    warmup: int | None = None,
     loss: str = "ce",
     answers: bool = True,
     on_policy: float | None = None,
@@ -145,6 +154,8 @@ def pilot_drafters(
         prompts: see `train_drafter`.
         learning_rate: see `train_drafter`.
         rows: see `train_drafter`.
+        unroll: see `train_drafter`.
+        warmup: see `train_drafter`.
         loss: see `train_drafter`.
         answers: see `train_drafter`.
         on_policy: see `train_drafter`.
@@ -158,6 +169,7 @@ def pilot_drafters(
     from specplan.training.pilot import pilot_points, piloted
 
     more: dict[str, Any] = {"learning_rate": learning_rate, "rows": rows, "loss": loss}
+    more |= {"unroll": unroll, "warmup": warmup}
     more |= {"answers": answers, "on_policy": on_policy}
     session = Session.of(problem, drafters, prompts, progress, **more)
     points, pilots = pilot_points(steps), []

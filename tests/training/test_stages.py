@@ -50,6 +50,7 @@ def test_pilot_train_and_hand_over(problem: Path, tmp_path: Path) -> None:
     assert pilots[0].speed.mean >= pilots[1].speed.mean > 0.0
     for one in pilots:
         state = json.loads((one.folder / "training.json").read_text())
+        assert (state["recipe"]["rows"], state["recipe"]["learning_rate"]) == (2, 0.01)
         assert one.steps == state["step"] == 5 and one.budget == state["budget"] == 50
         assert one.speed.low <= one.speed.mean <= one.speed.high and one.seconds > 0.0
         assert all(0.0 <= rate.low <= rate.mean <= rate.high <= 1.0 for rate in one.rates)

@@ -117,7 +117,28 @@ RowsOption = Annotated[
     typer.Option(
         "--rows",
         min=1,
-        help="Rows of up to 512 tokens in a step; default 8.",
+        help="Rows of up to 512 tokens in a step; default 8, of heads of a narrow target 2.",
+        show_default=False,
+    ),
+]
+
+
+UnrollOption = Annotated[
+    int | None,
+    typer.Option(
+        "--unroll",
+        metavar="K",
+        min=1,
+        help="Tokens ahead that a head learns; default 7, or as many as it drafts.",
+        show_default=False,
+    ),
+]
+WarmupOption = Annotated[
+    int | None,
+    typer.Option(
+        "--warmup",
+        min=1,
+        help="Steps over which the learning rate rises; default 20.",
         show_default=False,
     ),
 ]
@@ -133,9 +154,14 @@ def train(
     steps: Annotated[int, typer.Option(help="Steps of the whole training.", min=1)] = 1000,
     learning_rate: Annotated[
         float | None,
-        typer.Option(help="Of Adam; default 1e-3, of draft models 3e-4.", show_default=False),
+        typer.Option(
+            help="Of Adam; default 1e-3, up to 4e-3 for a narrow target, of draft models 3e-4.",
+            show_default=False,
+        ),
     ] = None,
     rows: RowsOption = None,
+    unroll: UnrollOption = None,
+    warmup: WarmupOption = None,
     loss: Annotated[str, typer.Option(help="ce, kl, rkl, jsd, tv, lk or tvd++.")] = "ce",
     answers: AnswersOption = True,
     on_policy: PolicyOption = None,
@@ -162,6 +188,8 @@ def train(
         "prompts": prompts,
         "learning_rate": learning_rate,
         "rows": rows,
+        "unroll": unroll,
+        "warmup": warmup,
         "loss": loss,
     }
     more |= {"answers": answers, "on_policy": on_policy}
