@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.cost_models.acceptance.drafters import Drafter, Model, OwnRounds
+from specplan.cost_models.acceptance.drafters import Drafter, Drawn, Model, OwnRounds
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cost import Quantity
 from specplan.cost_models.devices.device import Device, load_device
@@ -153,7 +153,7 @@ class ProblemFacts:
         return Reason(self._missing_profile(drafter), Cause.ACCEPTANCE)
 
     def _missing_profile(self, drafter: Drafter) -> str:
-        if isinstance(drafter, Model) and drafter.name not in self.drafts:
+        if isinstance(drafter, Model | Drawn) and drafter.name not in self.drafts:
             return (
                 f'the acceptance of "{drafter}" is not known and cannot be measured here: give a '
                 f"ready profile as acceptance.{drafter} (`specplan import acceptance`)"
@@ -195,6 +195,10 @@ class ProblemFacts:
             f'the acceptance profile of "{drafter}" holds {evidence.kind}, which say nothing of '
             f"{use}: measure it with `specplan profile acceptance`"
         )
+
+    def head_family(self, role: str | None) -> str:
+        """The family of a head of the problem; "" for any other model, and for modules."""
+        return self.drafters[role].shape.architecture if role in self.drafters else ""
 
     def shape(self, role: str) -> ModelShape:
         """Shape of a model by its role in plans: `target`, the name of a draft, or a module."""

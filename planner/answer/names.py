@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from specplan.planner.explain.numbers import counted, short
+from specplan.planner.training.families import FAMILIES
 
 PLAIN = "autoregressive"
 NO_SPECULATION = "no speculation"
@@ -15,20 +16,26 @@ EDITED = "edited_plan"
 """Stands for the method of a plan that a person wrote or edited."""
 _DRAFTERS = {
     "draft_model": "draft model",
-    "eagle3": "EAGLE-3 head",
+    "eagle3": "head",
     "block_drafter": "block drafter",
     "mtp": "MTP modules",
 }
 """Methods that have another name in the field; those with a draft of the problem go before it."""
+_HEADS = {
+    **{name: family.words for name, family in FAMILIES.items()},
+    "kangaroo": "Kangaroo adapter",
+    "multi_token": "multi-token heads",
+}
+"""Heads by the family of their checkpoint."""
 _SIZE = re.compile(r"\b(?:chain|up to) (?:of )?(\d+)(?: tokens)?\b")
-_BY = re.compile(r"\bby (\S+)$")
+_BY = re.compile(r"\bby (\S+?)(, drawn)?$")
 _AT_MOST = re.compile(r"^(batch|context) <= ([\d.]+)$")
 
 
 def drafter_name(candidate: Mapping[str, Any]) -> str:
     """Who drafts: `EAGLE-3 head "eagle"`, `prompt lookup`."""
     method, draft = candidate["method"], _draft(candidate)
-    name = _DRAFTERS.get(method, method.replace("_", " "))
+    name = _HEADS.get(candidate.get("head", "")) or _DRAFTERS.get(method, method.replace("_", " "))
     return f'{name} "{draft}"' if draft else name
 
 
@@ -37,7 +44,8 @@ def _draft(candidate: Mapping[str, Any]) -> str | None:
     draft = candidate.get("options", {}).get("draft")
     if isinstance(draft, str):
         return draft
-    by = _BY.search(str(candidate["words"])) if candidate["method"] in _DRAFTERS else None
+    named = candidate["method"] in _DRAFTERS or "head" in candidate
+    by = _BY.search(str(candidate["words"])) if named else None
     return by[1] if by and "options" not in candidate else None
 
 
@@ -52,8 +60,8 @@ def size_name(candidate: Mapping[str, Any]) -> str:
     words, draft = str(candidate["words"]), _draft(candidate)
     if draft:
         words = re.sub(rf",? by {re.escape(draft)}\b", "", words)
-    chain = _SIZE.match(words)
-    return f"K={chain[1]}" if chain else re.sub(r"\bchain of (\d+)", r"K=\1", words)
+    chain, how = _SIZE.match(words), ", drawn" if words.endswith(", drawn") else ""
+    return f"K={chain[1]}{how}" if chain else re.sub(r"\bchain of (\d+)", r"K=\1", words)
 
 
 def plan_name(candidate: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from specplan.cost_models.acceptance.drafters import Model
+from specplan.cost_models.acceptance.drafters import Drawn, Model
 from specplan.cost_models.devices.device import UnpricedError
 from specplan.planner.search.candidates import judged
 from specplan.planner.search.search import SearchResult
@@ -44,10 +44,10 @@ def assumptions(result: SearchResult) -> list[str]:
 def _untried(result: SearchResult) -> Iterator[str]:
     """What trees that were not tried might save, of each model whose static tree is judged."""
     facts, loads = result.facts, _loads(result)
-    ran: dict[Model, list[int]] = {}
+    ran: dict[Model | Drawn, list[int]] = {}
     for part, cells in result.chosen.parts:
         tree, draft = judged(part), part.drafter
-        if not isinstance(draft, Model) or draft.name not in facts.shapes or tree is None:
+        if not isinstance(draft, Model | Drawn) or draft.name not in facts.shapes or tree is None:
             continue
         if tree.parents is not None and not tree.is_chain:
             ran.setdefault(draft, []).extend(loads[cell] for cell in cells)

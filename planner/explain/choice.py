@@ -33,7 +33,7 @@ def confidence_data(result: SearchResult) -> dict[str, Any]:
         "probability_best": sure.probability_best,
         "expected_regret": sure.expected_regret,
         "rivals": [
-            {"method": rival.method, "words": rival.words, "probability": probability}
+            {**rival.named, "probability": probability}
             for rival, probability in sure.rivals[:_RIVALS]
         ],
         "measurements": [
@@ -70,8 +70,7 @@ def _beaten(result: SearchResult, others: Sequence[Candidate]) -> dict[str, Any]
         return None
     gain = speed_over(result.chosen, best, facts.profiles, facts.objective)
     return {
-        "method": best.method,
-        "words": best.words,
+        **best.named,
         "gain": interval_data(gain),
         "simpler": result.chosen.simplicity < best.simplicity,
     }
@@ -93,8 +92,7 @@ def loads_data(result: SearchResult) -> list[dict[str, Any]]:
         {
             "batch": batch,
             "prompt_tokens": prompt,
-            "method": None if best is None else best.method,
-            "words": None if best is None else best.words,
+            **({"method": None, "words": None} if best is None else best.named),
             "speedup": None if best is None else interval_data(by_candidate[id(best)][place]),
         }
         for place, ((batch, prompt), best) in enumerate(loads)
@@ -107,8 +105,7 @@ def pareto_data(result: SearchResult) -> list[dict[str, Any]]:
         {
             "batch": point.batch,
             "prompt_tokens": point.prompt_tokens,
-            "method": point.candidate.method,
-            "words": point.candidate.words,
+            **point.candidate.named,
             "per_user": interval_data(point.per_user),
             "per_device": interval_data(point.per_device),
         }

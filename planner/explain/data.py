@@ -128,8 +128,7 @@ def explain(result: SearchResult) -> dict[str, Any]:
         ],
         "break_even": [
             {
-                "method": part.method,
-                "words": part.words,
+                **part.named,
                 "points": break_evens(facts, part, result.plain, cells),
             }
             for part, cells in parts
@@ -184,9 +183,8 @@ def _runners_up(result: SearchResult) -> list[Candidate]:
 def _summary(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
     objective, served = result.facts.objective, result.served_by(candidate)
     return {
-        "method": candidate.method,
+        **candidate.named,
         "family": candidate.family,
-        "words": candidate.words,
         "assumed": _assumed(result, candidate),
         "options": dict(candidate.options),
         "refusal": candidate.refusal,

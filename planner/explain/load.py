@@ -50,8 +50,7 @@ def load_data(result: SearchResult, drafting: Candidate | None) -> dict[str, Any
         point = {
             "unknown": "request_rate",
             "unit": "requests/s",
-            "method": drafting.method,
-            "words": drafting.words,
+            **drafting.named,
             "now": None,
             "always": crossing.always,
             "never": crossing.never,

@@ -78,8 +78,7 @@ def points_data(result: SearchResult, drafting: Candidate | None) -> list[dict[s
             {
                 "batch": int(own.batch),
                 "prompt_tokens": int(own.prompt_tokens),
-                "method": part.method,
-                "words": part.words,
+                **part.named,
                 "draft_tokens": 0 if tree is None else tree.nodes,
                 "plain_tpot": seconds_data(base.seconds_per_token),
                 "tpot": seconds_data(own.seconds_per_token),
@@ -147,12 +146,13 @@ def rules_data(candidate: Candidate) -> list[dict[str, Any]]:
     rules = []
     for condition, name in _last_guards([*pairs, (None, schedule.otherwise)], candidate.options):
         options = dict(candidate.options[name])
-        method, words = options.pop("method"), options.pop("words")
+        method, words, head = options.pop("method"), options.pop("words"), options.pop("head", "")
         rules.append(
             {
                 "condition": condition,
                 "method": method,
                 "words": words,
+                **({"head": head} if head else {}),
                 "options": options,
                 "draft_tokens": sizes[method, words],
             }

@@ -60,8 +60,7 @@ def front_data(offered: Sequence[Offer]) -> list[dict[str, Any]]:
     return [
         {
             "plan": one.candidate.words,
-            "method": one.candidate.method,
-            "words": one.candidate.words,
+            **one.candidate.named,
             "options": dict(one.candidate.options),
             "key": rounds_key(one.candidate.plan) if one.candidate.plan else "",
             "speedup": one.speedup.mean,

@@ -82,8 +82,7 @@ def backends_data(result: SearchResult) -> list[dict[str, Any]]:
         {
             "backend": one.backend,
             "chosen": one.backend == result.facts.problem.backend,
-            "method": None if one.chosen is None else one.chosen.method,
-            "words": None if one.chosen is None else one.chosen.words,
+            **({"method": None, "words": None} if one.chosen is None else one.chosen.named),
             "gain": _gain(result, one),
             "refusal": one.refusal or None,
         }

@@ -30,6 +30,7 @@ class Candidate:
         options: the setting by name; empty for a refused family.
         words: the setting in a few words.
         drafter: whose acceptance profile priced it; None when nothing is drafted.
+        head: family of the head that drafts, "" for other drafters.
         plan: its plan; None for a refused family.
         estimate: its price, an array entry for each cell of the workload; None without one.
         refusal: why it cannot be chosen; None when it can.
@@ -45,6 +46,7 @@ class Candidate:
     options: Mapping[str, Any]
     words: str
     drafter: Drafter | None = None
+    head: str = ""
     plan: Plan | None = None
     estimate: Estimate | None = None
     refusal: str | None = None
@@ -52,6 +54,12 @@ class Candidate:
     by_cell: tuple[Candidate, ...] = ()
     alone: tuple[int, ...] = ()
     loss: Loss | None = None
+
+    @property
+    def named(self) -> dict[str, str]:
+        """What names it on screens (`specplan.planner.answer.names`), ready for JSON."""
+        named = {"method": self.method, "words": self.words}
+        return {**named, "head": self.head} if self.head else named
 
     @cached_property
     def estimates(self) -> tuple[Estimate, ...]:
@@ -129,10 +137,9 @@ class Candidate:
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON; the plan as text."""
         return {
-            "method": self.method,
+            **self.named,
             "family": self.family,
             "options": dict(self.options),
-            "words": self.words,
             "drafter": None if self.drafter is None else str(self.drafter),
             "plan": None if self.plan is None else print_plan(self.plan),
             "estimates": [estimate_as_dict(estimate) for estimate in self.estimates],

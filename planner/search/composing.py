@@ -182,7 +182,7 @@ def composed(facts: ProblemFacts, pricer: Pricer, by_cell: Sequence[Candidate]) 
     return Candidate(
         method=SCHEDULE,
         family="by batch and context",
-        options={names[id(c)]: {"method": c.method, "words": c.words, **c.options} for c in parts},
+        options={names[id(c)]: {**c.named, **c.options} for c in parts},
         words=_words(conditions, {names[id(c)]: f"{c.method} {c.words}".strip() for c in parts}),
         plan=plan,
         estimate=estimate,

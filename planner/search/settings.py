@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from specplan.cost_models.acceptance.drafters import Drafter
+from specplan.cost_models.acceptance.drafters import Drafter, model_of
 from specplan.cost_models.cells import grid
 from specplan.cost_models.estimate import Pricer
 from specplan.cost_models.rounds.pricing import Unpriced
@@ -146,6 +146,7 @@ def priced(facts: ProblemFacts, pricer: Pricer, setting: Setting) -> Candidate:
         options=options.as_dict(),
         words=options.words,
         drafter=drafter,
+        head=facts.head_family(model_of(drafter)),
         plan=plan,
     )
     price = pricer.estimate(plan, None if drafter is None else facts.profiles[drafter])

@@ -191,7 +191,10 @@ def test_plans_have_names_that_say_k() -> None:
     def named(method: str, words: str, **options: Any) -> str:
         return plan_name({"method": method, "words": words, "options": options})
 
-    assert named("eagle3", "chain of 6 by eagle", draft="eagle") == 'EAGLE-3 head "eagle" K=6'
+    assert named("eagle3", "chain of 6 by eagle", draft="eagle") == 'head "eagle" K=6'
+    of_first = {"method": "eagle3", "words": "chain of 6 by e, drawn", "head": "eagle"}
+    assert plan_name(of_first) == 'EAGLE-1 head "e" K=6, drawn'
+    assert plan_name({**of_first, "head": "eagle3"}) == 'EAGLE-3 head "e" K=6, drawn'
     assert named("prompt_lookup", "up to 14 tokens after a match of 1 to 3") == "prompt lookup K=14"
     assert named("autoregressive", "plain") == "no speculation"
     schedule = "eagle3 chain of 9 by e where batch <= 8; otherwise autoregressive plain"
