@@ -58,7 +58,7 @@ class Ability:
             `rise`, grow with the batch; `stop`, be 0. Empty where it has one length for all.
         whole_turns: drafted tokens are a multiple of the target's modules, or no more of them.
         within_beam: a tree verifies no more tokens than its levels times its widest branching.
-        draws: at a temperature above 0 it draws what it drafts, instead of taking the best ranks.
+        draws: at a temperature above 0 it can draw what it drafts, instead of taking best ranks.
         rules: acceptance rules that it has besides judging tokens one by one.
         ends: how it ends drafts early: by a `bar` on the last token's probability, or by `success`,
             two tokens more after a draft that was accepted whole, else one less.
@@ -74,7 +74,7 @@ class Ability:
     schedule: tuple[Schedules, ...] = ()
     whole_turns: bool = False
     within_beam: bool = False
-    draws: bool = True
+    draws: bool = False
     rules: tuple[str, ...] = ()
     ends: tuple[Literal["bar", "success"], ...] = ()
     forms: tuple[str, ...] = ()
@@ -171,6 +171,8 @@ class Table:
             yield f"it drafts for batches of {ability.largest_batch} at most"
         if ability.within_beam and drafting.tokens > drafting.widest * drafting.depth:
             yield f"it verifies {drafting.widest} tokens for each level at most"
+        if drafting.drawn and not ability.draws and drafter != "model":  # whose plans all draw
+            yield "it drafts the best ranks, the plan draws"
         yield from self._of_acceptance(drafting, ability)
         modules = len(drafting.models)
         if ability.whole_turns and drafting.tokens % modules:

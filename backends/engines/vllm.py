@@ -98,7 +98,7 @@ def _speculative(job: Job) -> dict[str, Any]:
         config |= {"prompt_lookup_min": shortest, "prompt_lookup_max": longest}
     if drafting.drafter == "past":
         config |= _suffix(drafting)
-    if drafting.drafter == "model" and drafting.drawn:
+    if drafting.drawn:
         config["draft_sample_method"] = "probabilistic"
     if drafting.rule:
         config["rejection_sample_method"] = drafting.rule

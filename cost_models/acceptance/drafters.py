@@ -2,8 +2,8 @@
 
 In files a drafter is written like an entry of the plan language: `draft`, `text`,
 `first_layers(target, 4)`, `skip_blocks(target, [attn.3, mlp.4])`, `small_cache(target, 512,
-retrieved)`, `beam(draft, 4)`, `interleaved(draft, text)`. A plan whose own rounds were run to see
-what is accepted is named by what it runs: `rounds(jacobi, p0123456789abcdef)`.
+retrieved)`, `beam(draft, 4)`, `drawn(head)`, `interleaved(draft, text)`. A plan whose own rounds
+were run to see what is accepted is named by what it runs: `rounds(jacobi, p0123456789abcdef)`.
 """
 
 from __future__ import annotations
@@ -126,6 +126,20 @@ class Beam:
 
 
 @dataclass(frozen=True, slots=True)
+class Drawn:
+    """A head whose tokens are drawn from its distribution, those of a node without replacement.
+
+    Attributes:
+        name: of the head; `mtp` for the target's own modules.
+    """
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"drawn({self.name})"
+
+
+@dataclass(frozen=True, slots=True)
 class Interleaved:
     """A model that takes turns with a source within a draft.
 
@@ -167,13 +181,13 @@ class OwnRounds:
 
 Part: TypeAlias = FirstLayers | SkipBlocks | SmallCache
 """A model of which only a part, or on part of the text, drafts."""
-Drafter: TypeAlias = Model | Source | Part | Beam | Interleaved | OwnRounds
+Drafter: TypeAlias = Model | Source | Part | Beam | Drawn | Interleaved | OwnRounds
 TEXT = Source("text")
 """Prompt lookup."""
 _FORMS = (
     "drafters are written draft, text, first_layers(target, 4), skip_blocks(target, [attn.3, "
-    "mlp.4]), small_cache(target, 512), small_cache(target, 512, retrieved), beam(draft, 4) and "
-    "interleaved(draft, text)"
+    "mlp.4]), small_cache(target, 512), small_cache(target, 512, retrieved), beam(draft, 4), "
+    "drawn(head) and interleaved(draft, text)"
 )
 _SOURCES = frozenset({TEXT.name, *DRAFT_SOURCES})
 
@@ -202,7 +216,7 @@ def file_name(drafter: Drafter) -> str:
 def model_of(drafter: Drafter | None) -> str | None:
     """The one model that drafts, by its role; None where none does, or the rounds of a plan."""
     match drafter:
-        case Model(name):
+        case Model(name) | Drawn(name):
             return name
         case FirstLayers(model) | SkipBlocks(model) | SmallCache(model):
             return model
@@ -271,6 +285,7 @@ _KINDS: Mapping[str, Callable[..., Drafter]] = {
     "skip_blocks": _skip_blocks,
     "small_cache": _small_cache,
     "beam": lambda model, width: Beam(_word(model), _number(width)),
+    "drawn": lambda name: Drawn(_word(name)),
     "interleaved": lambda model, source: Interleaved(_word(model), _word(source)),
     "rounds": lambda plan, key, *models: OwnRounds(
         _word(plan), _word(key), tuple(map(_word, models))

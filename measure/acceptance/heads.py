@@ -1,9 +1,9 @@
-"""Teacher forcing of heads: ranks of a text's tokens among a head's choices, depth by depth.
+"""Teacher forcing of heads: ranks of accepted tokens among a head's choices, depth by depth.
 
 A head drafts its first token from the target's states and others from its own states, so that ranks
-depend on where a round began. Its children are its best ranks: under `greedy` and `recursive` a
-given child is accepted exactly when the target chooses that token, and what the target chooses is
-the text.
+depend on where a round began. Under `greedy` and `recursive` a best rank is accepted exactly when
+the target chooses that token, and what the target chooses is the text. Draws are judged by the
+rule itself, as those of a draft model (`specplan.measure.acceptance.teacher`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from specplan.measure.acceptance.teacher import NO_RANK, TracedText, allowed_along, greedy_ranks
+from specplan.measure.acceptance.teacher import (
+    NO_RANK,
+    TracedText,
+    allowed_along,
+    greedy_ranks,
+    sampled_ranks,
+)
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
 from specplan.runtime.models.heads.text_attention import Texts
@@ -40,7 +46,7 @@ def on_first_layers(head: Drafter) -> bool:
 
 @torch.inference_mode()
 def head_ranks(
-    heads: Sequence[Drafter], text: TracedText, depth: int, most: int
+    heads: Sequence[Drafter], text: TracedText, depth: int, most: int, *, drawn: bool = False
 ) -> list[tuple[int, ...]]:
     """Rows of `specplan.cost_models.acceptance.evidence.depth_ranks` for one text.
 
@@ -49,12 +55,13 @@ def head_ranks(
         text: prompt and output.
         depth: levels that are measured.
         most: ranks that are told apart.
+        drawn: children are drawn without replacement, else they are the best ranks.
     """
     head, tokens, start = heads[0], text.tokens, text.start
     target = text.target
     given = torch.tensor([tokens[:-1]], device=target.device)
     features = text_features(target, Texts.alone(given), head.description.reads.layers)
-    blocks = head.description.join == "block"
+    blocks, judging = head.description.join == "block", text.logits if drawn else features
     ranks = torch.full((len(tokens) - start, depth), NO_RANK)
     # in the first round the target reads the prompt: only its own first layers draft beside that
     roots = torch.arange(start - on_first_layers(head), len(tokens) - 1)
@@ -70,7 +77,12 @@ def head_ranks(
             first = int(part[0]) + 1 + step
             places = range(first - start, first - start + stop)
             own = allowed_along(text.request, text.output, own[:stop], places)
-            own_ranks = greedy_ranks(own, tokens[first : first + stop], most)
+            if drawn:  # numbers of their own at each depth
+                rounds = [place + step * len(tokens) for place in places]
+                judge = judging[places.start : places.stop]
+                own_ranks = sampled_ranks(judge, own, text.request, most, rounds)
+            else:
+                own_ranks = greedy_ranks(own, tokens[first : first + stop], most)
             ranks[first - start : first - start + stop, step] = torch.tensor(own_ranks)
     return [tuple(row) for row in ranks.tolist()]
 

@@ -10,6 +10,7 @@ from typing import Any
 from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
 from specplan.cost_models.acceptance.drafters import (
     Beam,
+    Drawn,
     FirstLayers,
     Interleaved,
     Model,
@@ -142,18 +143,23 @@ def text_tracer(bench: Workbench, key: AcceptanceKey) -> Tracer:
             def evidence(rows: tuple[Row, ...]) -> Evidence:
                 return Pools(POOL_LAYERS, rows, width)
 
-        case Model(name) if name not in bench.models or isinstance(bench.models[name], Drafting):
-            heads = bench.heads(name)
+        case Model(name) | Drawn(name) if _is_head(bench, name):
+            heads, drawn = bench.heads(name), isinstance(key.drafter, Drawn)
             depth = depth_of(heads[0])
 
             def trace(text: TracedText) -> Row:
-                return tuple(head_ranks(heads, text, depth, MOST_RANKS))
+                return tuple(head_ranks(heads, text, depth, MOST_RANKS, drawn=drawn))
 
             evidence = partial(DepthRanks, depth)
         case SkipBlocks() | SmallCache(model="target") as drafter:
             trace, evidence = partial(_own_lengths, bench, drafter), Lengths
     learns = replay is not None or isinstance(key.drafter, Interleaved)
     return Tracer(lambda texts: [*map(trace, texts)], evidence, replay=replay, learns=learns)
+
+
+def _is_head(bench: Workbench, name: str) -> bool:
+    """Whether this is no model that drafts alone: a head, or the target's modules."""
+    return name not in bench.models or isinstance(bench.models[name], Drafting)
 
 
 def _source_trace(

@@ -11,6 +11,7 @@ from specplan.cost_models.acceptance.drafters import (
     TEXT,
     Beam,
     Drafter,
+    Drawn,
     FirstLayers,
     Interleaved,
     Model,
@@ -61,8 +62,8 @@ def acceptance_key(
         The key. At temperature 0 a draft model's children are its best ranks; above, they are
         drawn without replacement, which serves chains too: the first such draw is a plain one.
         Parts of a model are drawn from once: they draft chains, and a judged draw is quick to
-        measure. Drafters that read hidden states give their best ranks at every temperature, as in
-        engines, and so do beams. Where a plan's own rounds tell, these are run.
+        measure. Heads give their best ranks, as in engines, or are drawn from, which is another
+        drafter (`Drawn`); beams give best ranks. Where a plan's own rounds tell, these are run.
 
     Raises:
         UsageError: no model of the problem has these first layers and more, or these blocks, or
@@ -103,6 +104,8 @@ def _how(problem: Problem, drafter: Drafter, shapes: Mapping[str, ModelShape]) -
             return "given"
         case Beam():
             return "best"
+        case Drawn():
+            return "draw_distinct"
         case Model(name):
             shape = shapes.get(name)
             ranked = shape is None or shape.feature_width is not None
@@ -139,6 +142,11 @@ def _check(problem: Problem, drafter: Drafter, shapes: Mapping[str, ModelShape])
         case Beam():
             holds, what = role in alone, f'no draft model grows trees as "{drafter}"'
             remedy = "one that runs alone"
+        case Drawn(name):
+            heads = {draft.name for draft in problem.models.drafts} - alone
+            holds = not problem.workload.greedy and name in {*heads, "mtp"}
+            what = f'nobody draws as "{drafter}"'
+            remedy = "a head, at a temperature above 0"
         case Interleaved():
             holds = role in alone and drafter.source in CONTINUING
             what = f'no draft model takes turns as "{drafter}"'

@@ -2,39 +2,39 @@
 
 DFlash (arXiv 2602.06036): the drafter attends to the text through hidden states of several of the
 target's layers and, in both directions, within the block; one pass gives logits for every mask. The
-most probable tokens are verified as a chain. The block keeps the length that the drafter was
-trained with; fewer of its tokens may be verified. The last token of the text enters by its
-embedding, as the target has not read it yet; the next round reads it again with its states. P-EAGLE
-runs an EAGLE-3 head so, on masks that see the text and the masks before them.
+most probable tokens, or above temperature 0 draws, are verified as a chain. The block keeps the
+length that the drafter was trained with; fewer of its tokens may be verified. The last token of the
+text enters by its embedding, as the target has not read it yet; the next round reads it again with
+its states. P-EAGLE runs an EAGLE-3 head so, on masks that see the text and the masks before them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from specplan.cost_models.acceptance.drafters import Drafter, Model
+from specplan.cost_models.acceptance.drafters import Drawn, Model
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import DraftName, Family, Method, Option, Options, Refusal
+from specplan.planner.method import Family, Option, Refusal
+from specplan.planner.templates.chains import grown_token
+from specplan.planner.templates.head_drafts import ByHeads, HeadChainOptions
 from specplan.planner.templates.per_drafter import family_by
 from specplan.planner.templates.plan_text import FEATURES, cache_of, draft_and_verify
 
 
 @dataclass(frozen=True)
-class BlockDrafterOptions(Options):
-    """Which drafter, and how much of its block is verified."""
+class BlockDrafterOptions(HeadChainOptions):
+    """Which drafter, how much of its block is verified, and how it chooses tokens."""
 
-    reads = "{length} of a block of {block} by {draft}"
+    reads = "{length} of a block of {block} by {draft}{how}"
 
-    draft: DraftName
-    length: Annotated[int, Option("drafted tokens that are verified")]
-    block: Annotated[int, Option("tokens that one pass drafts")]
+    block: Annotated[int, Option("tokens that one pass drafts")] = 0
 
 
-class BlockDrafter(Method[BlockDrafterOptions]):
+class BlockDrafter(ByHeads[BlockDrafterOptions]):
     """One pass drafts all tokens, so that longer drafts cost little more than short ones."""
 
     summary = "one pass over the target's hidden states fills a block of tokens"
@@ -45,15 +45,21 @@ class BlockDrafter(Method[BlockDrafterOptions]):
     differs = (
         "ParallelSpec's drafter is run as P-EAGLE: one mask token, and a trained state beside it."
     )
-    acceptance = "rank of the accepted child at each depth, along the target's own texts"
     engine_drafter = "block"
 
-    def choices(self, facts: ProblemFacts) -> Sequence[Family[BlockDrafterOptions] | Refusal]:
-        """Per drafter: every length up to its block."""
-        blocks = {name: one.block for name, one in facts.drafters.items() if one.kind == "block"}
-        return [_family(facts, *one) for one in blocks.items()] or [
-            Refusal("any", "models.drafts names no block drafter")
-        ]
+    none = "models.drafts names no block drafter"
+
+    def heads(self, facts: ProblemFacts) -> Mapping[str, int]:
+        """Block drafters, and the tokens of their blocks."""
+        return {name: one.block for name, one in facts.drafters.items() if one.kind == "block"}
+
+    def families(
+        self, facts: ProblemFacts, drafter: Model | Drawn, most: int
+    ) -> Iterator[Family[BlockDrafterOptions] | Refusal]:
+        """Every length up to the block."""
+        draft, drawn, lengths = drafter.name, isinstance(drafter, Drawn), range(1, most + 1)
+        settings = [BlockDrafterOptions(draft, length, drawn, most) for length in lengths]
+        yield family_by(facts, f"block by {draft}{settings[0].how}", drafter, lambda _: settings)
 
     def plan(self, facts: ProblemFacts, options: BlockDrafterOptions) -> Plan:
         """One pass looks as many tokens ahead as the block has, and a chain grows of its logits."""
@@ -66,20 +72,13 @@ class BlockDrafter(Method[BlockDrafterOptions]):
 %x = forward {draft} %t0 cache={cache} pending={pending} {read}
 %c = repeat {options.length} (%t = %t0) {{
   %f = pick %t of=newest
-  %n = grow %t at=%f logits=%x
+  {grown_token("%x", drawn=options.drawn)}
   yield %n
 }}"""
-        models, length = (draft,), options.length
-        return draft_and_verify(facts, self, drafted, length, models=models, features=layers)
-
-    def drafter(self, facts: ProblemFacts, options: BlockDrafterOptions) -> Drafter | None:
-        """The drafter."""
-        return Model(options.draft)
-
-
-def _family(facts: ProblemFacts, name: str, block: int) -> Family[BlockDrafterOptions] | Refusal:
-    settings = (BlockDrafterOptions(name, length, block) for length in range(1, block + 1))
-    return family_by(facts, f"block by {name}", Model(name), lambda _: settings)
+        return draft_and_verify(
+            facts, self, drafted, options.length, models=(draft,), rule=options.rule,
+            features=layers,
+        )  # fmt: skip
 
 
 METHOD = BlockDrafter()

@@ -4,35 +4,25 @@ EAGLE-3 (Li et al. 2025, arXiv 2503.01840): the head joins hidden states of seve
 layers with the embedding of the next token, and gives the logits of the first level; deeper levels
 read the head's own hidden states. After a round the head runs the accepted tokens again from the
 target's hidden states, so that its cache keeps none of the drafted nodes. Children are the head's
-best ranks at every temperature, as vLLM, SGLang and TensorRT-LLM draft with it.
+best ranks, as vLLM, SGLang and TensorRT-LLM draft with it, or above temperature 0 its draws.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping
 
-from specplan.cost_models.acceptance.drafters import Drafter, Model
 from specplan.ir.plan import Plan
 from specplan.planner.drafters.parts import heads_by_token
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Family, Method, Refusal
-from specplan.planner.templates.per_drafter import family_by
+from specplan.planner.templates.head_drafts import ChainsAndTrees, HeadTreeOptions
 from specplan.planner.templates.plan_text import draft_and_verify, features_of, head_passes
-from specplan.planner.templates.static_trees import TreeOptions, layers_text, tree_text
-from specplan.planner.trees import chain
-from specplan.planner.trees.candidates import worthwhile_trees
+from specplan.planner.templates.static_trees import layers_text, tree_text
 
-CHAIN_LENGTHS = tuple(range(1, 11))
-
-
-@dataclass(frozen=True)
-class Eagle3Options(TreeOptions):
-    """Which head drafts, and what shape."""
+LONGEST = 10
+"""Tokens of a chain, and levels of a tree."""
 
 
-class Eagle3(Method[Eagle3Options]):
+class Eagle3(ChainsAndTrees):
     """Speculative decoding with a head over the target's hidden states."""
 
     summary = "a head over the target's hidden states drafts a chain or static tree"
@@ -41,44 +31,25 @@ class Eagle3(Method[Eagle3Options]):
         "vocabulary by frequency: FR-Spec, Zhao et al. 2025, arXiv 2502.14856"
     )
     differs = "Trees have a fixed shape; `eagle2` grows them as the paper does, by the context."
-    acceptance = "rank of the accepted child at each depth, along the target's own texts"
     engine_drafter = "head"
+    none = "models.drafts names no EAGLE-3 head"
 
-    def choices(self, facts: ProblemFacts) -> Sequence[Family[Eagle3Options] | Refusal]:
-        """Per head: chains of 1 to 10 tokens, and trees by nodes and depth."""
-        heads = heads_by_token(facts.drafters)
-        if not heads:
-            return [Refusal("any", "models.drafts names no EAGLE-3 head")]
-        return [family for head in heads for family in _families(facts, head)]
+    def heads(self, facts: ProblemFacts) -> Mapping[str, int]:
+        """Heads that draft one token at a time, from hidden states."""
+        return dict.fromkeys(heads_by_token(facts.drafters), LONGEST)
 
-    def plan(self, facts: ProblemFacts, options: Eagle3Options) -> Plan:
+    def plan(self, facts: ProblemFacts, options: HeadTreeOptions) -> Plan:
         """The head grows the shape level by level, the target judges it."""
-        tree, head = options.tree, options.draft
+        tree, head, drawn = options.tree, options.draft, options.drawn
         passes = head_passes(head, tree.depth + 1)
-        chains = tree.is_chain
-        drafted = layers_text(len(tree), passes) if chains else tree_text(tree, passes, drawn=False)
-        layers = features_of(facts.drafters[head])
+        if tree.is_chain:
+            drafted = layers_text(len(tree), passes, drawn=drawn)
+        else:
+            drafted = tree_text(tree, passes, drawn=drawn)
         return draft_and_verify(
-            facts, self, drafted, len(tree), models=(head,), features=layers, recurrent=True
-        )
-
-    def drafter(self, facts: ProblemFacts, options: Eagle3Options) -> Drafter | None:
-        """The head."""
-        return Model(options.draft)
-
-
-def _families(facts: ProblemFacts, head: str) -> Iterator[Family[Eagle3Options] | Refusal]:
-    drafter, of = Model(head), partial(Eagle3Options.of, head)
-    yield family_by(
-        facts, f"chain by {head}", drafter, lambda _: map(of, map(chain, CHAIN_LENGTHS))
-    )
-    yield family_by(
-        facts,
-        f"static tree by {head}",
-        drafter,
-        lambda _: map(of, worthwhile_trees(facts, drafter)),
-        trees=True,
-    )
+            facts, self, drafted, len(tree), models=(head,), rule=options.rule,
+            features=features_of(facts.drafters[head]), recurrent=True,
+        )  # fmt: skip
 
 
 METHOD = Eagle3()

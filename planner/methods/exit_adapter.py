@@ -8,31 +8,22 @@ states of drafted tokens too; the last drafted token enters it in the next round
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Iterator, Mapping
 
-from specplan.cost_models.acceptance.drafters import Drafter, Model
+from specplan.cost_models.acceptance.drafters import Drawn, Model
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import DraftName, Family, Method, Option, Options, Refusal
+from specplan.planner.method import Family, Refusal
+from specplan.planner.templates.chains import grown_token
+from specplan.planner.templates.head_drafts import ByHeads, HeadChainOptions
 from specplan.planner.templates.per_drafter import family_by
 from specplan.planner.templates.plan_text import FEATURES, cache_of, draft_and_verify
 
-LENGTHS = tuple(range(1, 9))
+LONGEST = 8
+"""Drafted tokens."""
 
 
-@dataclass(frozen=True)
-class ExitAdapterOptions(Options):
-    """Which adapter, and how far is drafted."""
-
-    reads = "chain of {length} by {draft}"
-
-    draft: DraftName
-    length: Annotated[int, Option("drafted tokens")]
-
-
-class ExitAdapter(Method[ExitAdapterOptions]):
+class ExitAdapter(ByHeads[HeadChainOptions]):
     """Needs little memory, and nothing of what drafting computes in the target is lost."""
 
     summary = "the target's first layers and an adapter on them draft a chain, the others verify it"
@@ -41,16 +32,22 @@ class ExitAdapter(Method[ExitAdapterOptions]):
         "2406.03853"
     )
     differs = "Chains have one length, where the paper ends them at a token of low confidence."
-    acceptance = "rank of the accepted child at each depth, along the target's own texts"
+    none = "models.drafts names no adapter on the target's first layers"
 
-    def choices(self, facts: ProblemFacts) -> Sequence[Family[ExitAdapterOptions] | Refusal]:
-        """Per adapter: chains of 1 to 8 tokens."""
-        adapters = [name for name, one in facts.drafters.items() if one.kind == "exit"]
-        return [_family(facts, name) for name in adapters] or [
-            Refusal("any", "models.drafts names no adapter on the target's first layers")
-        ]
+    def heads(self, facts: ProblemFacts) -> Mapping[str, int]:
+        """Adapters on the target's first layers."""
+        adapters = (name for name, one in facts.drafters.items() if one.kind == "exit")
+        return dict.fromkeys(adapters, LONGEST)
 
-    def plan(self, facts: ProblemFacts, options: ExitAdapterOptions) -> Plan:
+    def families(
+        self, facts: ProblemFacts, drafter: Model | Drawn, most: int
+    ) -> Iterator[Family[HeadChainOptions] | Refusal]:
+        """Chains of every length."""
+        draft, drawn = drafter.name, isinstance(drafter, Drawn)
+        settings = [HeadChainOptions(draft, length, drawn) for length in range(1, most + 1)]
+        yield family_by(facts, f"chain by {draft}{settings[0].how}", drafter, lambda _: settings)
+
+    def plan(self, facts: ProblemFacts, options: HeadChainOptions) -> Plan:
         """First layers and adapter token by token, then the other layers for all of them."""
         draft = options.draft
         (layer,) = facts.drafters[draft].feature_layers
@@ -60,25 +57,16 @@ class ExitAdapter(Method[ExitAdapterOptions]):
   %f = pick %t of=newest
   forward target %f {lower}
   %q = forward {draft} %f cache={cache_of(draft)} pending=2 features={FEATURES}
-  %n = grow %t at=%f logits=%q
+  {grown_token(drawn=options.drawn)}
   yield %n
 }}
 %last = pick %c of=newest
 forward target %last {lower}"""
         above = f"layers=[{layer}:{facts.target.num_layers}] features={FEATURES}"
         return draft_and_verify(
-            facts, self, drafted, options.length, models=(draft,), verify=above,
+            facts, self, drafted, options.length, models=(draft,), rule=options.rule, verify=above,
             states=(f"{FEATURES} = track target layer={layer}",), after=f"commit {FEATURES} %e",
         )  # fmt: skip
-
-    def drafter(self, facts: ProblemFacts, options: ExitAdapterOptions) -> Drafter | None:
-        """The adapter."""
-        return Model(options.draft)
-
-
-def _family(facts: ProblemFacts, draft: str) -> Family[ExitAdapterOptions] | Refusal:
-    settings = (ExitAdapterOptions(draft, length) for length in LENGTHS)
-    return family_by(facts, f"chain by {draft}", Model(draft), lambda _: settings)
 
 
 METHOD = ExitAdapter()

@@ -3,7 +3,8 @@
 DeepSeek-V3 (arXiv 2412.19437 section 2.2): a module joins the last hidden state with the embedding
 of the next token, runs one layer and the target's own head. Of several modules each level has its
 own, in turn; one module alone runs again on its own hidden states, as in vLLM, SGLang and
-TensorRT-LLM. Children are the modules' best ranks.
+TensorRT-LLM. Children are the modules' best ranks, or above
+temperature 0 draws.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from specplan.cost_models.acceptance.drafters import Model
+from specplan.cost_models.acceptance.drafters import Drafter, Drawn, Model
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Option, Options, Refusal
+from specplan.planner.templates.head_drafts import ACCEPTANCE, IsDrawn, in_words, rule_of, ways
+from specplan.planner.templates.per_drafter import family_by
 from specplan.planner.templates.plan_text import (
     FEATURES,
     Pass,
@@ -31,9 +34,15 @@ from specplan.planner.trees import chain
 class MtpOptions(Options):
     """How much is drafted."""
 
-    reads = "chain of {length} by the target's modules"
+    reads = "chain of {length} by the target's modules{how}"
 
     length: Annotated[int, Option("drafted tokens")]
+    drawn: IsDrawn = False
+
+    @property
+    def how(self) -> str:
+        """`, drawn`, or nothing."""
+        return in_words(drawn=self.drawn)
 
 
 class Mtp(Method[MtpOptions]):
@@ -42,7 +51,7 @@ class Mtp(Method[MtpOptions]):
     summary = "the target's own multi-token-prediction modules draft a chain"
     paper = "DeepSeek-AI 2024, arXiv 2412.19437 section 2.2"
     differs = "Chains longer than one module run it again on its own hidden states."
-    acceptance = "rank of the accepted child at each depth, along the target's own texts"
+    acceptance = ACCEPTANCE
     engine_drafter = "modules"
     sources = ("mtp",)
     source_drafter = Model("mtp")
@@ -55,11 +64,20 @@ class Mtp(Method[MtpOptions]):
         if reason is not None:
             return [Refusal(name, reason)]
         most = 8 if len(facts.modules) == 1 else len(facts.modules)
-        return [Family.of(name, map(MtpOptions, range(1, most + 1)))]
+        return [_family(facts, drafter, most) for drafter in ways(facts, self.source_drafter.name)]
+
+    def drafter(self, facts: ProblemFacts, options: MtpOptions) -> Drafter | None:
+        """The modules."""
+        name = self.source_drafter.name
+        return Drawn(name) if options.drawn else Model(name)
+
+    def drafters(self, facts: ProblemFacts) -> tuple[Drafter, ...]:
+        """The modules whose tokens are drawn."""
+        return ways(facts, self.source_drafter.name)[1:] if facts.modules else ()
 
     def plan(self, facts: ProblemFacts, options: MtpOptions) -> Plan:
         """Level i is drafted by module i, from the hidden states of the level before."""
-        length = options.length
+        length, drawn = options.length, options.drawn
         modules = list(facts.modules)[:length]
         passes = []
         for level in range(max(length, 2)):
@@ -69,12 +87,19 @@ class Mtp(Method[MtpOptions]):
             attributes = f"features={read} shift=1 keep={states_of(module)} {cached}"
             passes.append(Pass(module, f"cache={cache_of(module)} {attributes}"))
         if len(modules) == 1:
-            drafted = layers_text(length, passes)
+            drafted = layers_text(length, passes, drawn=drawn)
         else:
-            drafted = tree_text(chain(length), passes, drawn=False)
+            drafted = tree_text(chain(length), passes, drawn=drawn, distinct=False)
         return draft_and_verify(
-            facts, self, drafted, length, models=modules, features="last", recurrent=True
-        )
+            facts, self, drafted, length, models=modules, rule=rule_of(drawn_chain=drawn),
+            features="last", recurrent=True,
+        )  # fmt: skip
+
+
+def _family(facts: ProblemFacts, drafter: Model | Drawn, most: int) -> Family[MtpOptions] | Refusal:
+    settings = [MtpOptions(n, isinstance(drafter, Drawn)) for n in range(1, most + 1)]
+    name = f"chain by the target's modules{settings[0].how}"
+    return family_by(facts, name, drafter, lambda _: settings)
 
 
 METHOD = Mtp()

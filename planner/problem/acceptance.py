@@ -129,8 +129,8 @@ FORMS_OF_ACCEPTANCE = (
     'prompt lookup, "mtp", another source by its own name, "first_layers(target, 4)", '
     '"skip_blocks(target, [attn.3, mlp.4])", "small_cache(target, 512)" or "small_cache(target,'
     ' 512, retrieved)", "beam(draft, 4)" for trees that grow by a beam of four, '
-    '"interleaved(draft, text)". Those of draft models and their beams, sources and parts of '
-    "the target may be measured on workload.prompts instead."
+    '"drawn(head)" for a head whose tokens are drawn, "interleaved(draft, text)". Those of models '
+    "and their beams, sources and parts of the target may be measured on workload.prompts instead."
 )
 """The description of the key `acceptance`."""
 

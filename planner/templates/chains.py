@@ -108,7 +108,7 @@ def drafted_chain(
         stop: the rule that ends it.
     """
     logits = forward if isinstance(forward, str) else f"%q = {forward.over('%f')}"
-    body = f"%f = pick %t of=newest\n{logits}\n{_grow(drawn=drawn)}"
+    body = f"%f = pick %t of=newest\n{logits}\n{grown_token(drawn=drawn)}"
     if stop is None:
         return f"%t0 = root\n{_loop(length, body, {result: ('%t', '%t0', '%n')})}"
     carried, first = {result: ("%t", "%t0", "%n")}, stop.before
@@ -252,7 +252,7 @@ def _by_layers(attributes: str, length: int, stop: StopRule, *, drawn: bool) -> 
     if stop.product:
         carried["%y"], start = ("%p", "%p0", "%r"), f"\n%p0 = measure %q0 {stop.measure}"
     body = f"""%f = pick %t of=newest
-{_grow(drawn=drawn)}
+{grown_token(drawn=drawn)}
 %g = pick %n of=newest
 %s = {later.over("%g")}
 {stop.ops("%s")}"""
@@ -262,10 +262,11 @@ def _by_layers(attributes: str, length: int, stop: StopRule, *, drawn: bool) -> 
 {_loop(length, body, carried, until="until=%stop")}"""
 
 
-def _grow(*, drawn: bool) -> str:
+def grown_token(logits: str = "%q", *, drawn: bool) -> str:
+    """Text that gives the node `%f` one child, in `%n`, by the logits of this name."""
     if not drawn:
-        return "%n = grow %t at=%f logits=%q"
-    return "%u = uniform 1 stream=draft\n%n = grow %t at=%f logits=%q how=draw by=%u"
+        return f"%n = grow %t at=%f logits={logits}"
+    return f"%u = uniform 1 stream=draft\n%n = grow %t at=%f logits={logits} how=draw by=%u"
 
 
 def _loop(length: int, body: str, carried: dict[str, tuple[str, str, str]], until: str = "") -> str:

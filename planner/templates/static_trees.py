@@ -82,18 +82,44 @@ def tree_text(
         distinct: drawn children of a node are drawn without replacement, else independently.
         result: name of the tree.
     """
+
+    def logits(index: int, nodes: str) -> tuple[str, str]:
+        return f"%q{index} = {passes[min(index, len(passes) - 1)].over(nodes)}", f"%q{index}"
+
+    return grown_text(tree, logits, drawn=drawn, distinct=distinct, result=result)
+
+
+def grown_text(
+    tree: StaticTree,
+    logits: Callable[[int, str], tuple[str, str]],
+    *,
+    drawn: bool,
+    distinct: bool = True,
+    result: str = "%c",
+) -> str:
+    """The tree, by one `grow` per level from whatever logits.
+
+    Args:
+        tree: the shape.
+        logits: of a level, from its index and its nodes that get children: the op that gives them,
+            empty where an earlier level's does, and their name.
+        drawn: see `tree_text`.
+        distinct: see `tree_text`.
+        result: name of the tree.
+    """
     sampling = "draw_distinct" if distinct else "draw"
     used = 0
 
     def grow(index: int, grown: str, above: str, nodes: str, level: GrowLevel) -> Iterator[str]:
         nonlocal used
-        yield f"%q{index} = {passes[min(index, len(passes) - 1)].over(nodes)}"
+        op, name = logits(index, nodes)
+        yield op
         how = f" how={sampling} by=%u{index}" if drawn else ""
         if drawn:
             offset = f" offset={used}" if used else ""
             yield f"%u{index} = uniform {level.nodes} stream=draft{offset}"
         children = number_list(level.children)
-        yield f"{grown} = grow {above} at={nodes} logits=%q{index} children={children}{how}"
+        yield f"{grown} = grow {above} at={nodes} logits={name} children={children}{how}"
         used += level.nodes
 
     return levels_text(tree, grow, result)

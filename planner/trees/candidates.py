@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from specplan.cost_models.acceptance.drafters import Drafter, Model
+from specplan.cost_models.acceptance.drafters import Drafter, Drawn, Model
 from specplan.cost_models.devices.device import UnpricedError
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.trees import (
@@ -33,8 +33,8 @@ NEAR = 1.25
 def worthwhile_trees(facts: ProblemFacts, draft: Drafter) -> list[StaticTree]:
     """Trees of a drafter that some load may be served best by, each once, smaller ones first.
 
-    The drafter is a model or a source. Chains are left out. Where the device has no price for some
-    width, every size and depth is proposed.
+    The drafter is a model, a head that draws or a source. Chains are left out. Where the device has
+    no price for some width, every size and depth is proposed.
     """
     objective = tree_objective(facts, draft)
     try:
@@ -129,6 +129,6 @@ def _round_times(facts: ProblemFacts, draft: Drafter) -> list[RoundTimes]:
     """
     verify = facts.pass_seconds("target", max(NODES) + 1)
     drafting = np.zeros_like(verify)
-    if isinstance(draft, Model) and draft.name in facts.shapes:
+    if isinstance(draft, Model | Drawn) and draft.name in facts.shapes:
         drafting = facts.pass_seconds(draft.name, max(NODES))
     return [RoundTimes(*parts) for parts in zip(verify, drafting, strict=True)]

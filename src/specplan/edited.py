@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specplan.cost_models.acceptance.drafters import Drafter, Model, OwnRounds
+from specplan.cost_models.acceptance.drafters import Drafter, Drawn, Model, OwnRounds
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.quality.certificate import check_certified
@@ -22,6 +22,7 @@ from specplan.ir.files import model_digest
 from specplan.ir.plan import Plan
 from specplan.ir.rules.verify import check_plan
 from specplan.ir.types.infer import infer_round
+from specplan.ir.types.value_types import TreeType
 from specplan.planner.answer.names import EDITED
 from specplan.planner.method import discover_methods
 from specplan.planner.problem.schema import Problem
@@ -141,7 +142,8 @@ def _acceptances(
 ) -> Iterator[tuple[Drafter | None, AcceptanceProfile | None]]:
     """Profiles that may price a plan, the likeliest first; None for one that drafts nothing."""
     profiles = searched.facts.profiles
-    if not _drafts(plan):
+    tree = _judged(plan)
+    if tree is None or not tree.nodes:
         yield None, None
         return
     known = [one for one in searched.candidates if one.priced and one.plan is not None]
@@ -150,7 +152,8 @@ def _acceptances(
     alike = [one.drafter for one in known if one.plan is not None and _ops(one.plan) == ops]
     others = [name for name in plan.models_run if name != "target"]
     alone = len(others) == 1 and not any("lookup" in of_round for of_round in ops)
-    models: list[Drafter | None] = [Model(others[0])] if alone else []
+    ways = (Drawn, Model) if tree.drawn else (Model,)
+    models: list[Drafter | None] = [way(others[0]) for way in ways] if alone else []
     for drafter in dict.fromkeys([*same, own, *models, *alike]):
         if drafter in profiles and (drafter == own or not isinstance(drafter, OwnRounds)):
             assert drafter is not None
@@ -164,9 +167,8 @@ def _ops(plan: Plan) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def _drafts(plan: Plan) -> bool:
-    tree = judged(Candidate(EDITED, EDITED, {}, "", plan=plan))
-    return tree is not None and tree.nodes > 0
+def _judged(plan: Plan) -> TreeType | None:
+    return judged(Candidate(EDITED, EDITED, {}, "", plan=plan))
 
 
 def _measured(facts: ProblemFacts, plan: Plan, progress: Progress) -> AcceptanceProfile:

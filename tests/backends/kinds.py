@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.same_ops import kinds, nodes_of
-from specplan.cost_models.acceptance.drafters import SmallCache
+from specplan.cost_models.acceptance.drafters import Drawn, SmallCache
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.rounds.stopping import stopping_loops
 from specplan.ir.plan import Plan
@@ -101,8 +101,12 @@ def all_facts(
         one: AcceptanceProfile.from_alpha(0.6, drafter=one)
         for one in (replace(drafter, budget=SMALL_BUDGET) for drafter in offered)
     }
-    ranked = {one: drafter_profiles(temperature)[one] for one in HEADS}
-    more = {**source_profiles(temperature), **small, **ranked}
+    heads = {
+        one: profile
+        for one, profile in drafter_profiles(temperature).items()
+        if one in HEADS or isinstance(one, Drawn)
+    }
+    more = {**source_profiles(temperature), **small, **heads}
     return with_blocks(replace(facts, profiles={**facts.profiles, **more}))
 
 

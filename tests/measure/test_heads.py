@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.devices.device import load_device
 from specplan.ir.plan import Plan
 from specplan.measure.acceptance.continuations import continue_prompts, request_of
-from specplan.measure.acceptance.heads import text_features
+from specplan.measure.acceptance.heads import head_ranks, text_features
 from specplan.measure.acceptance.profile import measure_acceptance
+from specplan.measure.acceptance.teacher import TracedText
 from specplan.measure.progress import silent
 from specplan.measure.workbench import PROFILE, Workbench
 from specplan.planner import (
@@ -154,6 +156,33 @@ def test_replayed_rounds_of_heads_are_the_rounds_that_run(bench: Workbench) -> N
                 if drafting.tokens_per_round.mean > 1.5:
                     drafted.add(str(drafter))
     assert drafted >= {"eagle", "flash", "medusa", "hydra"}
+
+
+@pytest.mark.parametrize("name", ["eagle", "medusa"])
+def test_draws_of_a_head_are_accepted_as_often_as_distributions_overlap(
+    name: str, bench: Workbench
+) -> None:
+    """1 - TV(p, q) of first draws (arXiv 2211.17192), at every place and depth, over 40 seeds."""
+    head, target, seeds = bench.models[name], bench.models["target"], 40
+    prompts = bench.prompts(PROFILE)
+    prompt, (_, tokens) = prompts[0], next(texts_of(bench))
+    request = replace(request_of(bench, prompt, 0), temperature=1.3)
+    start, given = len(prompt.tokens), torch.tensor([tokens[:-1]])
+    text = TracedText(0, prompt.id, request, tuple(tokens[start:]), target)
+    features = text_features(target, Texts.alone(given), head.description.reads.layers)
+    judged = functional.softmax(text.logits / 1.3, -1)
+    overlaps, places = torch.zeros(len(tokens) - start, STEPS), len(tokens) - start
+    for step, logits in enumerate(unrolled(head, given, features, STEPS)):
+        drawn = functional.softmax(logits[0, start : len(tokens) - 1 - step] / 1.3, -1)
+        overlaps[1 + step :, step] = torch.minimum(judged[1 + step :], drawn).sum(-1)
+    counts = torch.zeros(places, STEPS)
+    for seed in range(seeds):
+        again = replace(text, request=replace(request, seed=seed))
+        ranks = torch.tensor(head_ranks([head], again, STEPS, 3, drawn=True))
+        counts += ranks == 0
+    deviation = (overlaps * (1 - overlaps)).sum(0).mul(seeds).sqrt()
+    assert (overlaps[STEPS:] > 0.05).all() and (overlaps[STEPS:].mean(0) < 0.95).all()
+    assert ((counts - seeds * overlaps).sum(0).abs() < 4 * deviation).all()
 
 
 def test_trees_that_a_head_grows_by_the_context_are_run_to_be_priced(bench: Workbench) -> None:

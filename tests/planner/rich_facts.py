@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from specplan.cost_models.acceptance.drafters import Drafter, Model, SmallCache
+from specplan.cost_models.acceptance.drafters import Drafter, Drawn, Model, SmallCache
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import discover_methods
@@ -86,6 +86,10 @@ def drafter_profiles(temperature: float = 0.0) -> dict[Drafter, AcceptanceProfil
     keys: dict[Drafter, AcceptanceKey] = {
         name: AcceptanceKey(name, how="best", **given) for name in HEADS
     }
+    if temperature:
+        for name in HEADS:
+            drawn = Drawn(name.name)
+            keys[drawn] = AcceptanceKey(drawn, how="draw_distinct", **given)
     for name in (SmallCache("target", 512), SmallCache("draft", 256)):
         keys[name] = AcceptanceKey(name, how="draw" if temperature else "best", **given)
     by_drafter = {

@@ -214,6 +214,20 @@ def test_what_the_engines_have_besides_lengths() -> None:
     blocks = emitted("vllm", plans()["model_blocks"])["vllm.yaml"]["speculative-config"]
     assert blocks["rejection_sample_method"] == "block"
     assert blocks["draft_sample_method"] == "probabilistic"
+
+
+def test_heads_are_drawn_from_where_an_engine_does_so() -> None:
+    drawn = setting("eagle3", "chain of 3 by head, drawn", 0.8)
+    ranked = setting("eagle3", "chain of 3 by head", 0.8)
+    settings = [
+        emitted("vllm", plan)["vllm.yaml"]["speculative-config"] for plan in (drawn, ranked)
+    ]
+    assert settings[0]["draft_sample_method"] == "probabilistic"
+    assert "draft_sample_method" not in settings[1]
+    for engine in ("sglang", "tensorrt_llm"):
+        (refusal,) = open_table(engine).refusals(drawn)
+        assert refusal.reason == "it drafts the best ranks, the plan draws"
+        assert not open_table(engine).refusals(ranked)
     assert "rule block" in str(open_table("vllm@0.32").refusals(plans()["model_blocks"]))
     parallel = emitted("vllm", plans()["model_parallel"])["vllm.yaml"]["speculative-config"]
     assert parallel["parallel_drafting"] is True and parallel["method"] == "draft_model"

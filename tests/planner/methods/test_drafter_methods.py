@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from specplan.cost_models.acceptance.drafters import Drafter, Model, SkipBlocks, SmallCache, Source
+from specplan.cost_models.acceptance.drafters import (
+    Drafter,
+    Drawn,
+    Model,
+    SkipBlocks,
+    SmallCache,
+    Source,
+)
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -23,7 +30,7 @@ from specplan.planner.method import Family, Refusal, discover_methods, own_round
 from specplan.planner.methods.draft_model import BlockChainOptions
 from specplan.planner.problem.loading import problem_from_dict
 from tests.planner.example_facts import REHEARSED, SOURCES
-from tests.planner.rich_facts import HEAD, drafter_profiles, rich_facts
+from tests.planner.rich_facts import HEAD, HEADS, drafter_profiles, rich_facts
 
 CHAIN = """\
 %t0 = root
@@ -177,7 +184,29 @@ def test_trees_need_second_choices(tmp_path: Path) -> None:
         assert isinstance(chains, Family) and isinstance(trees, Refusal)
 
 
-def test_profiles_of_heads_are_of_best_ranks_at_every_temperature(tmp_path: Path) -> None:
+def test_heads_are_drawn_from_above_temperature_0(tmp_path: Path) -> None:
+    """Chains are judged token by token, trees by recursive rejection; each has its own profile."""
+    facts = rich_facts(tmp_path, temperature=0.8)
+    chain = body(plan_of(facts, "eagle3", "chain of 3 by head, drawn"))
+    assert "%u0 = uniform 1 stream=draft\n%t1 = grow %t0 at=%t0 logits=%q0 how=draw" in chain
+    assert "%u = uniform 1 stream=draft offset=1" in chain and "rule=token by=%v" in chain
+    for name in ("eagle3", "mtp", "parallel_heads", "stepwise_heads", "block_drafter",
+                 "exit_adapter"):  # fmt: skip
+        method = discover_methods()[name]
+        families = [one for one in method.choices(facts) if isinstance(one, Family)]
+        ways = {option.drawn for family in families for option in family.settings}
+        assert ways == {False, True}
+        for family in families:
+            options = family.settings[-1]
+            drafter, plan = method.drafter(facts, options), print_plan(method.plan(facts, options))
+            assert isinstance(drafter, Drawn) == options.drawn == ("how=draw" in plan)
+            assert ("draw_distinct" in plan) == (options.drawn and family.name.startswith("static"))
+            assert options.words.endswith(", drawn") == options.drawn
+    greedy = rich_facts(tmp_path)
+    assert not any(isinstance(one, Drawn) for one in possible_drafters(greedy))
+
+
+def test_profiles_of_heads_by_their_own_names_are_of_best_ranks(tmp_path: Path) -> None:
     facts = rich_facts(tmp_path, temperature=0.8)
     named = named_drafters(facts.problem)
     hows = {str(one): acceptance_key(facts.problem, facts.shapes, one).how for one in named}
@@ -187,6 +216,13 @@ def test_profiles_of_heads_are_of_best_ranks_at_every_temperature(tmp_path: Path
         **dict.fromkeys(SOURCES, "given"),
     }  # fmt: skip
     offered = set(possible_drafters(facts))
+    drawn = {one for one in offered if isinstance(one, Drawn)}
+    assert {one.name for one in drawn} == {one.name for one in HEADS}
+    for one in drawn:
+        assert acceptance_key(facts.problem, facts.shapes, one).how == "draw_distinct"
+    for wrong, at in ((Drawn("draft"), facts), (Drawn("head"), rich_facts(tmp_path))):
+        with pytest.raises(UsageError, match="a head, at a temperature above 0"):
+            acceptance_key(at.problem, at.shapes, wrong)
     block = BlockChainOptions("draft", (-1, 0, 1, 2), (0,) * 4)
     later = own_rounds(facts, discover_methods()["draft_model"], block)  # which is told last
 
