@@ -87,7 +87,8 @@ def _attending(one: HeadDescription, config: Mapping[str, Any], where: str) -> D
     if one.join == "wide":
         layers[0] = _joining(layers[0], norm)
     if not one.body.input_norm:
-        layers = [replace(x, norm_parameters=x.norm_parameters - norm) for x in layers]
+        first = layers[0]
+        layers[0] = replace(first, norm_parameters=first.norm_parameters - norm)
     if not one.body.mlp:
         layers = [_attention_alone(layer, norm) for layer in layers]
     concat = one.join == "concat"

@@ -28,6 +28,7 @@ from tests.runtime.heads.test_families import EAGLE3, PEAGLE
 DRAFTED_BY = {
     **{f"eagle3 of {name}": (stored, "eagle3") for name, stored in EAGLE3.items()},
     "eagle": (formats.eagle1(), "eagle3"),
+    "eagle of two layers": (formats.eagle1(layers=2), "eagle3"),
     "peagle": (PEAGLE, "block_drafter"),
     "dflash": (formats.dflash(), "block_drafter"),
     "medusa": (formats.medusa(), "parallel_heads"),

@@ -46,7 +46,7 @@ class Body:
     Attributes:
         layers: how many.
         config: of such layers, as a config.json that `transformers` reads.
-        input_norm: a norm before each attention; EAGLE-1 has none.
+        input_norm: a norm before the first attention; EAGLE-1 has none, deeper layers have one.
         mlp: an MLP behind each attention; Kangaroo has none.
         normed_residual: the residual of the first layer starts at the normed state
             (`norm_before_residual`), for `wide` heads.

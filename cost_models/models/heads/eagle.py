@@ -129,7 +129,10 @@ def feature_layers(config: Config, target: Sizes) -> tuple[int, ...]:
 
 
 def eagle1(config: Config, target: Sizes) -> HeadDescription:
-    """EAGLE-1 or EAGLE-2: one layer without a norm before its attention, and no final norm."""
+    """EAGLE-1 or EAGLE-2: a layer without a norm before its attention, and no final norm.
+
+    More layers, as KOALA (Zhang et al. 2024, arXiv 2408.08146) has them, are whole ones.
+    """
     width = config.size("hidden_size")
     return HeadDescription(
         family="eagle",

@@ -77,7 +77,7 @@ class Layers(nn.ModuleList):
                 )
                 setattr(attention, name, doubled)
         for number, layer in enumerate(self):
-            if not body.input_norm or (wide and number == 0):
+            if number == 0 and (wide or not body.input_norm):
                 del layer.input_layernorm
             if not body.mlp:
                 del layer.mlp, layer.post_attention_layernorm

@@ -121,13 +121,19 @@ def speculators_form(stored: Stored, kind: str) -> Stored:
     )  # fmt: skip
 
 
-def eagle1() -> Stored:
-    """EAGLE-1 and EAGLE-2: no norm before the attention, none at the end."""
+def eagle1(layers: int = 1) -> Stored:
+    """EAGLE-1 and EAGLE-2: no norm before the first attention, none at the end."""
     make = Random(2)
-    config = {**LAYERS, "architectures": ["LlamaForCausalLMEagle"]}
+    config = {
+        **LAYERS, "architectures": ["LlamaForCausalLMEagle"], "num_hidden_layers": layers,
+    }  # fmt: skip
     tensors = {"fc.weight": make(WIDTH, 2 * WIDTH), "fc.bias": make(WIDTH)}
     tensors["embed_tokens.weight"] = make(VOCABULARY, WIDTH, scale=2.0)
-    return Stored(config, tensors | make.layer("layers.0."))
+    tensors |= make.layer("layers.0.")
+    for number in range(1, layers):
+        tensors |= make.layer(f"layers.{number}.")
+        tensors[f"layers.{number}.input_layernorm.weight"] = make.norm(WIDTH)
+    return Stored(config, tensors)
 
 
 def medusa(

@@ -137,10 +137,12 @@ def concat(
 ) -> Tensor:  # fmt: skip
     """EAGLE-1 (arXiv 2401.15077) and modules (arXiv 2412.19437): one layer behind a matrix.
 
-    `names`: of the matrix, the layer, the norms of token and state, and the last norm, or "".
+    KOALA (arXiv 2408.08146) has several. `names`: of the matrix, the layer or layers with spaces
+    between, the norms of token and state, and the last norm, or "".
     """
-    join, layer, token, state, last = names
-    w, tokens, logits, g = part(tensors, layer), list(text[1:]), [], states
+    join, layers, token, state, last = names
+    stack = [part(tensors, layer) for layer in layers.split()]
+    tokens, logits, g = list(text[1:]), [], states
     for step in range(len(drafted) + 1):
         e = table[torch.tensor(tokens)].clone()
         if not first_embedding:
@@ -151,13 +153,15 @@ def concat(
             h = g
         bias = tensors.get(join.replace("weight", "bias"))
         x = functional.linear(torch.cat([e, h], 1), tensors[join], bias)
-        given = (
-            rms(x, w["input_layernorm.weight"], layer_epsilon)
-            if "input_layernorm.weight" in w
-            else x
-        )
         place = range(len(tokens))
-        x = mlp(w, x + attention(w, given, given, place, place, causal(len(tokens))), layer_epsilon)
+        for w in stack:
+            given = (
+                rms(x, w["input_layernorm.weight"], layer_epsilon)
+                if "input_layernorm.weight" in w
+                else x
+            )
+            mixed = attention(w, given, given, place, place, causal(len(tokens)))
+            x = mlp(w, x + mixed, layer_epsilon)
         out = rms(x[-1], tensors[last], epsilon) if last else x[-1]
         logits.append(functional.linear(out, head))
         if step < len(drafted):

@@ -65,10 +65,11 @@ def by_eagle3(target: CausalModel, stored: Stored, states: Tensor, steps: int) -
 
 
 def by_eagle1(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
+    layers = " ".join(f"layers.{n}." for n in range(stored.config["num_hidden_layers"]))
     return papers.concat(
         stored.tensors, stored.tensors["embed_tokens.weight"], target.head.weight,
         TEXT[: ROOT + 1], target.family.finish(states[:ROOT]), TEXT[ROOT + 1 : ROOT + steps],
-        names=("fc.weight", "layers.0.", "", "", ""), epsilon=1e-6,
+        names=("fc.weight", layers, "", "", ""), epsilon=1e-6,
     )  # fmt: skip
 
 
@@ -148,6 +149,7 @@ CASES: dict[str, tuple[Stored, Any, int]] = {
     **{name: (stored, by_eagle3, 3) for name, stored in EAGLE3.items()},
     "peagle": (PEAGLE, by_eagle3, 3),
     "eagle": (formats.eagle1(), by_eagle1, 3),
+    "eagle of two layers": (formats.eagle1(layers=2), by_eagle1, 3),
     "medusa": (formats.medusa(), by_medusa, 3),
     "medusa of two blocks": (formats.medusa(blocks=2), by_medusa, 3),
     "medusa of vllm": (formats.medusa("vllm"), by_medusa, 3),

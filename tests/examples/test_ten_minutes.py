@@ -1,0 +1,56 @@
+"""The example that trains heads and measures them: its page has its commands, and they run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from specplan.planner import load_problem
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "examples/training/medusa.sh"
+
+
+def test_the_page_has_the_commands_of_the_script() -> None:
+    values = {"$problem": "examples/training/problem.yaml", "$work": ".work/medusa",
+              '"$steps"': "800"}  # fmt: skip
+    text = SCRIPT.read_text()
+    for name, value in values.items():
+        text = text.replace(name, value)
+    commands = re.findall(r"^ *((?:specplan|python) (?:.|\\\n)*)$", text, re.MULTILINE)
+    assert len(commands) == 4
+    page = " ".join((ROOT / "docs/train.md").read_text().replace("\\\n", "").split())
+    for command in commands:
+        assert " ".join(command.replace("\\\n", "").split()) in page, command
+
+
+def test_its_problem_leaves_lookups_out() -> None:
+    problem = load_problem(ROOT / "examples/training/problem.yaml")
+    assert problem.sources == () and problem.workload.greedy
+    assert [draft.name for draft in problem.models.drafts] == ["draft", "medusa"]
+
+
+@pytest.mark.long
+def test_it_trains_and_measures(tmp_path: Path) -> None:
+    """A few steps: the heads are a drafter of the comparison at its end."""
+    work = ROOT / ".work/medusa"
+    if work.exists():
+        pytest.skip("somebody trains there")
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    try:
+        done = subprocess.run(
+            ["sh", str(SCRIPT), "2"], env={**os.environ, "PATH": path}, text=True,
+            capture_output=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        state = json.loads((work / "heads/training.json").read_text())
+        assert state["step"] == 2 and state["recipe"]["rows"] == 2
+        assert "medusa" in done.stdout
+    finally:
+        subprocess.run(["rm", "-rf", str(work)], check=True)
