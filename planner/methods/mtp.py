@@ -3,8 +3,7 @@
 DeepSeek-V3 (arXiv 2412.19437 section 2.2): a module joins the last hidden state with the embedding
 of the next token, runs one layer and the target's own head. Of several modules each level has its
 own, in turn; one module alone runs again on its own hidden states, as in vLLM, SGLang and
-TensorRT-LLM. Children are the modules' best ranks, or above
-temperature 0 draws.
+TensorRT-LLM. Children are the modules' best ranks, or above temperature 0 draws.
 """
 
 from __future__ import annotations
@@ -28,6 +27,9 @@ from specplan.planner.templates.plan_text import (
 )
 from specplan.planner.templates.static_trees import layers_text, tree_text
 from specplan.planner.trees import chain
+
+MODULES = Model("mtp")
+"""The target's own modules."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Mtp(Method[MtpOptions]):
     acceptance = ACCEPTANCE
     engine_drafter = "modules"
     sources = ("mtp",)
-    source_drafter = Model("mtp")
+    source_drafter = MODULES
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[MtpOptions] | Refusal]:
         """Chains of 1 to 8 tokens; of several modules, as many as there are."""
@@ -64,16 +66,15 @@ class Mtp(Method[MtpOptions]):
         if reason is not None:
             return [Refusal(name, reason)]
         most = 8 if len(facts.modules) == 1 else len(facts.modules)
-        return [_family(facts, drafter, most) for drafter in ways(facts, self.source_drafter.name)]
+        return [_family(facts, drafter, most) for drafter in ways(facts, MODULES.name)]
 
     def drafter(self, facts: ProblemFacts, options: MtpOptions) -> Drafter | None:
         """The modules."""
-        name = self.source_drafter.name
-        return Drawn(name) if options.drawn else Model(name)
+        return Drawn(MODULES.name) if options.drawn else MODULES
 
     def drafters(self, facts: ProblemFacts) -> tuple[Drafter, ...]:
         """The modules whose tokens are drawn."""
-        return ways(facts, self.source_drafter.name)[1:] if facts.modules else ()
+        return ways(facts, MODULES.name)[1:] if facts.modules else ()
 
     def plan(self, facts: ProblemFacts, options: MtpOptions) -> Plan:
         """Level i is drafted by module i, from the hidden states of the level before."""

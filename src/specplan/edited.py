@@ -152,8 +152,9 @@ def _acceptances(
     alike = [one.drafter for one in known if one.plan is not None and _ops(one.plan) == ops]
     others = [name for name in plan.models_run if name != "target"]
     alone = len(others) == 1 and not any("lookup" in of_round for of_round in ops)
-    ways = (Drawn, Model) if tree.drawn else (Model,)
-    models: list[Drafter | None] = [way(others[0]) for way in ways] if alone else []
+    models: list[Drafter | None] = [Model(others[0])] if alone else []
+    if alone and tree.drawn:
+        models.insert(0, Drawn(others[0]))
     for drafter in dict.fromkeys([*same, own, *models, *alike]):
         if drafter in profiles and (drafter == own or not isinstance(drafter, OwnRounds)):
             assert drafter is not None

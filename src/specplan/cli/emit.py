@@ -71,16 +71,12 @@ def emit(
     for flag, value in (("--draft-tokens", draft_tokens), ("--prompts", prompts)):
         if value is not None:
             raise UsageError("this is for a probe", where=flag, remedy="Add --probe.")
-    from specplan.planner.answer.names import plan_name
-
     replaced = out.is_dir() and any(out.iterdir())
     done = _projected(source, problem, engine, out, any_version)
     if json:
         print_json({**done.as_dict(), "folder": str(done.folder), "replaced": replaced})
         return
-    chosen, emitted = (
-        plan_name({"method": one.method, "words": one.words}) for one in (done.chosen, done.emitted)
-    )
+    chosen, emitted = done.chosen.name, done.emitted.name
     print(f"{done.table.title} {done.table.version}: {emitted}")
     if done.ratio is not None:
         print(f"Not the chosen plan ({chosen}):")
