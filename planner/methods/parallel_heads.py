@@ -48,7 +48,10 @@ class ParallelHeads(ChainsAndTrees):
 
         ahead = f"%x = forward {heads} %t0 {read} levels={drafter.block}"
         drafted = grown_text(
-            tree, lambda level, _: ("" if level else ahead, "%x"), drawn=options.drawn
+            tree,
+            lambda level, _: ("" if level else ahead, "%x"),
+            drawn=options.drawn,
+            distinct=not tree.is_chain,
         )
         return draft_and_verify(
             facts, self, drafted, len(tree), models=(heads,), rule=options.rule,

@@ -23,7 +23,7 @@ def test_the_page_has_the_commands_of_the_script() -> None:
     text = SCRIPT.read_text()
     for name, value in values.items():
         text = text.replace(name, value)
-    commands = re.findall(r"^ *((?:specplan|python) (?:.|\\\n)*)$", text, re.MULTILINE)
+    commands = re.findall(r"^ *((?:specplan|python) (?:\\\n|.)*)$", text, re.MULTILINE)
     assert len(commands) == 4
     page = " ".join((ROOT / "docs/train.md").read_text().replace("\\\n", "").split())
     for command in commands:

@@ -211,8 +211,8 @@ class Drafter(nn.Module):
                 number, layer.input_layernorm(own), own, mask, angles, writer
             )
             return torch.cat(parts, -1)
-        normed = stack.body.input_norm or number
-        given = layer.input_layernorm(states) if normed else states
+        bare = number == 0 and not stack.body.input_norm
+        given = states if bare else layer.input_layernorm(states)
         return stack.attend(number, given, states, mask, angles, writer)
 
     def rows(self, hidden: Tensor, name: str, steps: Tensor | None, level: int = 0) -> Tensor:
