@@ -196,11 +196,6 @@ class ProblemFacts:
             f"{use}: measure it with `specplan profile acceptance`"
         )
 
-    def head_family(self, role: str | None) -> str:
-        """The family of a head of the problem; "" for any other model, and for modules."""
-        head = None if role is None else self.drafters.get(role)
-        return "" if head is None else head.shape.architecture
-
     def shape(self, role: str) -> ModelShape:
         """Shape of a model by its role in plans: `target`, the name of a draft, or a module."""
         return self.shapes[role]

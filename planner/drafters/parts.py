@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from specplan.cost_models.acceptance.drafters import Drafter, model_of
 from specplan.cost_models.models.drafter_shapes import DrafterShape
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.plan import MODULE_PREFIX
@@ -31,6 +32,12 @@ EXITS = (1 / 16, 1 / 8, 1 / 4)
 def heads_by_token(drafters: Mapping[str, DrafterShape]) -> tuple[str, ...]:
     """Roles of the heads that draft one token at a time, from hidden states."""
     return tuple(name for name, drafter in drafters.items() if drafter.kind == "recurrent")
+
+
+def head_family(drafters: Mapping[str, DrafterShape], drafter: Drafter | None) -> str:
+    """The family of the head that drafts; "" for other drafters, and for modules of the target."""
+    role = model_of(drafter)
+    return drafters[role].shape.architecture if role is not None and role in drafters else ""
 
 
 def models_alone(shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:

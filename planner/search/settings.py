@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from specplan.cost_models.acceptance.drafters import Drafter, model_of
+from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.cells import grid
 from specplan.cost_models.estimate import Pricer
 from specplan.cost_models.rounds.pricing import Unpriced
 from specplan.ir.errors import UsageError
+from specplan.planner.drafters.parts import head_family
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Options, discover_methods
 from specplan.planner.reasons import Cause, Reason, cause_of
@@ -146,7 +147,7 @@ def priced(facts: ProblemFacts, pricer: Pricer, setting: Setting) -> Candidate:
         options=options.as_dict(),
         words=options.words,
         drafter=drafter,
-        head=facts.head_family(model_of(drafter)),
+        head=head_family(facts.drafters, drafter),
         plan=plan,
     )
     price = pricer.estimate(plan, None if drafter is None else facts.profiles[drafter])
