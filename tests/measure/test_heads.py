@@ -168,13 +168,13 @@ def test_draws_of_a_head_are_accepted_as_often_as_distributions_overlap(
     request, given = request_of(bench, prompt, 0), torch.tensor([tokens[:-1]])
     text = TracedText(0, prompt.id, request, tuple(tokens[start:]), target)
     features = text_features(target, Texts.alone(given), head.description.reads.layers)
-    said = [x[0, start:].clone() for x in unrolled(head, given, features, STEPS)]
+    by_step = [x[0, start:].clone() for x in unrolled(head, given, features, STEPS)]
 
     def overlaps(temperature: float) -> torch.Tensor:
         """By place and depth; 0 where no round could begin."""
         judged = functional.softmax(text.logits / temperature, -1)
         shares = torch.zeros(len(tokens) - start, STEPS)
-        for step, logits in enumerate(said):
+        for step, logits in enumerate(by_step):
             drawn = functional.softmax(logits[: len(shares) - 1 - step] / temperature, -1)
             shares[1 + step :, step] = torch.minimum(judged[1 + step :], drawn).sum(-1)
         return shares
