@@ -30,7 +30,6 @@ class Candidate:
         options: the setting by name; empty for a refused family.
         words: the setting in a few words.
         drafter: whose acceptance profile priced it; None when nothing is drafted.
-        head: family of the head that drafts, "" for other drafters.
         plan: its plan; None for a refused family.
         estimate: its price, an array entry for each cell of the workload; None without one.
         refusal: why it cannot be chosen; None when it can.
@@ -39,6 +38,7 @@ class Candidate:
         loss: what its output loses against the target; None where nothing, or not measured.
         alone: of a schedule, the cells in which its drafting models do not fit in memory; they are
             not loaded there.
+        head: family of the head that drafts, "" for other drafters.
     """
 
     method: str
@@ -46,7 +46,6 @@ class Candidate:
     options: Mapping[str, Any]
     words: str
     drafter: Drafter | None = None
-    head: str = ""
     plan: Plan | None = None
     estimate: Estimate | None = None
     refusal: str | None = None
@@ -54,6 +53,7 @@ class Candidate:
     by_cell: tuple[Candidate, ...] = ()
     alone: tuple[int, ...] = ()
     loss: Loss | None = None
+    head: str = ""
 
     @property
     def named(self) -> dict[str, str]:
