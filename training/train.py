@@ -93,12 +93,9 @@ def train_drafter(
             its only one, which is distilled from its target.
         out: folder of the checkpoint, in the form that engines load.
         steps: of the whole training.
-        prompts: JSON Lines of prompts to train on; None for those of the problem in the split
-            `train`.
-        learning_rate: of Adam; None for 3e-4 of draft models, and of heads for 1e-3, or more where
-            the target is narrow (`specplan.training.recipe.usual`).
-        rows: of up to 512 tokens that a step learns from; None for eight, of heads of a narrow
-            target for two.
+        prompts: JSON Lines of prompts to train on; None for the problem's of the split `train`.
+        learning_rate: of Adam; None for 3e-4 of draft models, and `recipe.usual` of heads.
+        rows: of up to 512 tokens that a step learns from; None for eight, and `recipe.usual`.
         unroll: tokens ahead that a head learns; None for seven, or as many as it drafts.
         warmup: steps over which the learning rate rises; None for twenty.
         loss: a name of `specplan.training.losses.LOSSES`.
@@ -106,8 +103,7 @@ def train_drafter(
             on after each of their tokens, which takes no decoding.
         on_policy: share of the steps in which a draft model learns from its own samples after the
             prompts, instead of the target's answers; None for half of them.
-        parallel: tokens that a draft model learns to draft in one pass, by mask tokens (PARD); None
-            for one by one.
+        parallel: tokens that a draft model learns to draft in one pass (PARD); None for one by one.
         after: draft models of the problem, trained before: this one learns only what they miss, so
             that `specinfer` gains from both.
         worth: end early where the rest of the steps is expected to speed decoding up by less than
@@ -121,8 +117,8 @@ def train_drafter(
         SpecplanError: the loss is no number, or a checkpoint cannot be written.
     """
     more: dict[str, Any] = {"learning_rate": learning_rate, "rows": rows, "loss": loss}
-    more |= {"unroll": unroll, "warmup": warmup}
-    more |= {"answers": answers, "on_policy": on_policy, "parallel": parallel, "after": after}
+    more |= {"unroll": unroll, "warmup": warmup, "answers": answers, "on_policy": on_policy}
+    more |= {"parallel": parallel, "after": after}
     session = Session.of(problem, [drafter], prompts, progress, **more)
     judge = None if worth is None else session.judge(drafter, Path(out), steps, worth)
     return session.train(drafter, Path(out), steps, judge=judge)
