@@ -152,7 +152,7 @@ def seconds_per_round(
     spent, tokens = [], []
     for _ in range(repeats + WARM_UP):
         start = perf_counter()
-        tokens += session.step(name).tokens.tolist()
+        tokens += map(list, session.step(name).tokens)
         spent.append(perf_counter() - start)
     session.release()
     return median(spent[WARM_UP:]), tokens

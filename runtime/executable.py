@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-import torch
 from torch import Tensor
 
 from specplan.ir.plan import Plan
@@ -65,27 +64,18 @@ def read_forward_variant(variant: str) -> tuple[tuple[int, int] | None, bool, tu
     return layers, not variant.endswith(NO_LOGITS), skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StepResult:
     """The tokens that one round appended to the texts.
 
     Attributes:
-        tokens: int64 `[B, W]`, padded with -1.
-        counts: int64 `[B]`.
+        tokens: of each request; none of one that was done.
         trips: int64 `[B, L]`, trips of each request in the round's loops that may end early; None
             without such loops.
     """
 
-    tokens: Tensor
-    counts: Tensor
+    tokens: Sequence[Sequence[int]]
     trips: Tensor | None = None
-
-    @classmethod
-    def of(cls, rows: Sequence[Sequence[int]], trips: Tensor | None = None) -> StepResult:
-        """The tokens of each request, padded."""
-        width = max(1, *map(len, rows))
-        tokens = torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows])
-        return cls(tokens, torch.tensor([*map(len, rows)]), trips)
 
 
 class Session(Protocol):

@@ -111,7 +111,7 @@ class Row:
         self.decoder = StreamDecoder(tokenizer, request.prompt_tokens) if tokenizer else None
         self.watch = StopStrings(request.stop_strings)
 
-    def take(self, tokens: list[int], on_tokens: OnTokens | None) -> None:
+    def take(self, tokens: Sequence[int], on_tokens: OnTokens | None) -> None:
         """Add a round's tokens, up to the one that completes a stop string."""
         taken, shown = [], []
         for token in tokens:
@@ -229,15 +229,14 @@ def hand_on(
     Returns:
         How many tokens the round emitted.
     """
-    counts, tokens = step.counts.tolist(), step.tokens.tolist()
     for place, row in rows:
         row.rounds += 1
-        row.take(tokens[place][: counts[place]], on_tokens)
+        row.take(step.tokens[place], on_tokens)
         if row.reason == "stop_string":
             session.finish(place)
         elif session.done[place]:
             row.close(on_tokens)
-    return sum(counts[place] for place, _ in rows)
+    return sum(len(step.tokens[place]) for place, _ in rows)
 
 
 def steps(

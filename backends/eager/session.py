@@ -121,14 +121,14 @@ class EagerSession(Interpreter):
             observer: gets every op's seconds.
 
         Returns:
-            Emitted tokens `[B, W]`, padded with -1, and how many per row.
+            Emitted tokens.
         """
         self.observer = observer
         self.batch.begin_round()
         self.emitted = [[] for _ in self.batch.starts]
         self.trips = []
         self.run(self.plan.round(round_name).ops, {})
-        return StepResult.of(self.emitted, torch.stack(self.trips, 1) if self.trips else None)
+        return StepResult(self.emitted, torch.stack(self.trips, 1) if self.trips else None)
 
     def run(self, ops: tuple[ir.Op, ...], scope: Scope) -> None:
         """Run ops in order; `scope` gains their results, and loses what nothing reads any more."""

@@ -35,14 +35,22 @@ def continuations_below(batch: Batch, op: Lookup, at: Nodes) -> Continuations:
     """What a source, or the text itself, has below W nodes."""
     wanted = wanted_of(op, at.width)
     longest = None if op.source == TEXT_STATE else wanted.longest
-    texts, lengths = _texts(batch, at, longest)
-    if op.source == TEXT_STATE:
-        answer = _in_texts(texts, lengths, wanted)
-    else:
-        answer = batch.sources[op.source].lookup(texts, lengths, wanted)
+    answer = ask(batch, op, wanted, *_texts(batch, at, longest))
     parts = (answer.tokens, answer.parents, answer.live)
     tokens, parents, live = (torch.from_numpy(part).to(at.tree.tokens.device) for part in parts)
     return tokens, parents, live
+
+
+def ask(batch: Batch, op: Lookup, wanted: Wanted, texts: Tokens, lengths: Tokens) -> SourceDrafts:
+    """What a source, or the text itself, has behind texts `[B * W, S]` of some lengths."""
+    if op.source == TEXT_STATE:
+        return _in_texts(texts, lengths, wanted)
+    return batch.sources[op.source].lookup(texts, lengths, wanted)
+
+
+def texts_of(batch: Batch) -> tuple[Tokens, Tokens]:
+    """All texts `[B, S]`, and their lengths."""
+    return batch.text.cpu().numpy(), np.array(batch.lengths)
 
 
 def _texts(batch: Batch, at: Nodes, longest: int | None) -> tuple[Tokens, Tokens]:
@@ -50,7 +58,7 @@ def _texts(batch: Batch, at: Nodes, longest: int | None) -> tuple[Tokens, Tokens
 
     Where only the last tokens matter, the others are left out but for those of whole texts.
     """
-    text, lengths = batch.text.cpu().numpy(), np.array(batch.lengths)
+    text, lengths = texts_of(batch)
     if isinstance(at.at, range) and at.at == range(1):
         return text, lengths
     lines = at.tree.lines(at.columns)

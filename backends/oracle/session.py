@@ -84,7 +84,7 @@ class OracleSession:
             for row, world in enumerate(self.worlds)
         ]
         trips = [[loop.get(row, 0) for loop in self.trips] for row in range(len(self.worlds))]
-        return StepResult.of(emitted, torch.tensor(trips) if self.trips else None)
+        return StepResult(emitted, torch.tensor(trips) if self.trips else None)
 
     def run(self, ops: Sequence[Any], scopes: Mapping[int, Scope]) -> None:
         """See `specplan.ir.world.Batch.run`."""

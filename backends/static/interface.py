@@ -56,7 +56,7 @@ class RoundTensors:
         lookup_parents: their parents within the same lookup, -1 for the node that it began at,
             int64 `[B, F]`.
         lookup_live: which of them there are, bool `[B, F]`.
-        slots: the slots attended to, `0 .. U - 1`, int64 `[U]`.
+        slots: the slots attended to, `0 .. U - 1`, int64 `[U]`; those behind a text are masked.
         resident: by cache, text tokens that each of its segments has taken in, int64 `[B, L]`.
         stores: by cache, its keys, values and positions. Written.
         tracks: by track, hidden states `[B, S, hidden]`, which of them are there, `[B, S]`, and

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,8 +18,8 @@ from specplan.backends.eager.state.caches import Cache
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.captured import CapturedRound, slots_attended
 from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.interface import HostInputs, RoundTensors
-from specplan.backends.static.traced.lookups import look_up, teach
+from specplan.backends.static.interface import SLOTS_PLACE, HostInputs, RoundTensors
+from specplan.backends.static.traced.lookups import Lookups, teach
 from specplan.backends.static.traced.states import first_values, value_of
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import ValueState
@@ -34,6 +35,33 @@ Program: TypeAlias = Callable[..., Tensor]
 """A round, compiled or not: from the tensors of its interface to its report."""
 TextProgram: TypeAlias = Callable[[Tensor, int, KVCache], None]
 """Takes tokens `[1, T]`, the first of them at a position, into a cache."""
+
+
+SLOTS_STEP = 32
+"""An attention op of a runtime gets a multiple of so many slots; it reads those of the text."""
+
+
+@dataclass(slots=True)
+class _Ready:
+    """A round as a batch calls it.
+
+    Attributes:
+        graph: the round.
+        passes: those that may find text missing, and their caches.
+        lookups: of the host.
+        uniforms: see `RoundTensors`.
+        given: all tensors of the interface; none before the first call.
+        used: slots attended to in the last call.
+        program: what runs it; None until it is known.
+    """
+
+    graph: RoundGraph
+    passes: Sequence[tuple[Cache, PassSpec]]
+    lookups: Lookups
+    uniforms: Tensor
+    given: list[Tensor] = field(default_factory=list)
+    used: int = 0
+    program: Program | None = None
 
 
 class StaticSession(EagerSession):
@@ -67,9 +95,10 @@ class StaticSession(EagerSession):
             name: torch.zeros(batch.size, len(cache.lengths), dtype=torch.int64)
             for name, cache in batch.caches.items()
         }
+        self._host_lengths, self._host_done = self._lengths.numpy(), self._done.numpy()
+        self._host_resident = [(self._resident[n].numpy(), c) for n, c in batch.caches.items()]
         self._order = torch.arange(batch.text.shape[1], device=batch.device)
-        self._no_uniforms = torch.zeros(batch.size, 1, dtype=torch.float64)
-        self._no_lookups = look_up(self, (), ())
+        self._rounds: dict[str, _Ready] = {}
         self._captured: dict[str, tuple[int, CapturedRound]] = {}
         # Passes of the first round may read prompts: in which order, the interpreter knows.
         self._late = not self.analysis.prefilled.issuperset(batch.caches)
@@ -107,9 +136,8 @@ class StaticSession(EagerSession):
     @torch.inference_mode()
     def step(self, round_name: str, observer: Observer | None = None) -> StepResult:
         """Run one round in one call; an observer gets one op `round`."""
-        graph = self.programs.graph(round_name, self.sampling)
-        caches = self.batch.caches
-        passes = [(caches[spec.cache or ""], spec) for spec in graph.first]
+        ready = self._rounds.get(round_name) or self._ready(round_name)
+        graph, passes = ready.graph, ready.passes
         short = self.batch.size == 1 and self.batch.lengths[0] < graph.least_text
         if self._late or short or any(reads_more(self, *one) for one in passes):
             return self._interpreted(graph)
@@ -118,7 +146,7 @@ class StaticSession(EagerSession):
         self.batch.begin_round()
         for cache, spec in passes:  # text that a schedule has left behind
             settle(self, cache, spec)
-        result = self._take(self._report(graph, used).tolist(), graph.inputs)
+        result = self._take(self._report(ready, used).tolist(), graph.inputs)
         if observer is not None:
             seconds = perf_counter() - start
             observer("round", None, self.batch.size, 1, used, seconds)
@@ -151,40 +179,54 @@ class StaticSession(EagerSession):
         step, self._late = super().step(graph.item.name), False
         self.values = first_values(batch, analysis, self.models["target"])
         batch.forget_keys()
-        return StepResult(step.tokens[: self.size], step.counts[: self.size])
+        self._rounds.clear()  # they know the tensors of the values before
+        return StepResult(step.tokens[: self.size])
 
-    def _report(self, graph: RoundGraph, used: int) -> Tensor:
+    def _report(self, ready: _Ready, used: int) -> Tensor:
         """Run a round; its report."""
-        device = self.batch.device
+        graph, device, most = ready.graph, self.batch.device, self.batch.text.shape[1] - 1
         captured = device.type in self.programs.captured_on
         if captured:
-            used = slots_attended(used, self.batch.text.shape[1] - 1, graph.masked)
-        given = self._tensors(graph, used).flat()
+            used = slots_attended(used, most, graph.masked)
+        elif graph.fused.joined:  # the same tensor for some rounds: behind a text it reads nothing
+            used = min(-(-used // SLOTS_STEP) * SLOTS_STEP, most)
+        self._write(ready)
+        given = ready.given = ready.given or self._tensors(ready).flat()
+        if used != ready.used:
+            given[SLOTS_PLACE], ready.used = self._order[:used], used
+        if ready.program is not None:
+            return ready.program(*given)
         slots, known = self._captured.get(graph.item.name, (0, None))
         if known is not None and slots == used:
             return known(*given)
         placed = given if device.type == "cpu" else [tensor.to(device) for tensor in given]
         program = self.programs.program(graph, self.bucket, placed)
         if not captured or program is graph:  # op by op the host would be waited for
+            ready.program = program if device.type == "cpu" else None
             return program(*placed)
         made = CapturedRound(program, device)
         # In place of the one for fewer slots, whose memory is free then: texts only grow.
         self._captured[graph.item.name] = used, made
         return made(*given)
 
-    def _tensors(self, graph: RoundGraph, used: int) -> RoundTensors:
+    def _ready(self, name: str) -> _Ready:
+        """A round of this batch, before its first call."""
+        graph, batch = self.programs.graph(name, self.sampling), self.batch
+        inputs = graph.inputs
+        drawn = sum(op.count * times for op, _, times in inputs.uniforms)
+        uniforms = torch.zeros(batch.size, max(drawn, 1), dtype=torch.float64)
+        passes = [(batch.caches[spec.cache or ""], spec) for spec in graph.first]
+        lookups = Lookups(self, inputs.first, inputs.read)
+        made = self._rounds[name] = _Ready(graph, passes, lookups, uniforms)
+        return made
+
+    def _tensors(self, ready: _Ready) -> RoundTensors:
         """What the host writes for each round is on the CPU, all else on the device.
 
-        Tensors stay the same from round to round, as far as they can, so that they stay bound.
+        Tensors stay the same from round to round, so that they stay bound.
         """
-        batch, inputs = self.batch, graph.inputs
-        tokens, parents, live = (
-            look_up(self, inputs.first, inputs.read) if inputs.first else self._no_lookups
-        )
-        self._lengths.numpy()[:] = batch.lengths
-        self._done.numpy()[:] = batch.done
-        for name, cache in batch.caches.items():
-            self._resident[name].numpy()[:] = [*zip(*cache.lengths.values(), strict=True)]
+        batch = self.batch
+        tokens, parents, live = ready.lookups.results
         return RoundTensors(
             text=batch.text,
             prompts=self._prompts,
@@ -195,11 +237,11 @@ class StaticSession(EagerSession):
             temperature=batch.settings.temperature,
             top_k=batch.settings.top_k,
             top_p=batch.settings.top_p,
-            uniforms=self._drawn(graph),
+            uniforms=ready.uniforms,
             lookup_tokens=tokens,
             lookup_parents=parents,
             lookup_live=live,
-            slots=self._order[:used],
+            slots=self._order,
             resident=self._resident,
             stores={name: cache.store for name, cache in batch.caches.items()},
             tracks={
@@ -208,13 +250,19 @@ class StaticSession(EagerSession):
             values=self.values,
         )
 
-    def _drawn(self, graph: RoundGraph) -> Tensor:
+    def _write(self, ready: _Ready) -> None:
+        """Write what the host knows before a round into the tensors that it reads."""
         batch = self.batch
-        drawn = [
-            numbers_of(op.key)(batch.seeds, op.stream, batch.lengths, op.offset, op.count * times)
-            for op, _, times in graph.inputs.uniforms
-        ]
-        return torch.cat(drawn, 1) if drawn else self._no_uniforms
+        ready.lookups.run()
+        self._host_lengths[:] = batch.lengths
+        self._host_done[:] = batch.done
+        for resident, cache in self._host_resident:
+            for segment, lengths in enumerate(cache.lengths.values()):
+                resident[:, segment] = lengths
+        for op, first, times in ready.graph.inputs.uniforms:
+            count = op.count * times
+            numbers = numbers_of(op.key)(batch.seeds, op.stream, batch.lengths, op.offset, count)
+            ready.uniforms.numpy()[:, first : first + count] = numbers.numpy()
 
     def _take(self, lines: list[list[int]], inputs: HostInputs) -> StepResult:
         """Update the batch by a round's report, one line per request.
@@ -237,7 +285,7 @@ class StaticSession(EagerSession):
         batch.grown(grown, [bool(one) for one in done])
         for (cache, span), lengths in zip(segments, resident, strict=True):
             cache.lengths[span] = [*lengths]
-        return StepResult.of([line[: line[width]] for line in lines[: self.size]])
+        return StepResult([line[: line[width]] for line in lines[: self.size]])
 
 
 def _numbers(values: Sequence[int]) -> Tensor:

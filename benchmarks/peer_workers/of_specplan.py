@@ -74,8 +74,7 @@ def prepare(job: Job, setting: Setting) -> Run:
         session = executable.start([request])
         session.prefill()
         while not session.done[0]:
-            result = session.step(plan.rounds[0].name)
-            yield from result.tokens[0, : result.counts[0]].tolist()
+            yield from session.step(plan.rounds[0].name).tokens[0]
         session.release()
 
     return run

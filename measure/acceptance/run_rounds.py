@@ -38,7 +38,7 @@ def run_rounds(executable: Executable, requests: Sequence[Request]) -> list[Plac
             one_loop = step.trips is not None and step.trips.shape[1] == 1
             for row in left:
                 trips = int(step.trips[row, 0]) if step.trips is not None and one_loop else NO_ROUND
-                ran[row].append((int(step.counts[row]), trips))
+                ran[row].append((len(step.tokens[row]), trips))
     finally:
         session.release()
     return [_places(rounds) for rounds in ran]

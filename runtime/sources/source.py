@@ -74,8 +74,8 @@ class SourceDrafts:
         shape = (texts, wanted.size)
         parents = np.full(shape, ROOT, dtype=np.int64)
         if wanted.nodes is None:
-            steps = np.arange(wanted.size)
-            parents[:] = np.where(steps % wanted.length == 0, ROOT, steps - 1)
+            parents[:] = np.arange(-1, wanted.size - 1)
+            parents[:, :: wanted.length] = ROOT
         return cls(np.zeros(shape, dtype=np.int64), parents, np.zeros(shape, dtype=np.bool_))
 
     @classmethod

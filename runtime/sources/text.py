@@ -36,11 +36,9 @@ def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
         int64 `[length]`, or empty when no suffix occurs earlier.
     """
     size = len(text)
-    for order in range(min(longest, size - 1), max(shortest, 1) - 1, -1):
-        ends = _occurrences(text, order)
-        if len(ends):
-            period = size - int(ends[-1])
-            return text[size - period + np.arange(length) % period]
+    for ends in _occurrences(text, shortest, longest):
+        period = size - int(ends[-1])
+        return text[size - period + np.arange(length) % period]
     return text[np.arange(length) % size] if shortest == 0 and size else text[:0]
 
 
@@ -62,8 +60,8 @@ def continuations(text: Tokens, wanted: Wanted) -> SourceDrafts:
     """
     size, merged = len(text), wanted.nodes is not None
     by_start: dict[int, int] = {}
-    for order in range(min(wanted.longest, size - 1), max(wanted.shortest, 1) - 1, -1):
-        for end in reversed(_occurrences(text, order).tolist()):
+    for known in _occurrences(text, wanted.shortest, wanted.longest):
+        for end in reversed(known.tolist()):
             by_start.setdefault(end if merged else int(text[end]), end)
             if len(by_start) == wanted.children:
                 break
@@ -82,13 +80,20 @@ def continuations(text: Tokens, wanted: Wanted) -> SourceDrafts:
     return drafts
 
 
-def _occurrences(text: Tokens, order: int) -> Tokens:
-    """Ends (exclusive) of earlier occurrences of the last `order` tokens, ascending."""
-    size = len(text)
-    # Look for the rarest evidence first: the last token, then the ones before it.
-    ends = np.flatnonzero(text[order - 1 : size - 1] == text[-1]) + order
-    for back in range(2, order + 1):
+def _occurrences(text: Tokens, shortest: int, longest: int) -> list[Tokens]:
+    """Ends (exclusive), ascending, of earlier occurrences of suffixes, longest suffix first.
+
+    Suffixes that occur nowhere else are left out.
+    """
+    known = list[Tokens]()
+    # Shorter ones first: a longer suffix can only occur where they do.
+    ends = np.flatnonzero(text[:-1] == text[-1:]) + 1
+    for order in range(1, min(longest, len(text) - 1) + 1):
+        if order > 1:
+            ends = ends[ends >= order]
+            ends = ends[text[ends - order] == text[-order]]
         if not len(ends):
             break
-        ends = ends[text[ends - back] == text[-back]]
-    return ends
+        if order >= shortest:
+            known.append(ends)
+    return known[::-1]

@@ -58,7 +58,7 @@ def side_by_side(
     graphs.prefill()
     while not all(known.done):
         expected, graph_step = known.step("decode"), graphs.step("decode")
-        assert torch.equal(graph_step.tokens, expected.tokens)
+        assert graph_step.tokens == expected.tokens
         assert graphs.lengths == known.lengths and graphs.done == known.done
         for name in numbers:
             (left,), interpreted = graphs.values[name], known.batch.values[name]

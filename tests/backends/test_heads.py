@@ -196,7 +196,7 @@ def check_caches(shape: str, models: dict[str, Any]) -> set[int]:
     while not all(session.done):
         before, running = list(session.lengths), [not done for done in session.done]
         step = session.step("decode")
-        accepted |= {int(count) - 1 for count, on in zip(step.counts, running, strict=True) if on}
+        accepted |= {len(row) - 1 for row, on in zip(step.tokens, running, strict=True) if on}
         for row, size in enumerate(cache.lengths[0, given["head"].num_layers]):
             first = 0 if block else 1
             keys = fresh_keys(given["head"], session.text(row), block)

@@ -8,15 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from torch import Tensor
 
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.export import flat_program
+from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.graph_capabilities import STATIC
+from specplan.backends.static.interface import SLOTS_PLACE
 from specplan.backends.static.packages import check_packages
+from specplan.backends.static.session import Program
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
 from specplan.runtime.executable import Executable
@@ -81,6 +86,41 @@ def test_what_sources_learn_is_the_same(pair_folder: Path) -> None:
         assert STATIC.refusals(plan) == (), name
         expected = in_turn(EagerBackend().compile(plan, models), requests, 2)
         assert decoded(plan, models, requests, 2, [Bucket(4, 64)]) == expected, name
+
+
+LOOKED_UP = """plan looked_up
+model target
+state @kv = cache target
+round decode {
+  %t0 = root
+  %t1 = lookup @text %t0 at=%t0 match=[1, 3] length=3
+  %t2 = lookup @text %t1 at=%t0 match=[1, 1] length=2
+  %l = forward target %t2 cache=@kv pending=1
+  %a = accept %t2 target=%l
+  %e = emit %a
+  commit @kv %e
+}
+"""
+
+
+def test_a_round_gets_the_same_tensors_each_time(pair_folder: Path) -> None:
+    """All but the slots attended to: a runtime binds them once."""
+    models, plan, (_, *requests) = load_pair(pair_folder), parse_plan(LOOKED_UP), requests_of(0.0)
+    calls: list[tuple[Tensor, ...]] = []
+
+    def watched(graph: RoundGraph, *_: Any) -> Program:
+        def program(*tensors: Tensor) -> Tensor:
+            calls.append(tensors)
+            report: Tensor = graph(*tensors)
+            return report
+
+        return program
+
+    tokens = generate(StaticExecutable(plan, models, watched), requests).completions
+    expected = generate(EagerBackend().compile(plan, models), requests).completions
+    assert [one.tokens for one in tokens] == [one.tokens for one in expected]
+    moved = {place for one in calls for place, now in enumerate(one) if now is not calls[0][place]}
+    assert len(calls) > 3 and moved == {SLOTS_PLACE}
 
 
 LEARNING = """plan learning

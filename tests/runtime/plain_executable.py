@@ -67,11 +67,7 @@ class PlainSession:
         if self.executable.idle:
             count = 0
         emitted = [self._emit(row, count) for row in range(len(self.texts))]
-        width = max(1, *map(len, emitted))
-        return StepResult(
-            tokens=torch.tensor([row + [-1] * (width - len(row)) for row in emitted]),
-            counts=torch.tensor([len(row) for row in emitted]),
-        )
+        return StepResult(emitted)
 
     def _emit(self, row: int, count: int) -> list[int]:
         request, text, new = self.requests[row], self.texts[row], []

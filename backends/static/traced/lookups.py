@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from specplan.backends.eager import sources
@@ -13,42 +16,79 @@ from specplan.backends.eager.op_runner import Scope, nodes_as
 from specplan.backends.eager.state.batch import Batch
 from specplan.backends.ops.lookup import Continuations
 from specplan.backends.static.interface import Lesson
-from specplan.ir.ops import Lookup, Op, Segment
+from specplan.ir.ops import Lookup, Op, Root, Segment
 from specplan.ir.types.host_ops import handed_out
 from specplan.ir.values import Value
+from specplan.runtime.sources.source import Wanted
 
 
-def look_up(host: Interpreter, ops: Sequence[Op], read: Collection[Value]) -> Continuations:
-    """Run the ops of a round that need nothing that a model computes.
+class Lookups:
+    """The lookups of a round; from the second run on, results are written into the same tensors.
 
     Args:
-        host: a batch as it is before the round.
-        ops: as `specplan.ir.types.host_ops.host_ops` has them first.
+        host: a batch as it is before each round.
+        ops: as `specplan.ir.types.host_ops.host_ops` has them first: they need nothing that a model
+            computes.
         read: what any of them reads; trees that none does are not made.
 
-    Returns:
-        The continuations of all lookups side by side, `[B, N]`, on the CPU.
+    Attributes:
+        results: of all lookups side by side, `[B, N]` each, on the CPU.
     """
-    scope: Scope = {}
-    rows, lookups = host.batch.size, list[Continuations]()
-    for op in ops:
-        match op:
-            case Segment():
-                known = {out: scope[own] for out, own in handed_out(op) if own in scope}
-                scope.update(known)
-            case Lookup():
-                parts = host.continuations(op, nodes_as(scope[op.at]))
-                tokens, parents, live = (part.reshape(rows, -1) for part in parts)
-                lookups.append((tokens, parents, live))
-                if op.results[0] in read:
-                    host.graft(op, scope, parts)
-            case _:
-                host.run_op(op, scope)
-    if not lookups:
-        nothing = torch.zeros(rows, 1, dtype=torch.int64)
-        return nothing, nothing, nothing.bool()
-    tokens, parents, live = (torch.cat(parts, 1).cpu() for parts in zip(*lookups, strict=True))
-    return tokens, parents, live
+
+    def __init__(self, host: Interpreter, ops: Sequence[Op], read: Collection[Value]) -> None:
+        self._host, self._ops, self._read = host, ops, read
+        self._at_root = _below_the_root(ops)
+        nothing = torch.zeros(host.batch.size, 1, dtype=torch.int64)
+        self.results: Continuations = nothing, nothing.clone(), nothing.bool()
+        self._memory: list[list[NDArray[Any]]] = []
+
+    def run(self) -> None:
+        """Look up what follows the texts now."""
+        if not self._ops:
+            return
+        if self._at_root is None:
+            answers = self._interpreted()
+        else:
+            texts = sources.texts_of(self._host.batch)
+            drafts = (sources.ask(self._host.batch, *one, *texts) for one in self._at_root)
+            answers = [(one.tokens, one.parents, one.live) for one in drafts]
+        if answers and not self._memory:
+            joined = [np.concatenate(parts, 1) for parts in zip(*answers, strict=True)]
+            ends = np.cumsum([one[0].shape[1] for one in answers])[:-1]
+            self._memory = [np.split(part, ends, axis=1) for part in joined]
+            tokens, parents, live = map(torch.from_numpy, joined)
+            self.results = tokens, parents, live
+            return
+        for memory, parts in zip(self._memory, zip(*answers, strict=True), strict=False):
+            for place, part in zip(memory, parts, strict=True):
+                place[:] = part
+
+    def _interpreted(self) -> list[tuple[NDArray[Any], ...]]:
+        """Each lookup's continuations `[B, N]`, where lookups read more than texts."""
+        host, scope, continuations = self._host, Scope(), list[tuple[NDArray[Any], ...]]()
+        for op in self._ops:
+            match op:
+                case Segment():
+                    known = {out: scope[own] for out, own in handed_out(op) if own in scope}
+                    scope.update(known)
+                case Lookup():
+                    parts = host.continuations(op, nodes_as(scope[op.at]))
+                    rows = (part.reshape(host.batch.size, -1).cpu().numpy() for part in parts)
+                    continuations.append(tuple(rows))
+                    if op.results[0] in self._read:
+                        host.graft(op, scope, parts)
+                case _:
+                    host.run_op(op, scope)
+        return continuations
+
+
+def _below_the_root(ops: Sequence[Op]) -> list[tuple[Lookup, Wanted]] | None:
+    """Each lookup and what it asks for, where all of them are of whole texts; None if not."""
+    roots = {value for op in ops if isinstance(op, Root) for value in op.results}
+    lookups = [op for op in ops if isinstance(op, Lookup) and op.at in roots]
+    if len(lookups) < sum(not isinstance(op, Root) for op in ops):
+        return None
+    return [(op, sources.wanted_of(op, 1)) for op in lookups]
 
 
 def teach(batch: Batch, lessons: Sequence[Lesson], reported: Tensor) -> None:
