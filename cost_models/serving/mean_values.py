@@ -4,12 +4,18 @@ Requests that decode share the device evenly, so that with `n` of them
 `n tokens(n) / (output step(n))` requests are done per second of the steps. Prompts take their part
 of the device: of every second, steps have `1 - rate prefill`. The number of requests that decode is
 then a birth and death process with arrivals at the rate of requests; for evenly shared work its
-distribution depends on the mean of the work alone (Kelly 1979, section 3.3). Requests
-above the server's limit wait in line.
+distribution depends on the mean of the work alone (Kelly 1979, section 3.3). An arrival also takes
+`prefill` seconds from those that decode, in which they would have completed `rate prefill / free`
+requests: it moves their number by `1 / free` and not by 1. As a diffusion, the process has
+`(1 + 1 / free^2) / 2` times the variance of one without prompts, and the logarithm of its
+distribution is divided by that. Requests above the server's limit wait in line, and none of their
+prompts is read.
 
 The first token waits for the step or prefill under way (the mean residual, `E[T^2] / 2 E[T]`), for
 prompts that came before (Pollaczek and Khinchine; for arrivals that are not Poisson by Kingman's
 factor), for its own prompt, and, where prompts ride along in chunks, for the steps they ride on.
+Where a prefill holds few prompts, those that do not fit wait for the next one, and for a step
+between.
 
 `simulation.py` runs the same server step by step; `benchmarks/serving.py` compares the two.
 """
@@ -71,7 +77,8 @@ def under_load(server: Server, times: StepTimes, traffic: Traffic) -> Loads:
     rides = _rides(server, traffic, times, reading[..., -1], step[..., -1])
     borne = (load < 1.0) & (rate * rides < 1.0)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        share = _distribution(each_rate, leave, load)
+        spread = (1.0 + traffic.burstiness / free**2) / 2.0
+        share = _distribution(each_rate, leave, load, spread)
         tail = share[..., -1] * load / (1.0 - load)  # requests in line, beyond the limit
         busy = 1.0 - share[..., 0]
         full = share[..., 1:].copy()
@@ -112,16 +119,18 @@ def _saturated(most: int, decode: Floats, reading: Floats, ridden: Floats) -> Fl
     return np.asarray(2.0 * most / (linear + np.sqrt(linear**2 - 4.0 * ridden * reading * most)))
 
 
-def _distribution(rate: Floats, leave: Floats, load: Floats) -> Floats:
+def _distribution(rate: Floats, leave: Floats, load: Floats, spread: Floats) -> Floats:
     """Probabilities that 0, 1, ... up to the limit decode, without a line, [..., most + 1].
 
     Args:
         rate: requests per second, [..., 1].
         leave: per second while 1, 2, ... decode, [..., most].
         load: share of what leaves while others wait, [...].
+        spread: variance of arrivals and departures, in those of Poisson processes, [..., most].
     """
     logs = np.concatenate(
-        [np.zeros((*leave.shape[:-1], 1)), np.cumsum(np.log(rate / leave), axis=-1)], axis=-1
+        [np.zeros((*leave.shape[:-1], 1)), np.cumsum(np.log(rate / leave) / spread, axis=-1)],
+        axis=-1,
     )
     weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
     line = weights[..., -1] * load / np.maximum(1.0 - load, TINY)
@@ -160,11 +169,19 @@ def _reading(
     return np.asarray(reading)
 
 
+def _passes(server: Server, traffic: Traffic) -> float:
+    """Steps, or prefills, that a prompt takes: the part of one where several prompts share it."""
+    passes = traffic.prompt_tokens / server.step_tokens
+    if server.prefill == "chunked" or not passes:
+        return passes
+    return 1.0 / max(1.0 // passes, 1.0)
+
+
 def _ridden(server: Server, traffic: Traffic, reading: Floats, step: Floats) -> Floats:
     """Seconds for which a request has a place among those that decode while its prompt is read."""
     if server.prefill != "chunked":
         return np.zeros_like(step)
-    return np.asarray(reading + step * max(traffic.prompt_tokens / server.step_tokens, 1.0))
+    return np.asarray(reading + step * max(_passes(server, traffic), 1.0))
 
 
 def _rides(
@@ -173,9 +190,7 @@ def _rides(
     """Seconds for which a prompt keeps the reading of prompts from others."""
     if server.prefill == "elsewhere":
         return times.prompt + times.prefill
-    if server.prefill == "first":
-        return reading
-    return np.asarray(reading + step * (traffic.prompt_tokens / server.step_tokens))
+    return np.asarray(reading + step * _passes(server, traffic))
 
 
 def _first_token(
@@ -190,23 +205,33 @@ def _first_token(
         step: seconds of a step, in the mean of time, [...].
         busy: share of time in which requests decode, [...].
     """
-    rate, bursts = np.asarray(traffic.rate, dtype=np.float64), traffic.burstiness
-    alone = times.prompt + times.prefill
+    rate, alone = np.asarray(traffic.rate, dtype=np.float64), times.prompt + times.prefill
     if server.prefill == "elsewhere":
-        return alone + bursts * rate * alone**2 / (2.0 * (1.0 - rate * alone))
+        return alone + _queue(traffic, alone)
     own = _reading(server, traffic, times, rate[..., None], step[..., None])[..., 0]
     used = rate * own
-    idle = alone + bursts * used * own / (2.0 * (1.0 - used))
     mixed = step / (1.0 - used)
-    per_pass = server.step_tokens / max(traffic.prompt_tokens, 1.0)
-    if server.prefill == "chunked" and per_pass < 1.0:
-        rides = own + (step * busy + times.prefill * (1.0 - busy)) / per_pass
-        queue = bursts * rate * rides**2 / (2.0 * (1.0 - rate * rides))
-        return queue + busy * mixed / 2.0 + rides
-    second = mixed**2 + bursts * rate * own**2 * mixed
-    beside = step if server.prefill == "chunked" else times.prefill
-    riding = second / (2.0 * mixed) + beside + times.prompt * (1.0 + rate * second / mixed)
-    return np.asarray(busy * riding + (1.0 - busy) * idle)
+    passes = _passes(server, traffic)
+    chunked = server.prefill == "chunked"
+    if chunked and passes > 1.0:
+        rides = own + (step * busy + times.prefill * (1.0 - busy)) * passes
+        return busy * mixed / 2.0 + _queue(traffic, rides) + rides
+    second = mixed**2 + traffic.burstiness * rate * own**2 * mixed
+    beside, others = step if chunked else times.prefill, rate * second / mixed
+    together = second / (2.0 * mixed) + beside + times.prompt * (1.0 + others)
+    fitting = others * (1.0 - passes) / (others * passes + 1.0 - passes + TINY)
+    fixed = step * busy + (0.0 if chunked else times.prefill)
+    few = _queue(traffic, times.prompt + fixed * passes) + busy * step / 2.0
+    few = few + beside + times.prompt * (1.0 + fitting)
+    riding = few if passes > 0.5 else np.maximum(together, few)
+    return np.asarray(busy * riding + (1.0 - busy) * (alone + _queue(traffic, own)))
+
+
+def _queue(traffic: Traffic, seconds: Floats) -> Floats:
+    """Mean seconds until all prompts before have been read, each of which takes so many, [...]."""
+    rate = np.asarray(traffic.rate, dtype=np.float64)
+    left = np.maximum(1.0 - rate * seconds, TINY)
+    return np.asarray(traffic.burstiness * rate * seconds**2 / (2.0 * left))
 
 
 def most_within(

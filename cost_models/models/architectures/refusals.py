@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from specplan.cost_models.models.architectures.config import Config
 from specplan.cost_models.models.layers import Decoder, ExpertMlp, LatentAttention
@@ -31,6 +31,11 @@ _RECURRENT_WORDS = (
 RECURRENT_FAMILIES = frozenset({"falcon_h1", "mamba2", "qwen3_next"})
 """Families with recurrent state that are priced, and that `eager` runs."""
 
+_ENCODER_DECODERS = frozenset(
+    {"bart", "marian", "mbart", "mt5", "pegasus", "t5", "umt5", "whisper"}
+)
+"""Model types that are encoder-decoders, whose config.json need not say so."""
+
 _STATE_KEYS = (
     "ssm_state_size",
     "state_size",
@@ -50,7 +55,9 @@ def refusal(outer: Config, inner: Config, classes: Sequence[str]) -> str:
         inner: the decoder's part of it, which may be the same.
         classes: class names that are priced; empty where the family is not known.
     """
-    for config in (outer, inner):
+    text = outer.get("text_config")
+    nested = (Config(text, outer.where),) if isinstance(text, Mapping) and text else ()
+    for config in (outer, inner, *nested):
         reason = _structure(config)
         if reason:
             return reason
@@ -77,7 +84,8 @@ def overlooked(inner: Config, decoder: Decoder) -> str:
 
 
 def _structure(config: Config) -> str:
-    if config.flag("is_encoder_decoder") or config.flag("add_cross_attention"):
+    stated = config.flag("is_encoder_decoder") or config.flag("add_cross_attention")
+    if stated or config.family in _ENCODER_DECODERS:
         return "an encoder-decoder"
     recurrent = recurrent_state(config)
     if recurrent and config.family not in RECURRENT_FAMILIES:

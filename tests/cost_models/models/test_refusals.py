@@ -20,7 +20,12 @@ from tests.cost_models.models.tiny_families import CANONICAL, TINY
         ({"model_type": "nemotron_h"}, "recurrent state"),
         ({"model_type": "qwen3_5", "linear_num_value_heads": 32}, "recurrent state"),
         ({"layer_types": ["linear_attention"] * 32}, "recurrent state: linear_attention"),
-        ({"model_type": "t5", "is_encoder_decoder": True}, "encoder-decoder"),
+        ({"model_type": "t5"}, "encoder-decoder"),
+        ({"model_type": "x", "is_encoder_decoder": True}, "encoder-decoder"),
+        (
+            {"model_type": "x", "text_config": {"layer_types": ["linear_attention"]}},
+            "recurrent state: linear_attention",
+        ),
         ({"model_type": "deepseek_v32", "index_topk": 2048}, "sparse attention"),
         ({"model_type": "dbrx", "num_experts": 16}, "mixture of experts.*unknown"),
         ({"num_local_experts": 8}, "'llama'.*mixture of experts"),

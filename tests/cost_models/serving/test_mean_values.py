@@ -104,6 +104,18 @@ def test_the_simulated_server_at_half_and_four_fifths_of_its_most(
     assert over.throughput < most * 1.15  # what the closed form says is not borne, is not
 
 
+@pytest.mark.parametrize(("order", "chunk"), [("first", 512), ("chunked", 8192)])
+def test_long_prompts_near_the_most_that_a_server_bears(order: str, chunk: int) -> None:
+    """One prompt a prefill, or two a step: others wait for the next, and all wait for prompts."""
+    server = Server(order, 64, chunk)  # type: ignore[arg-type]
+    times = plan(0.01, 3e-4, 2.8, 2e-5 * 4096)
+    traffic = Traffic(0.9 * most_borne(server, times, 4096, 256), 4096, 256)
+    loads = under_load(server, times, traffic)
+    served = simulate(server, times, traffic, requests=4000, seed=1)
+    assert float(loads.ttft) == pytest.approx(served.ttft.mean(), rel=0.2)
+    assert float(loads.tpot) == pytest.approx(served.tpot.mean(), rel=0.1)
+
+
 @settings(max_examples=40)
 @given(
     st.sampled_from(["first", "chunked", "elsewhere"]),
