@@ -1,9 +1,11 @@
 """Speed against loss on the quickstart: what settings that change its output gain and lose.
 
-    python benchmarks/quality_front.py PROMPTS.jsonl [--work DIR] [--set KEY=VALUE] [--json]
+    python benchmarks/quality_front.py PROMPTS.jsonl [--split 300,107] [--work DIR]
+        [--set KEY=VALUE] [--json]
 
 PROMPTS are those of `quality_prompts.py`: half of them choose the settings that keep the limit, the
-other half give the stated bounds. The problem is the quickstart's with
+other half give the stated bounds. `--split` takes fewer: the first of one half, and so many that
+are spread over the other. The problem is the quickstart's with
 `limits.quality: {measure: outputs_differ, at_most: 0.05, risk: 0.05}`, the draft model, lookups and
 the methods by which tokens leave the target early.
 
@@ -16,12 +18,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from specplan.gathering import find
+from specplan.ir.files import write_atomic
 from specplan.planner.answer.quality import front_rows
 from specplan.planner.problem.loading import problem_from_flags
 from specplan.planner.quality.front import quality_data
@@ -46,10 +49,11 @@ def measured(prompts: Path, work: Path, changes: list[str]) -> dict[str, Any]:
         *changes,
     ]
     problem = problem_from_flags(ROOT / "examples/quickstart/problem.yaml", {}, sets)
-    start, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
+    start, used = time.perf_counter(), time.process_time()
     with terminal_progress() as progress:
         result = find(problem, progress)
-    after = resource.getrusage(resource.RUSAGE_SELF)
+    spent = time.perf_counter() - start, time.process_time() - used
+    print("{:.0f} s, {:.0f} s of CPU".format(*spent), file=sys.stderr)
     data = quality_data(result.facts, result.candidates, result.plain, result.chosen)
     assert data is not None, "there is a limit"
     return {
@@ -58,9 +62,19 @@ def measured(prompts: Path, work: Path, changes: list[str]) -> dict[str, Any]:
         "chosen_method": result.chosen.method,
         "prompts": len(prompts.read_text("utf-8").splitlines()),
         "device": problem.device,
-        "seconds": time.perf_counter() - start,
-        "cpu_seconds": after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime,
     }
+
+
+def divided(prompts: Path, work: Path, calibrated: int, reported: int) -> Path:
+    """A file of fewer prompts, which says of each what it is for."""
+    rows = [json.loads(line) for line in prompts.read_text("utf-8").splitlines()]
+    first, second = rows[::2][:calibrated], rows[1::2]
+    second = second[:: -(-len(second) // reported)][:reported]
+    marked = [one | {"split": "calibrate"} for one in first]
+    marked += [one | {"split": "report"} for one in second]
+    path = work / "prompts.jsonl"
+    write_atomic(path, "".join(json.dumps(one) + "\n" for one in marked))
+    return path
 
 
 def table(data: dict[str, Any]) -> str:
@@ -74,11 +88,15 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("prompts", type=Path)
+    parser.add_argument("--split", metavar="CALIBRATE,REPORT", help="prompts of each part")
     parser.add_argument("--work", type=Path, default=ROOT / ".work/quality")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    data = measured(options.prompts, options.work, options.set)
+    prompts = options.prompts
+    if options.split:
+        prompts = divided(prompts, options.work, *map(int, options.split.split(",")))
+    data = measured(prompts, options.work, options.set)
     print(json.dumps(data, indent=1) if options.json else table(data))
 
 
