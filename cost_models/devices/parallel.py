@@ -49,6 +49,11 @@ class Split:
         """All that it uses."""
         return self.tensor * self.pipeline * self.replicas
 
+    @property
+    def plain(self) -> bool:
+        """Whether it is made of groups that share every layer, and nothing else."""
+        return self.pipeline == 1 and not self.attention_copies
+
     def __str__(self) -> str:
         parts = [f"DP attention {self.tensor}, EP {self.tensor}"] if self.attention_copies else []
         if not parts:

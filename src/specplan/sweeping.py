@@ -1,10 +1,10 @@
-"""Sweeps: what drafting would gain over values of any keys of a problem."""
+"""Sweeps: what drafting would gain over values of any keys of a problem, and over splits."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,9 @@ from specplan.progress import Progress, silent
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from specplan.cost_models.devices.parallel import SplitPrice
+    from specplan.planner.answer.splits import Splits
+    from specplan.planner.problem.schema import Problem
     from specplan.problems import ProblemLike
 
 Row = dict[str, Any]
@@ -140,3 +143,53 @@ def _label(values: Mapping[str, Any], rows: Sequence[Row]) -> str:
     differing = [name for name in values if len({str(row[name]) for row in rows}) > 1]
     texts = [f"{name.rpartition('.')[2].replace('_', ' ')} {values[name]}" for name in differing]
     return ", ".join(texts) or "all"
+
+
+def drafted_splits(problem: Problem, splits: Splits) -> list[tuple[SplitPrice, str]]:
+    """What splits make of each number of requests with the best plan there, and that plan.
+
+    A group of devices that share every layer is a problem of its own, with its part of the
+    requests. Pipelines and copies of attention are left out: plans are priced for tensor
+    parallelism alone. So are numbers of requests at which nothing is better than no speculation.
+
+    Raises:
+        SpecplanError: the problem cannot be planned on any of its groups.
+    """
+    plain = [one for one in splits.prices if one.split.plain]
+    return [
+        pair
+        for tensor in sorted({one.split.tensor for one in plain})
+        for pair in _group(problem, tensor, [one for one in plain if one.split.tensor == tensor])
+    ]
+
+
+def _group(
+    problem: Problem, tensor: int, prices: list[SplitPrice]
+) -> Iterator[tuple[SplitPrice, str]]:
+    """Of all splits into groups of that many devices."""
+    from dataclasses import replace
+
+    from specplan.cost_models.devices.device import one_device
+    from specplan.gathering import find
+    from specplan.ir.errors import InfeasibleError
+
+    batches = tuple(sorted({-(-one.requests // one.split.replicas) for one in prices}))
+    load = problem.workload.model_copy(update={"batch_sizes": batches, "request_rate": None})
+    device = f"{tensor}x{one_device(problem.device)}" if tensor > 1 else one_device(problem.device)
+    alone = {"device": device, "workload": load, "objective": "tpot"}
+    try:
+        result = find(problem.model_copy(update=alone), silent)
+    except InfeasibleError:
+        return
+    best = {}
+    for cell, candidate in enumerate(result.best_of_each):
+        if candidate is not None and candidate.drafter is not None:
+            estimate = candidate.estimates[cell]
+            best[int(estimate.batch)] = candidate.words, estimate
+    for one in prices:
+        drafted = best.get(-(-one.requests // one.split.replicas))
+        if drafted is not None:
+            words, estimate = drafted
+            memory = float(estimate.memory.total) / tensor
+            tpot = float(estimate.seconds_per_token.median)
+            yield replace(one, tpot=tpot, memory=memory), words

@@ -20,9 +20,17 @@ def parallel(problem: ProblemArgument, json: JsonOption = False) -> None:
         print_json(document)
         return
     print(f"{document['device']}, {document['tokens']} tokens per request, without speculation")
+    _print_front(document["front"])
+    print(f"No other of {document['compared']} is better for a user and for the GPUs at once.")
+    if document["drafted_front"]:
+        print("\nWith speculation, each group of GPUs with its own best plan (TP and replicas)")
+        _print_front(document["drafted_front"], "plan")
+
+
+def _print_front(front: list[dict[str, Any]], *more: str) -> None:
     columns = ("split", ">requests", ">TPOT ms", ">tokens/s per user", ">per GPU", ">GB per GPU")
     print_table(
-        columns,
+        (*columns, *more),
         [
             (
                 row["split"],
@@ -31,11 +39,11 @@ def parallel(problem: ProblemArgument, json: JsonOption = False) -> None:
                 f"{row['per_user']:.3g}",
                 f"{row['per_device']:.4g}",
                 f"{row['memory'] / 1e9:.0f}",
+                *(row[name] for name in more),
             )
-            for row in document["front"]
+            for row in front
         ],
     )
-    print(f"No other of {document['compared']} is better for a user and for the GPUs at once.")
 
 
 def parallel_document(path: Path) -> dict[str, Any]:
@@ -48,13 +56,19 @@ def parallel_document(path: Path) -> dict[str, Any]:
     from specplan.cost_models.devices.parallel import pareto_front
     from specplan.planner.answer.splits import compared_splits
     from specplan.problems import as_problem
+    from specplan.sweeping import drafted_splits
 
-    splits = compared_splits(as_problem(path))
+    problem = as_problem(path)
+    splits = compared_splits(problem)
+    drafted = dict(drafted_splits(problem, splits))
     return {
         "device": splits.device,
         "tokens": splits.tokens,
         "compared": len(splits.prices),
         "front": [_record(price) for price in pareto_front(splits.prices)],
+        "drafted_front": [
+            {**_record(price), "plan": drafted[price]} for price in pareto_front(list(drafted))
+        ],
         "all": [_record(price) for price in splits.prices],
     }
 

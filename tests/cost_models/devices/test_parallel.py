@@ -119,6 +119,7 @@ def test_the_command_prints_the_front(tmp_path: Path, capsys: pytest.CaptureFixt
     path.write_text(yaml.safe_dump(problem))
     document = parallel_document(path)
     assert document["compared"] == len(document["all"]) > len(document["front"]) > 1
+    assert document["drafted_front"] == []  # nothing drafts there
     parallel(path)
     assert "DP attention 8, EP 8" in capsys.readouterr().out
     assert better_split(as_problem(path)) is None  # at 64 requests one group is best
@@ -133,3 +134,34 @@ def test_the_command_prints_the_front(tmp_path: Path, capsys: pytest.CaptureFixt
     assert better_split(as_problem(path)) is None
     with pytest.raises(InfeasibleError, match="no split"):
         parallel_document(path)
+
+
+def test_with_a_drafter_each_group_has_its_own_best_plan(tmp_path: Path) -> None:
+    """What `optimize` says of the devices of a group and its part of the requests."""
+    from specplan import optimize
+    from specplan.cli.parallel import parallel_document
+
+    sizes = {"num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14336}
+    small = {"num_hidden_layers": 16, "hidden_size": 2048, "intermediate_size": 8192}
+    for name, own in (("target", sizes), ("draft", small)):
+        config = {"model_type": "llama", "num_attention_heads": 32, "num_key_value_heads": 8}
+        config |= {"vocab_size": 128256, "max_position_embeddings": 8192, "torch_dtype": "bfloat16"}
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(config | own))
+    drafts = [{"name": "draft", "path": "draft"}]
+    problem = {"schema_version": 1, "models": {"target": {"path": "target"}, "drafts": drafts}}
+    problem |= {"device": "8xh100-sxm", "backend": "vllm", "acceptance": {"draft": 0.8}}
+    load = {"batch_sizes": [64], "prompt_tokens": 1024, "output_tokens": 512}
+    path = tmp_path / "problem.yaml"
+    path.write_text(yaml.safe_dump(problem | {"workload": load}))
+    document = parallel_document(path)
+    drafted, plain = document["drafted_front"], document["front"]
+    assert max(row["per_user"] for row in drafted) > 1.2 * max(row["per_user"] for row in plain)
+    row = next(row for row in drafted if row["tensor"] < 8)
+    part = load | {"batch_sizes": [row["requests"] // row["replicas"]]}
+    group = problem | {"device": f"{row['tensor']}xh100-sxm", "workload": part, "objective": "tpot"}
+    path.write_text(yaml.safe_dump(group))
+    alone = optimize(path)
+    assert row["plan"] == alone.search.chosen.words
+    assert row["tpot"] == pytest.approx(alone.estimates[0].seconds_per_token.median)
+    assert row["per_device"] == pytest.approx(row["requests"] / row["tpot"] / 8)
