@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +13,15 @@ from torch import Tensor
 
 from specplan.cost_models.models.heads.reading import read_description
 from specplan.ir.errors import MissingCapabilityError
+from specplan.measure.acceptance.heads import text_features
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
+from specplan.runtime.models.heads.text_attention import Texts
 
 SPREAD = 0.02
 """Standard deviation of new matrices, that of GPT-2 and Llama (`initializer_range`)."""
+TRIED = 512
+"""Tokens of a text along which the size of a target's states is measured."""
 _EAGLE3 = (
     (r"project\.(weight|bias)", r"fc.\1"),
     (r"state_norm\.weight", "midlayer.hidden_norm.weight"),
@@ -79,7 +83,7 @@ TRAINED = tuple(_PUBLIC)
 
 
 def new_head(
-    config: Mapping[str, Any], target: CausalModel, seed: int, texts: Iterable[Iterable[int]] = ()
+    config: Mapping[str, Any], target: CausalModel, seed: int, texts: Sequence[Sequence[int]] = ()
 ) -> Drafter:
     """A head that is not trained yet.
 
@@ -91,7 +95,8 @@ def new_head(
         config: its config.json.
         target: that it will draft for.
         seed: of the random matrices.
-        texts: whose most frequent tokens a reduced vocabulary has.
+        texts: whose most frequent tokens a reduced vocabulary has; along the first one the size of
+            the target's states is measured.
 
     Raises:
         MissingCapabilityError: heads of this family are not trained here.
@@ -125,7 +130,26 @@ def new_head(
                 weight.copy_(torch.eye(*weight.shape))
             else:
                 weight.copy_(torch.randn(weight.shape, generator=generator) * SPREAD)
+        if texts and head.entering.project is not None:
+            head.entering.project.weight.div_(size_of_states(head, texts[0]))
     return head.requires_grad_(True).train()
+
+
+@torch.no_grad()
+def size_of_states(head: Drafter, tokens: Sequence[int]) -> float:
+    """Root mean square of what a head projects into its residual stream, along a text.
+
+    Layers in the middle of a target may write a hundred times what a new layer does, whose part
+    would be lost beside it: the projection begins as many times smaller, and learns as many times
+    slower. 1 where a norm precedes or follows it.
+    """
+    reads = head.description.reads
+    normed = reads.finished or reads.norm != "none" or reads.normed_after
+    if normed or head.entering.project is None:
+        return 1.0
+    texts = Texts.alone(torch.tensor([tokens[:TRIED]], device=head.device))
+    states = text_features(head.target, texts, reads.layers)
+    return max(states.float().square().mean().sqrt().item(), 1.0)
 
 
 def frequent_tokens(texts: Iterable[Iterable[int]], count: int, size: int) -> Tensor:

@@ -24,6 +24,7 @@ class Recipe:
         rows: of texts in a step.
         row_tokens: most tokens of a row, unless one text has more.
         learning_rate: of Adam, reached after `warmup` steps.
+        head_rate: part of the learning rate at which LM heads learn, which begin as the target's.
         warmup: steps over which the learning rate rises.
         clip: largest norm of a gradient.
         loss: a name of `specplan.training.losses.LOSSES`.
@@ -41,6 +42,7 @@ class Recipe:
     rows: int = 8
     row_tokens: int = 512
     learning_rate: float = 1e-3
+    head_rate: float = 1.0
     warmup: int = 20
     clip: float = 0.5
     loss: str = "ce"

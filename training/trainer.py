@@ -28,7 +28,7 @@ from specplan.training.learning.learner import Learner, adam
 from specplan.training.learning.objective import Objective, loss_of
 from specplan.training.learning.packing import Text, labels_of, numbers_of, packed
 from specplan.training.learning.processes import add_up, join_processes, share, wait
-from specplan.training.new_heads import new_head
+from specplan.training.new_heads import new_head, size_of_states
 from specplan.training.recipe import USUAL, Recipe, fast_type, objective_of
 
 
@@ -102,8 +102,10 @@ def train_head(
         SpecplanError: the loss is no number, or a checkpoint cannot be written; the last one is
             whole.
     """
-    head = new_head(config, target, recipe.seed, (text.tokens for text in texts))
+    head = new_head(config, target, recipe.seed, [text.tokens for text in texts])
     learner = HeadLearner(head, config)
+    size = size_of_states(head, texts[0].tokens)
+    learner.rates = {"heads.": recipe.head_rate, "entering.project.": 1.0 / size}
     objective = objective_of(head, recipe, fast_type(target.dtype))
     return train_learner(
         learner, objective, texts, steps, folder, recipe, progress, judge=judge, until=until
@@ -201,7 +203,7 @@ class _Training:
         fixed = {**_identity(learner, objective, texts, recipe), "processes": size}
         state = read_state(folder, fixed)
         learner.trains(True)
-        optimizer = adam(learner.module)
+        optimizer = adam(learner)
         if state is not None:
             learner.read(folder)
             read_moments(folder, learner.module, optimizer)
@@ -222,7 +224,7 @@ class _Training:
         recipe, learner = self.recipe, self.learner
         weights = [one for group in self.optimizer.param_groups for one in group["params"]]
         for group in self.optimizer.param_groups:
-            group["lr"] = recipe.learning_rate * self._rate(step)
+            group["lr"] = recipe.learning_rate * group["rate"] * self._rate(step)
         self.optimizer.zero_grad()
         numbers = numbers_of(len(self.features.groups), recipe.rows, recipe.seed, step)
         rows, features = learner.rows(self.features, share(numbers, self.rank, self.size), step)

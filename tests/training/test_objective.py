@@ -20,7 +20,9 @@ from specplan.training.learning.heads import HeadLearner
 from specplan.training.learning.objective import Objective, loss_of
 from specplan.training.learning.packing import Text, labels_of, packed, rows_of
 from specplan.training.losses import LOSSES, target_probabilities
-from specplan.training.new_heads import new_head
+from specplan.training.new_heads import SPREAD, new_head, size_of_states
+from specplan.training.recipe import Recipe
+from specplan.training.trainer import train_head
 from tests.measure.problems import write_problem
 
 WEIGHTS = (1.0, 0.8, 0.64)
@@ -134,3 +136,27 @@ def test_a_label_is_an_answers_token_in_the_same_text() -> None:
     later = labels_of(rows, 1, 1)
     assert later.roots.tolist() == [[1, 4]] and later.counts.all()
     assert packed([Text((1,) * 50, 0)], 20)[0][0].start == 0, "a long text has a row of its own"
+
+
+def test_large_states_are_projected_to_the_size_of_what_is_learned(
+    target: CausalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first step of Adam changes a weight by its learning rate."""
+    embed, texts = target.family.embed, texts_of((24, 30))
+    monkeypatch.setattr(target.family, "embed", lambda *one: 500.0 * embed(*one))
+    write_problem(tmp_path, prompts=1, output_tokens=4)
+    config = eagle3_config(json.loads((tmp_path / "target/config.json").read_text()), "target")
+    config["eagle_aux_hidden_state_layer_ids"] = [1, 2]
+    head = new_head(config, target, 0, [text.tokens for text in texts])
+    states = text_features(target, Texts.alone(torch.tensor([texts[0].tokens])), (1, 2))
+    size = size_of_states(head, texts[0].tokens)
+    assert size == pytest.approx(states.square().mean().sqrt().item()) and size > 5.0
+    assert head.entering.project is not None
+    entered = head.entering.project(states).square().mean().sqrt().item()
+    assert entered == pytest.approx(SPREAD * states.shape[-1] ** 0.5, rel=0.2)
+    recipe = Recipe(rows=2, learning_rate=0.01, warmup=1, head_rate=0.25, clip=1e9, answers=False)
+    learned = train_head(config, target, texts, 1, tmp_path / "head", recipe).drafter
+    before = head.weights_by_name()
+    for name, rate in (("project.weight", 1 / size), ("heads.0.weight", 0.25), ("norm.weight", 1)):
+        change = (learned.weights_by_name()[name] - before[name]).abs().max().item()
+        assert change == pytest.approx(0.01 * rate, rel=1e-3), name

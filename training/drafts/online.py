@@ -125,7 +125,7 @@ class FreshDraft:
         self.replay, self.every = replay or Replay(), every
         self.objective = soft_objective(learner, learner.recipe)
         learner.trains(True)
-        self.optimizer = adam(learner.module)
+        self.optimizer = adam(learner)
         for group in self.optimizer.param_groups:
             group["lr"] = learner.recipe.learning_rate
         self.steps, self.pauses = 0, list[float]()

@@ -30,6 +30,7 @@ class Learner(ABC):
         vocabulary: entries of its logits.
         blocks: it learns from some roots of a row in a step, and not from all.
         identity: what a training must go on with, by name.
+        rates: part of the learning rate at which weights with something in their name learn.
     """
 
     module: nn.Module
@@ -40,6 +41,7 @@ class Learner(ABC):
     vocabulary: int
     blocks: bool = False
     identity: Mapping[str, Any]
+    rates: Mapping[str, float] = {}
 
     @property
     def width(self) -> int:
@@ -83,7 +85,17 @@ class Learner(ABC):
         """Take the weights of a checkpoint that `write` wrote."""
 
 
-def adam(module: nn.Module) -> torch.optim.Optimizer:
-    """Adam with the moments of EAGLE's training (SafeAILab/EAGLE) over the weights that learn."""
-    weights = [weight for weight in module.parameters() if weight.requires_grad]
-    return torch.optim.AdamW(weights, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
+def adam(learner: Learner) -> torch.optim.Optimizer:
+    """Adam with the moments of EAGLE's training (SafeAILab/EAGLE) over the weights that learn.
+
+    A group of weights learns at its `rate` times the learning rate.
+    """
+    groups: dict[float, list[Tensor]] = {}
+    for name, weight in learner.module.named_parameters():
+        if weight.requires_grad:
+            rates = [rate for part, rate in learner.rates.items() if part in name]
+            groups.setdefault(rates[0] if rates else 1.0, []).append(weight)
+    return torch.optim.AdamW(
+        [{"params": weights, "rate": rate} for rate, weights in groups.items()],
+        betas=(0.9, 0.95), weight_decay=0.0, fused=True,
+    )  # fmt: skip
