@@ -1,4 +1,4 @@
-"""The shipped head: served as its card says, and decoding with it changes no token."""
+"""The shipped heads: served as their cards say, and decoding with them changes no token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADS = sorted(one.parent for one in FOLDER.glob("reference_models/heads/*/confi
 
 
 def test_heads_are_shipped_with_their_training() -> None:
-    assert HEADS
+    assert {head.name for head in HEADS} == {"eagle", "eagle3", "medusa"}
     for head in HEADS:
         recipe = json.loads((head / "training.json").read_text())["recipe"]
         assert {"seed", "loss", "learning_rate"} <= set(recipe)
