@@ -99,7 +99,7 @@ def test_any_two_rounds_make_a_right_plan(tmp_path: Path) -> None:
             # A round that goes on from states which the round before it kept follows no other.
             mixed = any(by_position) and not all(by_position)
             goes_on = any(" features=@" in print_plan(plan) for plan in (one, other))
-            reasons = {"reads the same numbers again": mixed, "without keep=@": goes_on}
+            reasons = {"reads the same numbers again": mixed, "keep=@": goes_on}
             given = [reason for reason, holds in reasons.items() if holds]
             assert any(reason in str(refusal) for reason in given), (one.name, other.name)
         else:
