@@ -149,7 +149,8 @@ def seconds_per_round(
     session = executable.start(requests)
     session.prefill()
     name = executable.plan.rounds[0].name
-    spent, tokens = [], []
+    spent: list[float] = []
+    tokens: list[list[int]] = []
     for _ in range(repeats + WARM_UP):
         start = perf_counter()
         tokens += map(list, session.step(name).tokens)
