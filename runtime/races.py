@@ -15,6 +15,10 @@ import torch
 from torch import Tensor
 
 _WORD = (1 << 32) - 1
+LEAST = 1e-37
+"""Least probability: runtimes that hold constants in float32 know it."""
+NEVER = 1e3
+"""Added to the logarithm of a time: later than every token of the support."""
 
 
 def exponentials(numbers: Tensor, vocabulary: int, series: int = 0) -> Tensor:
@@ -53,7 +57,7 @@ def _mix(value: Tensor) -> Tensor:
 
 
 def race(probs: Tensor, times: Tensor, count: int = 1) -> Tensor:
-    """The first tokens of a race.
+    """The first tokens of a race, by the logarithms of their arrivals.
 
     Args:
         probs: `[..., V]`, non-negative, not all zero; need not sum to 1.
@@ -63,7 +67,8 @@ def race(probs: Tensor, times: Tensor, count: int = 1) -> Tensor:
     Returns: int64 `[..., count]`; the first is drawn from the distribution, the next from what it
         leaves.
     """
-    arrival = torch.where(probs > 0, times / probs.double().clamp(min=1e-150), times * 1e200)
+    late = times.log()
+    arrival = torch.where(probs > 0, late - probs.double().clamp(min=LEAST).log(), late + NEVER)
     return _first(arrival, count)
 
 
@@ -99,9 +104,9 @@ def consistent(probs: Tensor, noise: Tensor, count: int = 1) -> Tensor:
         leaves, since the time of a token is exponential of rate p(x).
     """
     width, time, shift = noise.unbind(-1)
-    level = torch.floor(probs.double().clamp(min=1e-150).log() / width + shift)
+    level = torch.floor(probs.double().clamp(min=LEAST).log() / width + shift)
     arrival = time.log() - width * (level - shift) - width
-    arrival = torch.where(probs > 0, arrival, time.log() + 1e3)
+    arrival = torch.where(probs > 0, arrival, time.log() + NEVER)
     return _first(arrival, count)
 
 

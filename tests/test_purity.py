@@ -48,6 +48,8 @@ READ_BY_PATTERN = {
     "cost_models/devices/measured/table.py": "what a table's reader complains of",
     "cost_models/devices/silicon/package.py": "numbers of versions",
     "runtime/models/heads/loading.py": "names of tensors",
+    "runtime/threads/points.py": "points of an outline that a model wrote",
+    "runtime/threads/thoughts.py": "scores that a model wrote",
     "backends/machine.py": "what the system says of its processor",
     "backends/onnx_export/exporting.py": "names and complaints of the exporter",
     "backends/onnxruntime/package.py": "what a session complains of",

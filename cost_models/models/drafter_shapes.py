@@ -29,6 +29,7 @@ class DrafterShape:
 
     Attributes:
         kind: see `DrafterConfig`.
+        family: of its format, such as `eagle3`.
         shape: what its passes cost.
         feature_layers: after how many layers of the target the hidden states are taken.
         block: most tokens drafted by one pass, or by all steps of its own; 1 for `recurrent`.
@@ -37,6 +38,7 @@ class DrafterShape:
     """
 
     kind: DrafterKind
+    family: str
     shape: ModelShape
     feature_layers: tuple[int, ...]
     block: int = 1
@@ -114,6 +116,7 @@ def described_drafter(
     shape = ModelShape.of_stored(stated_model(decoder, inner, name, chosen))
     return DrafterShape(
         drafter.kind,
+        drafter.description.family,
         shape,
         drafter.feature_layers,
         drafter.block,

@@ -37,7 +37,7 @@ def heads_by_token(drafters: Mapping[str, DrafterShape]) -> tuple[str, ...]:
 def head_family(drafters: Mapping[str, DrafterShape], drafter: Drafter | None) -> str:
     """The family of the head that drafts; "" for other drafters, and for modules of the target."""
     role = model_of(drafter)
-    return drafters[role].shape.architecture if role is not None and role in drafters else ""
+    return drafters[role].family if role is not None and role in drafters else ""
 
 
 def models_alone(shapes: Mapping[str, ModelShape]) -> tuple[str, ...]:

@@ -56,4 +56,4 @@ def _lenient(probs: Tensor, drafted: Tensor, lenience: float) -> Tensor:
     accepted = torch.minimum(probs / lenience, drafted)
     left = (probs - drafted).clamp(min=0.0)
     mass = left.sum(-1, keepdim=True)
-    return accepted + (1.0 - accepted.sum(-1, keepdim=True)) * left / mass.clamp(min=1e-300)
+    return accepted + (1.0 - accepted.sum(-1, keepdim=True)) * left / mass.clamp(min=1e-37)

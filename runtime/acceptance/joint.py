@@ -1,17 +1,17 @@
 """Rule `joint`: a path stands as a whole, by its joint probability.
 
 With P the product of the target's probabilities along a path, and Q that of the probabilities that
-its tokens were drawn from (1 for tokens that were not drawn), a path stands if P >= threshold * Q;
-its beginnings need not. The longest path that stands is kept, among equals the one of the highest
-P, and the bonus is the target's first choice after it. Lossy: it aims at texts that are likelier as
-a whole than token by token.
+its tokens were drawn from (1 for tokens that were not drawn), a path stands if P >= threshold * Q
+and P > 0; its beginnings need not. The longest path that stands is kept, among equals the one of
+the highest P, and the bonus is the target's first choice after it. Lossy: it aims at texts that are
+likelier as a whole than token by token.
 
 Source: Qin et al. 2024, Multi-token joint speculative decoding, arXiv 2407.09722.
 """
 
 from __future__ import annotations
 
-from math import log
+from math import inf, log
 
 import torch
 from torch import Tensor
@@ -26,7 +26,8 @@ from specplan.runtime.acceptance.tree import (
 
 TARGET = "probabilities"
 """What `target` holds."""
-_LEAST = 1e-300
+_LEAST = 1e-37
+"""Least probability of a draw: runtimes that hold constants in float32 know it."""
 
 
 def accept(
@@ -44,7 +45,7 @@ def accept(
     if tree.size == 0:
         return judged_without_nodes(tree, choices[:, 0])
     above, live = tree.parent_tensor() + 1, tree.live_mask()
-    own = of_nodes(tree, target).double().clamp(min=_LEAST).log()
+    own = of_nodes(tree, target).double().log()
     drawn = tree.node_probs(target).gather(2, tree.tokens[:, :, None])[:, :, 0]
     gain = own - drawn.double().clamp(min=_LEAST).log()
     root = torch.zeros_like(own[:, :1])
@@ -73,7 +74,8 @@ def accept_reference(
             if parent not in known or not live[row, node]:
                 continue
             (path, mass, ratio), token = known[parent], tokens[row][node]
-            own = log(max(float(target[row, parent + 1, token]), _LEAST))
+            given = float(target[row, parent + 1, token])
+            own = log(given) if given else -inf
             ratio += own - log(max(float(drawn[row, node, token]), _LEAST))
             known[node] = [*path, node], mass + own, ratio
             longer = (len(path) + 1, mass + own) > (len(best), most)

@@ -95,7 +95,7 @@ def test_guesses_that_are_right_are_kept_and_the_rest_goes_on(pair_folder: Path)
     guess = session.batch.values["guess"]
     wrong = [*right[:2], (right[2] + 1) % 61, *right[3:8]]
     guess.tokens[0, 1:], guess.live[0] = torch.tensor(wrong), True  # type: ignore
-    assert session.step("block").tokens[0].tolist() == right[:3]
+    assert list(session.step("block").tokens[0]) == right[:3]
     left = session.batch.values["guess"]
     assert left.live[0, 1:].tolist() == [True] * 5 + [False] * 3  # type: ignore
     while not session.done[0]:

@@ -189,7 +189,7 @@ def test_merged_trees_hold_every_path_and_go_on_at_the_first(seed: int, drawn: b
     chains = [_random_chain(chance, batch, drawn) for _ in range(chance.randint(1, 3))]
     names = tuple(map(Value, "abc"[: len(chains)]))
     op = Graft(results=(Value("c"),), trees=names, same="merge")
-    merged = graft(op, chains, kind=TreeType(parents=None, chain=False))
+    merged = graft(op, chains, (), kind=TreeType(parents=None, chain=False))
     first = 0
     for tree in chains:  # nodes keep their order, and the laws that they were drawn from
         for node in range(1, tree.columns if drawn else 1):

@@ -48,6 +48,7 @@ def merged_parents(tokens: tuple[int, ...]) -> tuple[int, ...]:
     tree = graft(
         op,
         [drawn_chain(tokens[:2]), drawn_chain(tokens[2:])],
+        (),
         kind=TreeType(parents=None, chain=False),
     )
     assert tree.live.all()
