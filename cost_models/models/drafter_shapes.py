@@ -65,13 +65,14 @@ def read_drafter(
 ) -> DrafterShape:
     """Shape of a drafter from its folder: config.json, and the headers of safetensors if any.
 
-    Its positions are the target's: engines run heads past the length they were trained at.
+    Its positions are the target's: engines run heads past the length they were trained at. So is its
+    dtype unless another is chosen, as engines and our runtime have it.
 
     Args:
         folder: of a head in one of the public formats.
         target: what it drafts for.
         name: how messages call it; default the folder's name.
-        dtype: number format to run in; None or "auto" takes the config's own.
+        dtype: number format to run in; None or "auto" takes the target's.
         weight_format: see `ModelShape.from_config`.
         kv_format: see `ModelShape.from_config`.
 
@@ -103,7 +104,7 @@ def described_drafter(
         config: the parsed config.json.
         target: what it drafts for.
         name: how messages call it.
-        chosen: number formats other than its own.
+        chosen: number formats; its dtype is the target's where it is left open.
         where: its path, for errors.
 
     Raises:
@@ -113,6 +114,7 @@ def described_drafter(
     drafter = read_drafter_config(config, target, where)
     inner = {**config, **(config.get("transformer_layer_config") or {})}
     decoder = replace(drafter.decoder, max_positions=target.max_positions)
+    chosen = replace(chosen, dtype=chosen.stated_dtype or target.dtype)
     shape = ModelShape.of_stored(stated_model(decoder, inner, name, chosen))
     return DrafterShape(
         drafter.kind,

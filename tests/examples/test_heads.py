@@ -37,7 +37,7 @@ def test_a_head_is_served_as_its_profile_says(head: Path) -> None:
         "schema_version": 1,
         "models": {
             "target": {"path": str(path), "dtype": "float32"},
-            "drafts": [{"name": head.name, "path": str(head), "dtype": "float32"}],
+            "drafts": [{"name": head.name, "path": str(head)}],
         },
         "device": "cpu-generic",
         "backend": "eager",
@@ -45,7 +45,10 @@ def test_a_head_is_served_as_its_profile_says(head: Path) -> None:
         "workload": workload,
         "acceptance": {head.name: str(head / "acceptance.json")},
     }
-    chosen = api.optimize(problem).search.chosen
+    searched = api.optimize(problem).search
+    stated = json.loads((head / "config.json").read_text())["torch_dtype"]
+    assert (stated, searched.facts.drafters[head.name].shape.dtype) == ("bfloat16", "float32")
+    chosen = searched.chosen
     assert chosen.plan is not None and head.name in chosen.plan.models_run
     bench = Workbench(as_problem(problem))
     requests = [bench.request(one, seed=0) for one in bench.prompts(BENCH)[:6]]
