@@ -74,7 +74,8 @@ QWEN3_NEXT = sizes("qwen3_next", 2048, 48, (16, 2), 5120, 151936, head_dim=256) 
 WITH_STATES = {
     # arXiv 2405.21060, section 9.2: 2.7B
     "mamba2-2.7b": (mamba2(2560, 80, 1, 50288) | {"tie_word_embeddings": True}, 2.70),
-    # model cards on the Hub: 0.52B, 7.59B, 33.6B
+    # layers, heads and states: table of FalconH1 in transformers' documentation; model cards on the
+    # Hub: 0.52B, 7.59B, 33.6B
     "falcon-h1-0.5b": (
         sizes("falcon_h1", 1024, 36, (8, 2), 2048, 32784, head_dim=64) | falcon_h1(24, 64, 128),
         0.521,
