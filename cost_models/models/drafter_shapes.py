@@ -65,8 +65,8 @@ def read_drafter(
 ) -> DrafterShape:
     """Shape of a drafter from its folder: config.json, and the headers of safetensors if any.
 
-    Its positions are the target's: engines run heads past the length they were trained at. So is its
-    dtype unless another is chosen, as engines and our runtime have it.
+    Its positions are the target's: engines run heads past the length they were trained at. So is
+    its dtype unless another is chosen, as engines and our runtime have it.
 
     Args:
         folder: of a head in one of the public formats.
