@@ -11,6 +11,8 @@ made from one uniform number by a hash, so that whoever knows the number runs th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import torch
 from torch import Tensor
 
@@ -110,6 +112,13 @@ def consistent(probs: Tensor, noise: Tensor, count: int = 1) -> Tensor:
     return _first(arrival, count)
 
 
+COUPLINGS: Mapping[str, tuple[Callable[..., Tensor], Callable[[Tensor, Tensor, int], Tensor]]] = {
+    "shared": (exponentials, race),
+    "minhash": (steps, consistent),
+}
+"""By `grow how=`: the noise of numbers, and the first tokens of a race with that noise."""
+
+
 def drawn_alike(how: str, probs: Tensor, numbers: Tensor, count: int = 1) -> Tensor:
     """The first tokens of a race whose noise is made of one number.
 
@@ -121,6 +130,5 @@ def drawn_alike(how: str, probs: Tensor, numbers: Tensor, count: int = 1) -> Ten
 
     Returns: int64 `[..., count]`.
     """
-    if how == "minhash":
-        return consistent(probs, steps(numbers, probs.shape[-1]), count)
-    return race(probs, exponentials(numbers, probs.shape[-1]), count)
+    noise, first = COUPLINGS[how]
+    return first(probs, noise(numbers, probs.shape[-1]), count)

@@ -20,14 +20,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from specplan.runtime.acceptance._walks import (
-    follow,
-    follow_reference,
-    follow_vectorised,
-    node_depths,
-)
+from specplan.runtime.acceptance._races import raced, raced_at
+from specplan.runtime.acceptance._walks import follow, follow_reference, follow_vectorised
 from specplan.runtime.acceptance.tree import DraftedTree, Judged
-from specplan.runtime.races import exponentials, race
 
 TARGET = "probabilities"
 """What `target` holds."""
@@ -41,27 +36,14 @@ def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
         target: probabilities `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
         uniforms: `[B, N + 1]`; number d draws what follows nodes at depth d.
     """
-    return follow(tree, _choices(tree, target, uniforms))
+    return follow(tree, raced("shared", tree, target, uniforms))
 
 
 def accept_vectorised(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
     """`accept` in tensor ops."""
-    return follow_vectorised(tree, _choices(tree, target, uniforms))
-
-
-def _choices(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Tensor:
-    """What the target draws after the root and after every node, `[B, N + 1]`."""
-    noise = exponentials(uniforms[:, : tree.depth + 1], target.shape[2])
-    places = node_depths(tree)[:, :, None].expand(-1, -1, target.shape[2])
-    return race(target, noise.gather(1, places))[:, :, 0]
+    return follow_vectorised(tree, raced("shared", tree, target, uniforms))
 
 
 def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
     """`accept`, drawing at the nodes that are reached only."""
-    depths = node_depths(tree).tolist()
-
-    def choice(row: int, node: int) -> int:
-        number = uniforms[row, depths[row][node + 1]]
-        return int(race(target[row, node + 1], exponentials(number, target.shape[2])))
-
-    return follow_reference(tree, choice)
+    return follow_reference(tree, raced_at("shared", tree, target, uniforms))
