@@ -19,6 +19,7 @@ from specplan.ir.capabilities import refusals
 from specplan.ir.errors import MissingCapabilityError, SpecplanError, foreign_words
 from specplan.measure.bench.interleave import seconds_in_turns
 from specplan.measure.device import time_probe as times
+from specplan.measure.device.coverage import head_probes
 from specplan.measure.device.probes import Probe, probes
 from specplan.measure.progress import Progress
 from specplan.measure.workbench import Workbench
@@ -81,7 +82,7 @@ def _time_backend(
         raise MissingCapabilityError(missing, where=f"backend {backend}")
     batches, contexts = zip(*cells, strict=True)
     context, room = (min(contexts) + max(contexts)) // 2, max(contexts) + times.EMITTED
-    todo = list(product(sorted({min(batches), max(batches)}), _rounds(bench, backend)))
+    todo = list(product(sorted({min(batches), max(batches)}), _rounds(bench, facts, backend)))
     about = context, round_backend(backend).version
     runs = [one for one in table.compiled.get(backend, ()) if (one.context, one.version) == about]
     known = {(run.batch, run.probe) for run in runs}
@@ -96,16 +97,23 @@ def _time_backend(
     progress(f"rounds compiled by {backend}", len(todo), len(todo))
 
 
-def _rounds(bench: Workbench, backend: str) -> Iterator[Probe]:
+def _rounds(bench: Workbench, facts: ProblemFacts, backend: str) -> Iterator[Probe]:
     """A few probes, with passes of each model over few and over many tokens."""
+    able = round_backend(backend).capabilities
+    models = [name for name in bench.drafts if name not in facts.drafters]
     wanted = {"autoregressive", "lookup 2", "lookup 10"}
-    for draft in bench.drafts:
+    for draft in models:
         wanted |= {f"chain 1 by {draft}", f"chain 7 by {draft}", f"bush 8 by {draft}"}
     greedy, size = bench.problem.workload.greedy, bench.models["target"].vocab_size
-    able = round_backend(backend).capabilities
-    for probe in probes(bench.drafts, greedy, size):
+    for probe in probes(models, greedy, size):
         if probe.name in wanted and not refusals(probe.plan, able):
             yield probe
+    by_head: dict[str, list[Probe]] = {name: [] for name in facts.drafters}
+    for head, probe in head_probes(facts):
+        if not refusals(probe.plan, able):
+            by_head[head].append(probe)
+    for every in by_head.values():
+        yield from dict.fromkeys((*every[:1], *every[-1:]))
 
 
 def _ratio(bench: Workbench, probe: Probe, backend: str, cell: tuple[int, int], room: int) -> float:

@@ -80,7 +80,8 @@ def every_probe(bench: Workbench, facts: ProblemFacts) -> list[Probe]:
     exits = exits_of(facts)
     greedy, target = bench.problem.workload.greedy, bench.models["target"]
     models = [name for name in bench.drafts if name not in facts.drafters]
-    every = [*probes(models, greedy, target.vocab_size), *head_probes(facts)]
+    every = [*probes(models, greedy, target.vocab_size)]
+    every += (probe for _, probe in head_probes(facts))
     every += exit_probes(exits, target.num_layers, greedy)
     sources = [DRAFT_SOURCES[word] for word in bench.problem.sources if word in DRAFT_SOURCES]
     every += source_probes(sources, bench.problem.datastore, greedy)
@@ -93,8 +94,10 @@ def every_probe(bench: Workbench, facts: ProblemFacts) -> list[Probe]:
     return [probe for probe in every if not refusals(probe.plan, bench.backend.capabilities)]
 
 
-def head_probes(facts: ProblemFacts) -> Iterator[Probe]:
+def head_probes(facts: ProblemFacts) -> Iterator[tuple[str, Probe]]:
     """Per head, and per kind of shape that methods draft with it, the first and the last setting.
+
+    Each comes with the name of its head.
 
     Which trees are worth a try depends on the acceptance; what they take does not, so that any
     acceptance serves here.
@@ -110,7 +113,7 @@ def head_probes(facts: ProblemFacts) -> Iterator[Probe]:
         for (method, family), settings in by_family.items():
             for end, setting in {"first": settings[0], "last": settings[-1]}.items():
                 plan = setting.method.written(known, setting.options)
-                yield Probe(f"{method}: {family}, {end}", plan)
+                yield name, Probe(f"{method}: {family}, {end}", plan)
 
 
 def profiling_probes(facts: ProblemFacts) -> Iterator[Probe]:

@@ -202,11 +202,15 @@ def _refine(
     passes: int,
     progress: Progress,
 ) -> None:
-    """Fit the form, measure in the middle of its cliffs, `MOST_REFINED` rows at most, fit again."""
+    """Fit the form, measure in the middle of its cliffs, `MOST_REFINED` rows at most, fit again.
+
+    Heads have no such rows: the probe of a width drafts with a model that reads the text alone.
+    """
     if not table.fits:
         _fit(facts, table, path)
+    models = {role: one for role, one in facts.shapes.items() if role not in facts.drafters}
     while table.refined < MOST_REFINED:
-        cliffs = find_cliffs(table, facts.shapes)[: MOST_REFINED - table.refined]
+        cliffs = find_cliffs(table, models)[: MOST_REFINED - table.refined]
         if not cliffs:
             return
         for cliff in cliffs:

@@ -109,7 +109,7 @@ def _fitted(runs: Sequence[CompiledRun], models: Sequence[tuple[str, str]]) -> C
     """The form without its error."""
     from scipy.optimize import lsq_linear
 
-    each = [one.seconds / one.layers for run in runs for one in run.passes]
+    each = [one.seconds / one.layers for run in runs for one in run.passes if one.layers]
     layer = min(each, default=0.0)  # seconds, so that all unknowns are shares
     rows = np.zeros((len(runs), len(models) + 2))
     for row, run in zip(rows, runs, strict=True):

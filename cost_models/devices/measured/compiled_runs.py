@@ -16,7 +16,7 @@ class Passes:
         model: digest of the model.
         dtype: number format it ran in.
         seconds: by the interpreter.
-        layers: run in all of them together.
+        layers: run in all of them together; 0 for a drafter without any.
     """
 
     model: str
@@ -25,7 +25,7 @@ class Passes:
     layers: float
 
     def __post_init__(self) -> None:
-        _check_numbers(seconds=self.seconds, layers=self.layers)
+        _check_numbers(seconds=self.seconds, layers=self.layers or 1)
         if not isinstance(self.model, str) or not isinstance(self.dtype, str):
             raise TypeError(f"passes of {self.model!r} in {self.dtype!r}")
 

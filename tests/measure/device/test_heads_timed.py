@@ -15,10 +15,13 @@ pytest.importorskip("transformers")
 from specplan.cost_models.acceptance.drafters import Model  # noqa: E402
 from specplan.cost_models.acceptance.fits.assumed import assume_rate  # noqa: E402
 from specplan.cost_models.devices.device import load_device  # noqa: E402
+from specplan.cost_models.devices.measured.compiled import compiled_by  # noqa: E402
+from specplan.measure.device import compiled  # noqa: E402
 from specplan.measure.device import time_probe as times  # noqa: E402
 from specplan.measure.device.profile import measure_device  # noqa: E402
 from specplan.measure.workbench import Workbench  # noqa: E402
 from specplan.planner import acceptance_key, gather_facts, load_problem, search  # noqa: E402
+from tests.benchmarks.fake_backend import Fake  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 from tests.runtime.heads import formats  # noqa: E402
 
@@ -27,8 +30,10 @@ torch.set_num_threads(1)
 
 @pytest.fixture(autouse=True)
 def short_probes() -> Iterator[None]:
+    """And rounds run as graphs, eagerly, where a compiler would take its time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(times, "EMITTED", 4)
+        patch.setattr(compiled, "round_backend", lambda _: Fake())
         yield
 
 
@@ -49,7 +54,14 @@ def test_every_setting_of_a_head_has_a_measured_price(tmp_path: Path) -> None:
         stored.save(tmp_path / name)
     bench = Workbench(load_problem(path))
     facts = gather_facts(bench.problem, device=load_device("cpu-generic"))
-    device = measure_device(bench, facts, passes=1)
+    device = measure_device(bench, facts, passes=1, compilers=("onnxruntime",))
+    runs = {run.probe: run for run in device.table.compiled["onnxruntime"]}
+    for name, method in {"eagle": "eagle3", "medusa": "parallel_heads"}.items():
+        shape = facts.shape(name)
+        ends = [run for probe, run in runs.items() if probe.startswith(f"{method}: ")]
+        few, many = ([one.layers for one in run.passes if one.model == shape.digest] for run in ends)
+        assert compiled_by(device, "onnxruntime").forward_seconds(shape, 1, 1, 8).median > 0.0
+        assert few and many and sum(few) <= sum(many), "the shortest chain and the largest tree"
     profiles = {
         Model(name): assume_rate(0.7, acceptance_key(bench.problem, facts.shapes, Model(name)))
         for name in heads
