@@ -177,6 +177,11 @@ def model_digest(folder: Path | str) -> str:
     return files_digest([config, *weights])
 
 
+def quantized_digest(digest: str, form: str) -> str:
+    """Identity of a checkpoint whose matrices are rounded to a format as it is loaded."""
+    return sha256_bytes(f"{digest} {form}".encode())
+
+
 def files_digest(paths: Iterable[Path]) -> str:
     """Identity of some files: sha256 over their names and sha256, in the order given."""
     lines = [f"{path.name} {known_sha256(path)}\n" for path in paths]

@@ -16,6 +16,7 @@ from onnxscript.function_libs.torch_lib.ops import core
 from onnxscript.onnx_opset import opset18
 from onnxscript.values import Opset
 
+from specplan.backends.onnx_export.quantized import quantized_product
 from specplan.backends.static.traced import joined_attention as _joined  # noqa: F401  (registers the op)
 
 INT64 = 7
@@ -59,6 +60,25 @@ def _own_ops() -> Any:
                 ],
             )
         )  # fmt: skip
+    if not onnx.defs.has("MatMulNBits", 1, domain):
+        kinds = {"A": "T1", "B": "T2", "scales": "T1"}
+        numbers = ("K", "N", "bits", "block_size", "accuracy_level")
+        onnx.defs.register_schema(
+            schema(
+                "MatMulNBits",
+                domain,
+                1,
+                inputs=[schema.FormalParameter(name, kind, "") for name, kind in kinds.items()],
+                outputs=[schema.FormalParameter("Y", "T1", "")],
+                type_constraints=[
+                    ("T1", ["tensor(float)"], ""), ("T2", ["tensor(uint8)"], "")
+                ],
+                attributes=[
+                    schema.Attribute(name, schema.AttrType.INT, "", required=False)
+                    for name in numbers
+                ],
+            )
+        )
     return Opset(domain, 1)
 
 
@@ -114,6 +134,11 @@ def linear(given: Any, weight: Any, bias: Any = None) -> Any:
     return op.Reshape(op.Gemm(flat, weight, bias, transB=1), shape)
 
 
+def quantized_linear(given: Any, weight: Any, codes: Any, scales: Any) -> Any:
+    """`MatMulNBits`, which rounds activations as `runtime.models.quantized` does."""
+    return contrib.MatMulNBits(given, codes, scales, **quantized_product(weight.shape, codes.shape))
+
+
 def where(flag: Any, chosen: Any, other: Any) -> Any:
     """Booleans by `And` and `Or`: ONNX Runtime has no `Where` for them."""
     if chosen.dtype != onnx_ir.DataType.BOOL:
@@ -164,5 +189,6 @@ TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.ops.aten.full.default: full,
     torch.ops.aten.linear.default: linear,
     torch.ops.specplan.joined_attention.default: joined_attention,
+    torch.ops.specplan.quantized_linear.default: quantized_linear,
 }
 """Translations by torch op."""

@@ -92,7 +92,15 @@ class OnnxRuntimeBackend(RoundBackend):
     def check(self, models: Mapping[str, Module], *, frozen: bool) -> None:
         """See `RoundBackend.check`."""
         super().check(models, frozen=frozen)
-        self.provider(models)
+        provider = self.provider(models)
+        quantized = [name for name, model in models.items() if getattr(model, "quantized", False)]
+        if quantized and "MatMulNBits" not in own_ops(provider.name):
+            raise MissingCapabilityError(
+                f"this ONNX Runtime has no op MatMulNBits for {provider.name}, which the matrices "
+                f"of {quantized[0]} need",
+                where="backend onnxruntime",
+                remedy="Install another version, or load the model in float32.",
+            )
 
     def write(self, graph: RoundGraph, tensors: Sequence[Tensor], folder: Path) -> None:
         """See `RoundBackend.write`."""

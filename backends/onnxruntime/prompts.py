@@ -14,12 +14,14 @@ import torch
 from torch import Tensor
 
 from specplan.backends.onnx_export.memory import AFTER
+from specplan.backends.onnx_export.quantized import quantized_product
 from specplan.backends.onnxruntime.values import bind, shared
 from specplan.backends.static.traced.joined_attention import angles_of, joinable
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.families import RotaryFamily
 from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.modules import Module
+from specplan.runtime.models.quantized import Matrix, QuantizedMatrix
 
 OPSET, VERSION, CONTRIB = 23, 10, "com.microsoft"
 
@@ -148,7 +150,8 @@ class _Writer:
         from onnx import TensorProto
 
         tensor = self.weights[name]
-        proto = TensorProto(name=name, dims=tensor.shape, data_type=TensorProto.FLOAT)
+        kind = TensorProto.UINT8 if tensor.dtype == torch.uint8 else TensorProto.FLOAT
+        proto = TensorProto(name=name, dims=tensor.shape, data_type=kind)
         proto.data_location = TensorProto.EXTERNAL
         size = str(tensor.numel() * tensor.element_size())
         for key, value in (("location", "memory"), ("offset", "0"), ("length", size)):
@@ -162,7 +165,12 @@ class _Writer:
         self._sizes[name] = helper.make_tensor(name, TensorProto.INT64, [len(sizes)], sizes)
         return self._op("Reshape", [given, name])[0]
 
-    def _linear(self, given: str, weight: Tensor, bias: Tensor | None) -> str:
+    def _linear(self, given: str, weight: Matrix, bias: Tensor | None) -> str:
+        if isinstance(weight, QuantizedMatrix):
+            inputs = [given, self._weight(weight.codes), self._weight(weight.scales)]
+            options = quantized_product(weight.shape, weight.codes.shape)
+            (product,) = self._op("MatMulNBits", inputs, domain=CONTRIB, **options)
+            return product if bias is None else self._op("Add", [product, self._weight(bias)])[0]
         more = [] if bias is None else [self._weight(bias)]
         return self._op("Gemm", [given, self._weight(weight), *more], transB=1)[0]
 

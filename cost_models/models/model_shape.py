@@ -17,7 +17,12 @@ from specplan.cost_models.models.files.stored_model import (
     read_stated,
 )
 from specplan.cost_models.models.layers import Attention, Decoder
-from specplan.cost_models.models.number_formats import DTYPE_BYTES, NumberFormat, WeightFormats
+from specplan.cost_models.models.number_formats import (
+    DTYPE_BYTES,
+    RUN_FORMATS,
+    NumberFormat,
+    WeightFormats,
+)
 from specplan.cost_models.models.parameters import parameter_inventory
 from specplan.ir.errors import UsageError
 
@@ -155,11 +160,11 @@ class ModelShape(Decoder):
         """
         if not is_gguf(path):
             return cls.from_folder(path, dtype, name, weight_format, kv_format=kv_format)
-        if weight_format is not None:
+        if weight_format is not None or dtype in RUN_FORMATS:
             raise UsageError(
                 "a GGUF file states the format of every tensor",
                 where=str(path),
-                remedy="Leave weight_format out, or name a checkpoint folder.",
+                remedy="Leave out weight_format and such a dtype, or name a checkpoint folder.",
             )
         return cls.from_gguf(path, dtype, name, kv_format)
 

@@ -180,6 +180,14 @@ def _ggml() -> Iterator[NumberFormat]:
         yield NumberFormat(name, elements, float(size))
 
 
+RUN_FORMATS = {"Q8_0": 8, "Q4_0": 4}
+"""Formats that models run in here besides the number types of torch, with the bits of a weight.
+
+The layers' matrices are in such a format, the head and the embeddings in `OUTER_FORMAT`, everything
+else is float32.
+"""
+OUTER_FORMAT = "Q8_0"
+
 FORMATS: dict[str, NumberFormat] = {
     form.name: form for source in (_floats(), _quantised(), _ggml()) for form in source
 }

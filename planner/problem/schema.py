@@ -36,7 +36,7 @@ Backend = Annotated[str, AfterValidator(backend_name)]
 
 
 Format = Annotated[str, AfterValidator(known_format)]
-Dtype = Literal["auto", "float64", "float32", "bfloat16", "float16"]
+Dtype = Literal["auto", "float64", "float32", "bfloat16", "float16", "Q8_0", "Q4_0"]
 
 
 class TargetModel(Strict):
@@ -48,7 +48,10 @@ class TargetModel(Strict):
         "Face id of a model in the local cache."
     )
     dtype: Dtype = Field(
-        default="auto", description='Number type of the weights; "auto" is the one stored.'
+        default="auto",
+        description='Number type of the weights; "auto" is the one stored. With Q8_0 or Q4_0 the '
+        "matrices are rounded to 8 or 4 bits in blocks of 32, and multiplied by activations in 8 "
+        "bits: the rounded model is then the one whose output is kept.",
     )
     weight_format: Format | None = Field(
         default=None,

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from specplan.cost_models.models.number_formats import OUTER_FORMAT, RUN_FORMATS
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.ir.files import model_digest, read_json
+from specplan.ir.files import model_digest, quantized_digest, read_json
 from specplan.runtime.models.attention import (
     ATTENTION_NAME,
     AttentionMask,
@@ -22,16 +23,17 @@ from specplan.runtime.models.attention import (
     additive_mask,
     assert_attention,
 )
-from specplan.runtime.models.families import Family
+from specplan.runtime.models.families import Family, RotaryFamily
 from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.modules import collect
+from specplan.runtime.models.quantized import QuantizedLinear, quantize
 from specplan.runtime.models.recurrent.states import RecurrentCache
 from specplan.runtime.models.supported import FAMILIES, LEARNED_POSITIONS, check_supported
 from specplan.runtime.requests import Request
 
 UNBOUNDED = 1 << 40
 """Positions of a model without positions."""
-DTYPES = ("auto", "bfloat16", "float16", "float32", "float64")
+DTYPES = ("auto", "bfloat16", "float16", "float32", "float64", *RUN_FORMATS)
 
 
 class CausalModel:
@@ -43,9 +45,11 @@ class CausalModel:
         num_layers: decoder layers.
         hidden_size: width of hidden states.
         max_positions: positions that the model was made for.
-        dtype: of weights, cache and hidden states.
+        dtype: of cache and hidden states, and of weights that are not quantized.
         device: of the weights.
-        digest: identity of the checkpoint (`specplan.ir.files.model_digest`).
+        digest: identity of the checkpoint (`specplan.ir.files.model_digest`) and of the format
+            that its matrices were rounded to.
+        quantized: its matrices are in a format of `RUN_FORMATS`.
         groups: query heads per key/value head.
         packs: it runs packed columns (`packed.py`).
         mask_token: it was trained to tell several tokens ahead at slots that hold this token (PARD,
@@ -56,7 +60,7 @@ class CausalModel:
     It is a `specplan.runtime.models.modules.Module` without features and heads.
     """
 
-    optional_features = slots_first = False
+    optional_features = slots_first = quantized = False
     slots_enter = 0
 
     def __init__(self, model: Any, *, name: str, digest: str) -> None:
@@ -101,6 +105,33 @@ class CausalModel:
         if isinstance(cache, RecurrentCache):
             cache.add_states(self.family.states, self.logits_dtype, self.family.keyless)
         return cache
+
+    def quantize(self, form: str) -> None:
+        """Round the matrices of all layers, the head and the embeddings (these two to 8 bits).
+
+        This changes what the model computes.
+
+        Args:
+            form: one of `RUN_FORMATS`.
+
+        Raises:
+            MissingCapabilityError: the layers are not rotary ones, or their rows no whole blocks.
+        """
+        if not isinstance(self.family, RotaryFamily):
+            raise MissingCapabilityError(
+                f"models of this architecture do not run in {form}",
+                where=self.name,
+                remedy="Give another dtype; Llama, Mistral, Qwen2 and Qwen3 run in it.",
+            )
+        for layer in self.family.layers:
+            layer.quantize(form)
+        embedding, outer = self.family.embedding, self.head.weight
+        tied = embedding.weight is outer
+        self.head = QuantizedLinear(quantize(outer, OUTER_FORMAT))
+        rounded = self.head.weight if tied else quantize(embedding.weight, OUTER_FORMAT).values
+        embedding.weight = torch.nn.Parameter(rounded, requires_grad=False)
+        self.quantized = True
+        self.digest = quantized_digest(self.digest, form)
 
     @property
     def state_bytes(self) -> int:
@@ -262,7 +293,8 @@ def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") 
 
     Args:
         folder: config.json and safetensors, as written by `save_pretrained`.
-        dtype: one of `DTYPES`; "auto" is the dtype of the checkpoint.
+        dtype: one of `DTYPES`; "auto" is the dtype of the checkpoint. One of `RUN_FORMATS` is that
+            of its matrices, and everything else is float32.
         device: a torch device.
 
     Raises:
@@ -274,7 +306,7 @@ def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") 
         raise UsageError(
             f"unknown dtype {dtype!r}", where=str(folder), remedy=f"Use one of {', '.join(DTYPES)}."
         )
-    digest = model_digest(folder)
+    digest, quantized = model_digest(folder), dtype in RUN_FORMATS
     check_supported(read_json(folder / "config.json", "model configuration"), str(folder))
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
@@ -282,7 +314,7 @@ def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") 
     logging.disable_progress_bar()
     model: Any = AutoModelForCausalLM.from_pretrained(
         str(folder),
-        dtype=dtype if dtype == "auto" else getattr(torch, dtype),
+        dtype="auto" if dtype == "auto" else getattr(torch, "float32" if quantized else dtype),
         attn_implementation=ATTENTION_NAME,
         local_files_only=True,
         trust_remote_code=False,
@@ -290,4 +322,7 @@ def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") 
     )
     model.to(device)
     assert_attention(model)
-    return CausalModel(model, name=folder.resolve().name, digest=digest)
+    made = CausalModel(model, name=folder.resolve().name, digest=digest)
+    if quantized:
+        made.quantize(dtype)
+    return made

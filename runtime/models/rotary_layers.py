@@ -17,6 +17,7 @@ from torch.nn import functional
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.runtime.models.attention import LayerMask, RowMask, grouped_attention
 from specplan.runtime.models.kv_cache import CacheWriter
+from specplan.runtime.models.quantized import Matrix, linear, quantize
 
 
 class RotaryLayer:
@@ -39,11 +40,13 @@ class RotaryLayer:
         self.middle_norm = norm_of(layer.post_attention_layernorm)
         self.query_norm = norm_of(getattr(attention, "q_norm", None))
         self.key_norm = norm_of(getattr(attention, "k_norm", None))
+        self.qkv: Matrix
+        self.gate_up: Matrix
         self.qkv, self.qkv_bias = _join(attention.q_proj, attention.k_proj, attention.v_proj)
         self.gate_up, self.gate_up_bias = _join(mlp.gate_proj, mlp.up_proj)
-        self.output = attention.o_proj.weight
+        self.output: Matrix = attention.o_proj.weight
         self.output_bias = attention.o_proj.bias
-        self.down = mlp.down_proj.weight
+        self.down: Matrix = mlp.down_proj.weight
         self.down_bias = mlp.down_proj.bias
         silu = type(mlp.act_fn).__name__ in ("SiLU", "SiLUActivation")
         self.activation = functional.silu if silu else mlp.act_fn  # a module's call takes longer
@@ -81,15 +84,20 @@ class RotaryLayer:
             add_linear(hidden, mixed, self.output, self.output_bias)
         if self.index not in skips.mlps:
             normed = rms_norm(hidden, self.middle_norm)
-            gate, up = functional.linear(normed, self.gate_up, self.gate_up_bias).chunk(2, dim=-1)
+            gate, up = linear(normed, self.gate_up, self.gate_up_bias).chunk(2, dim=-1)
             add_linear(hidden, self.activation(gate).mul_(up), self.down, self.down_bias)
         return hidden
+
+    def quantize(self, form: str) -> None:
+        """Round the layer's matrices to a format; see `quantized.quantize`."""
+        for name in ("qkv", "output", "gate_up", "down"):
+            setattr(self, name, quantize(getattr(self, name).detach(), form))
 
     def _attention(
         self, normed: Tensor, mask: LayerMask, cos: Tensor, sin: Tensor, writer: CacheWriter
     ) -> Tensor:
         batch, tokens = cos.shape[:2]
-        joined = functional.linear(normed, self.qkv, self.qkv_bias)
+        joined = linear(normed, self.qkv, self.qkv_bias)
         if isinstance(mask, RowMask):
             joined = joined.view(batch, tokens, joined.shape[1])
             mixed = mask.attend(joined, mask.bias, self.index, self.scaling)
@@ -137,12 +145,12 @@ def rms_norm(hidden: Tensor, norm: Norm) -> Tensor:
     return torch.rms_norm(hidden, shape, weight, epsilon)
 
 
-def add_linear(hidden: Tensor, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+def add_linear(hidden: Tensor, inputs: Tensor, weight: Matrix, bias: Tensor | None) -> None:
     """Add a projection to hidden states `[N, hidden]`, in place; in one launch on a GPU."""
-    if hidden.is_cuda and bias is None:
+    if hidden.is_cuda and bias is None and isinstance(weight, Tensor):
         hidden.addmm_(inputs, weight.t())
     else:
-        hidden += functional.linear(inputs, weight, bias)
+        hidden += linear(inputs, weight, bias)
 
 
 def rotate(heads: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:

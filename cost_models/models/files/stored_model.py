@@ -28,6 +28,8 @@ from specplan.cost_models.models.files.stored_parts import (
 from specplan.cost_models.models.layers import Decoder
 from specplan.cost_models.models.number_formats import (
     DTYPE_BYTES,
+    OUTER_FORMAT,
+    RUN_FORMATS,
     NumberFormat,
     WeightFormats,
     joined,
@@ -35,7 +37,7 @@ from specplan.cost_models.models.number_formats import (
 )
 from specplan.cost_models.models.parameters import parameter_inventory
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.ir.files import files_digest, model_digest
+from specplan.ir.files import files_digest, model_digest, quantized_digest
 
 ASSUMED_DTYPE = "bfloat16"
 """The dtype of a model whose config.json states none and whose weights are not there."""
@@ -46,7 +48,8 @@ class Chosen:
     """What the caller wants instead of what is stored; None for as it is.
 
     Attributes:
-        dtype: number format of activations; "auto" is None.
+        dtype: number format of activations; "auto" is None. One of `RUN_FORMATS` is that of the
+            matrices, with everything else in float32.
         weights: format of the layers' matrices.
         head: format of the LM head.
         cache: format of the cache.
@@ -60,7 +63,18 @@ class Chosen:
     @property
     def stated_dtype(self) -> str | None:
         """The dtype, unless it is left open."""
+        if self.dtype in RUN_FORMATS:
+            return "float32"
         return None if self.dtype == "auto" else self.dtype
+
+    @property
+    def matrices(self) -> str | None:
+        """Format of the layers' matrices, unless it is left open."""
+        return self.dtype if self.dtype in RUN_FORMATS else self.weights
+
+    def identity(self, digest: str) -> str:
+        """Identity of a checkpoint as it is run."""
+        return quantized_digest(digest, self.dtype) if self.dtype in RUN_FORMATS else digest
 
 
 UNCHANGED = Chosen()
@@ -100,8 +114,9 @@ def read_folder(folder: Path, name: str, chosen: Chosen) -> StoredModel:
         _check_parameters(decoder, tensors, folder)
         if chosen.stated_dtype is None:
             chosen = replace(chosen, dtype=_stored_dtype(tensors, folder))
-    model = replace(stated_model(decoder, config, name, chosen), digest=model_digest(folder))
-    if packed and chosen.weights is None and chosen.head is None:
+    identity = chosen.identity(model_digest(folder))
+    model = replace(stated_model(decoder, config, name, chosen), digest=identity)
+    if packed and chosen.matrices is None and chosen.head is None:
         stored = [(part_of(key), tensor.bytes) for key, tensor in tensors.items()]
         exact = exact_formats(decoder, model.formats, stored, str(folder))
         model = replace(model, formats=exact)
@@ -144,16 +159,17 @@ def stated_model(
             where=name,
             remedy=f"Use one of {', '.join(sorted(DTYPE_BYTES))}.",
         )
-    if chosen.weights is None:
+    if chosen.matrices is None:
         formats, cache = read_formats(text, decoder, dtype)
     else:
         cache = number_format(dtype)
-        formats = WeightFormats.uniform(cache).with_matrices(number_format(chosen.weights, name))
-    if chosen.head is not None:
-        formats = replace(formats, head=number_format(chosen.head, name))
+        formats = WeightFormats.uniform(cache).with_matrices(number_format(chosen.matrices, name))
+    head = OUTER_FORMAT if chosen.dtype in RUN_FORMATS else chosen.head
+    if head is not None:
+        formats = replace(formats, head=number_format(head, name))
     if chosen.cache is not None:
         cache = number_format(chosen.cache, name)
-    digest = hashlib.sha256(config_identity(config)).hexdigest()
+    digest = chosen.identity(hashlib.sha256(config_identity(config)).hexdigest())
     return StoredModel(decoder, name, dtype, formats, cache, digest, stated is not None)
 
 

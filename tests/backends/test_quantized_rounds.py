@@ -1,0 +1,91 @@
+"""Quantized models decode without loss, and compiled rounds multiply by their blocks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from specplan.backends.eager.backend import EagerBackend  # noqa: E402
+from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend  # noqa: E402
+from specplan.backends.onnxruntime.package import CODE, NAMES  # noqa: E402
+from specplan.backends.oracle.backend import OracleBackend  # noqa: E402
+from specplan.ir.text.parser import parse_plan  # noqa: E402
+from specplan.measure.acceptance.teacher import text_logits  # noqa: E402
+from specplan.measure.device.probes import plain_plan  # noqa: E402
+from specplan.runtime.generate import generate  # noqa: E402
+from specplan.runtime.models.causal import CausalModel, load_model  # noqa: E402
+from specplan.runtime.requests import Request  # noqa: E402
+from specplan.runtime.tokenizer import load_tokenizer  # noqa: E402
+from tests.backends.test_onnx_fusions import TREE  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
+MODELS = ROOT / "examples/reference_models"
+TIE = 0.05
+"""A code of an activation that rounds to the other side moves logits by up to this."""
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, CausalModel]:
+    return {
+        "target": load_model(MODELS / "target", dtype="Q8_0"),
+        "draft": load_model(MODELS / "draft", dtype="Q4_0"),
+    }
+
+
+@pytest.fixture(scope="module")
+def requests() -> list[Request]:
+    lines = (ROOT / "examples/prompts/code.jsonl").read_text("utf-8").splitlines()[:2]
+    encode = load_tokenizer(MODELS / "target").encode
+    texts = [tuple(encode(json.loads(line)["text"]))[-40:] for line in lines]
+    return [Request(prompt_tokens=text, max_new_tokens=16) for text in texts]
+
+
+def same_but_for_ties(
+    target: CausalModel, request: Request, one: tuple[int, ...], other: tuple[int, ...]
+) -> bool:
+    """Whether two outputs are alike up to where two tokens are as likely as makes no difference."""
+    first = next((i for i, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1]), None)
+    if first is None:
+        return True
+    text = [*request.prompt_tokens, *one[: first + 1]]
+    (logits,) = text_logits(target, text, len(text) - 1)
+    return abs(float(logits[one[first]] - logits[other[first]])) < TIE
+
+
+def test_plans_keep_the_output_of_the_quantized_target(
+    models: dict[str, CausalModel], requests: list[Request], tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("onnx")
+    target, tree = models["target"], parse_plan(TREE)
+    plain = generate(EagerBackend().compile(plain_plan(True), models), requests).completions
+    for backend in (EagerBackend(), OracleBackend(), OnnxRuntimeBackend()):
+        folder = {"folder": tmp_path} if isinstance(backend, OnnxRuntimeBackend) else {}
+        executable = backend.compile(tree, models, **folder)
+        alone = [generate(executable, [one]).completions[0] for one in requests]
+        for request, expected, own in zip(requests, plain, alone, strict=True):
+            assert same_but_for_ties(target, request, expected.tokens, own.tokens)
+    (home,) = tmp_path.iterdir()
+    graph = onnx.load(home / CODE, load_external_data=False).graph
+    products = [node for node in graph.node if node.op_type == "MatMulNBits"]
+    names = json.loads((home / NAMES).read_text())["weights"]
+    layers = target.num_layers + 2 * models["draft"].num_layers  # the draft model runs twice
+    assert len(products) == 4 * layers + 3, "four of each layer, and the heads"
+    assert not [name for name in names if ".qkv.0" in name or ".down.0" in name], "floats stay out"
+
+
+def test_every_other_compiler_sees_what_the_product_is_made_of(
+    models: dict[str, CausalModel], requests: list[Request]
+) -> None:
+    """As graphs that no compiler has seen; Inductor compiles the same graph."""
+    from specplan.backends.static.executable import StaticExecutable
+
+    expected = generate(EagerBackend().compile(parse_plan(TREE), models), requests).completions
+    traced = generate(StaticExecutable(parse_plan(TREE), models), requests).completions
+    for request, one, other in zip(requests, expected, traced, strict=True):
+        assert same_but_for_ties(models["target"], request, one.tokens, other.tokens)
