@@ -54,7 +54,7 @@ from specplan.planner.problem.loading import problem_from_dict
 from specplan.planner.search.backends import best_backend
 from specplan.planner.search.comparing import score
 from specplan.planner.search.search import search
-from specplan.problems import each_backend
+from specplan.problems import each_variant
 from specplan.runtime.executable import Executable
 from specplan.runtime.requests import Request
 
@@ -95,7 +95,7 @@ def searched(described: dict[str, Any], folder: Path) -> dict[str, SearchResult]
     """A search on every backend that is here, by its name."""
     compilers = [name for name in round_backends() if round_backend(name).available() is None]
     problem = problem_from_dict(described | {"backends": [INTERPRETER, *compilers]}, folder)
-    return {one.backend: search(gather(one, tell)) for one in each_backend(problem)}
+    return {one.backend: search(gather(one, tell)) for one in each_variant(problem)}
 
 
 def name_of(candidate: Candidate) -> str:

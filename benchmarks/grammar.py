@@ -28,7 +28,7 @@ from specplan.ir.text.parser import parse_plan
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
 from specplan.runtime.grammar import Grammar, vocabulary_of
-from specplan.runtime.models.causal import load_model
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 from specplan.runtime.tokenizer import Tokenizer, load_tokenizer
 

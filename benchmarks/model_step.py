@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache
 
-from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.loading import load_model
 
 
 def stock_step(model: Any, text: torch.Tensor, new: torch.Tensor) -> Callable[[], torch.Tensor]:

@@ -34,7 +34,7 @@ from peer_workers.environments import FOLDER, python_of
 from peer_workers.protocol import Setting
 from specplan.ir.files import write_json_atomic
 from specplan.measure.machine import hardware_name
-from specplan.runtime.models.causal import load_model
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.tokenizer import load_tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]

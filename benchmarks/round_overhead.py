@@ -17,7 +17,8 @@ from specplan.ir.ops import Forward
 from specplan.ir.plan import Plan, walk_plan
 from specplan.measure.workbench import Workbench
 from specplan.runtime.generate import generate
-from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 
 HEADS = 2

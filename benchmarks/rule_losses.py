@@ -25,7 +25,7 @@ from specplan.ir.tables.acceptance import LOSSY
 from specplan.measure.acceptance.teacher import text_logits
 from specplan.measure.machine import versions
 from specplan.runtime.acceptance import RULES, DraftedTree
-from specplan.runtime.models.causal import load_model
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings, probabilities
 from specplan.runtime.tokenizer import load_tokenizer

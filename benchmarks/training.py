@@ -33,7 +33,7 @@ def steps_of(family: str, steps: int, first: int) -> dict[str, float]:
     import torch
 
     from specplan.cost_models.models.new_heads import eagle3_config, medusa_config
-    from specplan.runtime.models.causal import load_model
+    from specplan.runtime.models.loading import load_model
     from specplan.training import trainer
 
     torch.set_num_threads(1)

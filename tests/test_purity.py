@@ -33,6 +33,7 @@ READ_BY_PATTERN = {
     "ir/blocks.py": "names of a model's blocks",
     "ir/text/json_form.py": "names in plans",
     "ir/text/lexer.py": "plan text",
+    "ir/text/yaml_text.py": "numbers in YAML",
     "ir/values.py": "plan text",
     "cost_models/acceptance/old_profiles.py": "drafters' names in profiles of earlier versions",
     "cost_models/acceptance/importers/sglang_log.py": "log lines of SGLang",

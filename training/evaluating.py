@@ -26,7 +26,7 @@ from specplan.measure.progress import Progress
 from specplan.measure.workbench import PROFILE, Workbench
 from specplan.planner import Problem, acceptance_key
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.problem.schema import DraftModel
+from specplan.planner.problem.models import DraftModel
 from specplan.planner.search.what_if import best_gain
 from specplan.planner.training.curves import LEAST_POINTS, Evaluation
 from specplan.planner.training.stopping import Speed, StopRule, Verdict, verdict

@@ -12,7 +12,8 @@ from specplan.progress import Progress
 
 if TYPE_CHECKING:
     from specplan.measure.workbench import Workbench
-    from specplan.planner.problem.schema import DraftModel, Problem
+    from specplan.planner.problem.models import DraftModel
+    from specplan.planner.problem.schema import Problem
     from specplan.planner.training.stopping import Speed
     from specplan.problems import ProblemLike
     from specplan.training.evaluating import HeldOut
@@ -125,7 +126,7 @@ class Session:
 
     def _distill(self, draft: DraftModel, folder: Path, steps: int, **more: Any) -> Trained:
         """The training of a draft model."""
-        from specplan.runtime.models.causal import load_model
+        from specplan.runtime.models.loading import load_model
         from specplan.training.drafts.distilling import DistillRecipe, DraftLearner, soft_objective
         from specplan.training.trainer import train_learner
 

@@ -51,9 +51,9 @@ def train(
         raise UsageError(f'there is no stage "{stage}"', where="stage", remedy='Write "pays".')
     from specplan.gathering import gather
     from specplan.planner.training.candidates import untrained_drafters
-    from specplan.problems import as_problem, each_backend
+    from specplan.problems import as_problem, each_variant
 
-    checked = each_backend(as_problem(problem))[0]
+    checked = each_variant(as_problem(problem))[0]
     families = [drafter] if isinstance(drafter, str) else drafter
     facts = gather(bare_problem(checked), progress)
     untrained = untrained_drafters(facts, families)

@@ -70,9 +70,7 @@ def _own_ops() -> Any:
                 1,
                 inputs=[schema.FormalParameter(name, kind, "") for name, kind in kinds.items()],
                 outputs=[schema.FormalParameter("Y", "T1", "")],
-                type_constraints=[
-                    ("T1", ["tensor(float)"], ""), ("T2", ["tensor(uint8)"], "")
-                ],
+                type_constraints=[("T1", ["tensor(float)"], ""), ("T2", ["tensor(uint8)"], "")],
                 attributes=[
                     schema.Attribute(name, schema.AttrType.INT, "", required=False)
                     for name in numbers

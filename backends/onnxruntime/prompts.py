@@ -169,7 +169,7 @@ class _Writer:
         if isinstance(weight, QuantizedMatrix):
             inputs = [given, self._weight(weight.codes), self._weight(weight.scales)]
             options = quantized_product(weight.shape, weight.codes.shape)
-            (product,) = self._op("MatMulNBits", inputs, domain=CONTRIB, **options)
+            (product,) = self._op("MatMulNBits", inputs, (), domain=CONTRIB, **options)
             return product if bias is None else self._op("Add", [product, self._weight(bias)])[0]
         more = [] if bias is None else [self._weight(bias)]
         return self._op("Gemm", [given, self._weight(weight), *more], transB=1)[0]

@@ -12,7 +12,7 @@ from peer_workers.protocol import Job, Run, Setting, serve
 from specplan.backends.registry import round_backend
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
-from specplan.runtime.models.causal import load_model
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 
 DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}

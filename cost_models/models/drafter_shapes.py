@@ -15,6 +15,7 @@ from specplan.cost_models.models.drafter_configs import (
 from specplan.cost_models.models.files.safetensors_headers import read_config, stored_tensors
 from specplan.cost_models.models.files.stored_model import UNCHANGED, Chosen, stated_model
 from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.models.number_formats import RUN_FORMATS
 from specplan.cost_models.models.parameters import parameter_inventory
 from specplan.ir.errors import UsageError
 from specplan.ir.files import model_digest
@@ -81,6 +82,12 @@ def read_drafter(
         UsageError: a broken folder, or a drafter for another target.
     """
     path = Path(folder)
+    if dtype in RUN_FORMATS:
+        raise UsageError(
+            f"heads do not run in {dtype}",
+            where=str(path),
+            remedy="Leave the dtype out; it is float32 then, as everything but matrices is.",
+        )
     chosen = Chosen(dtype, weight_format, cache=kv_format)
     described = described_drafter(
         read_config(path), target, name or path.resolve().name, chosen, where=str(path)

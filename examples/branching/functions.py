@@ -23,7 +23,7 @@ from specplan.cost_models.rounds.pricing import Unpriced
 from specplan.cost_models.threads import Load, price_threads
 from specplan.measure.device.probes import plain_plan
 from specplan.runtime.generate import generate
-from specplan.runtime.models.causal import load_model
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 from specplan.runtime.threads.host import branch
 from specplan.runtime.threads.labels import Labels

@@ -124,7 +124,8 @@ def notes(
         whole: every alternative; else the best few.
         today: by the reader's clock, for the age of measurements.
     """
-    for label, text in (("Capacity", capacity(explanation)), ("Backends", backends(explanation))):
+    chosen_among = ("Backends", backends(explanation)), ("", format_loss(explanation))
+    for label, text in (("Capacity", capacity(explanation)), *chosen_among):
         if text:
             yield Note(label, text)
     for place, text in enumerate(quality_lines(explanation.get("quality"))):
@@ -186,6 +187,19 @@ def backends(explanation: Mapping[str, Any]) -> str:
         else:
             parts.append(f"{one['backend']}: {times(one['gain']['mean'])} with {plan_name(one)}")
     return " | ".join(parts)
+
+
+def format_loss(explanation: Mapping[str, Any]) -> str:
+    """What the number format of the chosen plan loses; empty where it is the first or the only."""
+    for one in explanation["backends"]:
+        lost = one.get("loss") if one["chosen"] else None
+        if lost:
+            return (
+                f"{one['backend']} makes held-out text less likely than {lost['against']}: by "
+                f"{lost['mean']:.2g} nats per token, at most {lost['bound']:.2g} "
+                f"({100 * lost['risk']:g} % risk, {lost['samples']} texts)"
+            )
+    return ""
 
 
 def alternatives(explanation: Mapping[str, Any]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from specplan.cost_models.devices.device import Device, device_count
 from specplan.cost_models.devices.measured.compiled import CompiledDevice
 from specplan.cost_models.devices.measured.device import MeasuredDevice
 from specplan.cost_models.devices.roofline import DATA_SHEET
+from specplan.cost_models.models.number_formats import RUN_FORMATS
 from specplan.planner.explain.governing import decode_gain
 from specplan.planner.explain.numbers import interval_data, seconds_data
 from specplan.planner.search.candidates import Candidate, judged
@@ -34,10 +35,10 @@ def setting_data(result: SearchResult) -> dict[str, Any]:
     """
     facts = result.facts
     problem = facts.problem
-    here = problem.device == "measured"
+    here, asked = problem.device == "measured", problem.models.target.dtype
     return {
         "target": problem.models.target.path.name,
-        "dtype": facts.target.dtype,
+        "dtype": asked if asked in RUN_FORMATS else facts.target.dtype,
         "device": facts.device.name if here else problem.device,
         "devices": device_count(problem.device),
         "backends": list(problem.all_backends),

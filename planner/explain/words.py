@@ -9,6 +9,7 @@ from specplan.planner.answer.decision import (
     alternatives,
     backends,
     basis,
+    format_loss,
     gain_lines,
     standing,
     warnings,
@@ -71,6 +72,9 @@ def _decision(explanation: Mapping[str, Any]) -> Iterator[str]:
     outcomes = backends(explanation)
     if outcomes:
         yield f"Backends: {outcomes}."
+    lost = format_loss(explanation)
+    if lost:
+        yield f"{lost}."
     for one in explanation["backends"]:
         if one["refusal"]:
             yield f"No plan for {one['backend']}: {one['refusal'].removesuffix('.')}."

@@ -26,7 +26,12 @@ from specplan.planner.problem.errors import (
 )
 from specplan.planner.problem.model_checks import check_models
 from specplan.planner.problem.schema import Problem
-from specplan.planner.problem.setting_checks import check_backends, check_device, check_folders
+from specplan.planner.problem.setting_checks import (
+    check_backends,
+    check_device,
+    check_folders,
+    check_formats,
+)
 from specplan.planner.problem.workload import (
     check_prompts,
     check_quality,
@@ -72,6 +77,7 @@ def word_errors(problem: Problem, origin: Origin) -> list[SpecplanError]:
         _check_methods_and_sources(problem, origin),
         check_device(problem, origin),
         check_backends(problem, origin, runs_models=False),
+        check_formats(problem, origin),
         check_workload(problem, origin),
         check_request_rate(problem, origin),
         check_quality(problem, origin),

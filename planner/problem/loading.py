@@ -12,12 +12,12 @@ from pydantic import ValidationError
 
 from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.files import read_text
+from specplan.ir.text.yaml_text import read_yaml
 from specplan.planner.problem.checks import check_problem, word_errors
 from specplan.planner.problem.errors import Origin, flag_of, form_errors, raise_together
 from specplan.planner.problem.paths import resolve_paths
 from specplan.planner.problem.schema import SCHEMA_VERSION, Problem
 from specplan.planner.problem.short_form import KEY_OF, merged, with_settings
-from specplan.planner.problem.yaml_text import read_yaml
 
 
 def load_problem(path: Path | str) -> Problem:

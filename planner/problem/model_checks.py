@@ -13,8 +13,9 @@ from specplan.cost_models.models.model_shape import ModelShape, is_gguf
 from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.files import read_json
 from specplan.planner.problem.errors import Errors, Origin, attempt
+from specplan.planner.problem.models import TargetModel
 from specplan.planner.problem.paths import cache_readable, is_model_id
-from specplan.planner.problem.schema import Problem, TargetModel
+from specplan.planner.problem.schema import Problem
 from specplan.planner.problem.workload import read_trace
 
 

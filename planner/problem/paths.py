@@ -8,7 +8,8 @@ import re
 from pathlib import Path
 
 from specplan.cost_models.devices.device import is_device_name
-from specplan.planner.problem.schema import Models, Problem
+from specplan.planner.problem.models import Models
+from specplan.planner.problem.schema import Problem
 
 _MODEL_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 

@@ -12,8 +12,6 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from specplan.cost_models.acceptance.drafters import Drafter, read_drafter
 from specplan.cost_models.devices.device import device_name
-from specplan.cost_models.models.model_shape import is_gguf
-from specplan.cost_models.models.number_formats import known_format
 from specplan.ir.capabilities import INTERPRETER, backend_name
 from specplan.planner.problem.acceptance import (
     FORMS_OF_ACCEPTANCE,
@@ -23,6 +21,7 @@ from specplan.planner.problem.acceptance import (
     printed_drafter,
 )
 from specplan.planner.problem.limits import Followed, Limits, Strict
+from specplan.planner.problem.models import Formats, Models, formats_words
 
 SCHEMA_VERSION = 1
 
@@ -33,76 +32,6 @@ Count = Annotated[int, Field(strict=True, ge=1)]
 NonNegative = Annotated[int, Field(strict=True, ge=0)]
 PositiveReal = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Backend = Annotated[str, AfterValidator(backend_name)]
-
-
-Format = Annotated[str, AfterValidator(known_format)]
-Dtype = Literal["auto", "float64", "float32", "bfloat16", "float16", "Q8_0", "Q4_0"]
-
-
-class TargetModel(Strict):
-    """The model whose output distribution is kept."""
-
-    path: Path = Field(
-        description="Folder with config.json, model.safetensors and tokenizer.json, or, to plan "
-        "only, a GGUF file; relative to the problem file, ~ and $HOME are replaced. Or the Hugging "
-        "Face id of a model in the local cache."
-    )
-    dtype: Dtype = Field(
-        default="auto",
-        description='Number type of the weights; "auto" is the one stored. With Q8_0 or Q4_0 the '
-        "matrices are rounded to 8 or 4 bits in blocks of 32, and multiplied by activations in 8 "
-        "bits: the rounded model is then the one whose output is kept.",
-    )
-    weight_format: Format | None = Field(
-        default=None,
-        description="To plan only: the format of the layers' matrices, as if the model were "
-        'quantised so, e.g. "fp8", "int8", "int4", "nf4"; default the stored one.',
-    )
-    kv_format: Format | None = Field(
-        default=None,
-        description='To plan only: the format of the KV cache, e.g. "fp8"; default the stored '
-        "one, or the dtype.",
-    )
-
-    @property
-    def formats(self) -> dict[str, str | None]:
-        """The number formats that its shape is read in."""
-        return self.model_dump(include={"dtype", "weight_format", "kv_format"})
-
-    @property
-    def plans_only(self) -> bool:
-        """Whether it cannot be run as it is described: a GGUF file, or other number formats."""
-        return is_gguf(self.path) or bool(self.weight_format or self.kv_format)
-
-
-class DraftModel(TargetModel):
-    """What may draft for the target.
-
-    A smaller model that shares the target's tokenizer, or a drafter that reads the target's hidden
-    states: an EAGLE-3 head or a DFlash block drafter, as a folder with its config.json.
-    """
-
-    name: str = Field(
-        pattern=r"^[a-z][a-z0-9_]*$",
-        description="Name of the draft model in plans and profiles: lower-case letters, "
-        "digits and underscores.",
-    )
-
-
-class Models(Strict):
-    """The models at hand."""
-
-    target: TargetModel = Field(description="The target model.")
-    drafts: tuple[DraftModel, ...] = Field(
-        default=(),
-        description="Draft models and drafters over hidden states that a plan may use; may be "
-        "empty.",
-    )
-
-    @property
-    def by_role(self) -> dict[str, TargetModel]:
-        """All of them by their role in plans: `target` and the names of the others."""
-        return {"target": self.target, **{draft.name: draft for draft in self.drafts}}
 
 
 class Workload(Followed):
@@ -241,6 +170,13 @@ class Problem(Strict):
         "instead of backend. A plan is searched for on each, and the best of all is taken; an "
         "earlier one where a later one is no gain.",
     )
+    formats: tuple[Formats, ...] = Field(
+        default=(),
+        description="Several dtypes to choose among, each for the target and its draft models, or "
+        "by model, as {target: Q8_0, draft: Q4_0}; instead of their own. A plan is searched for in "
+        "each, and the best of all is taken; an earlier one where a later one is no gain. "
+        "limits.quality with held_out_loss bounds what the later ones may lose against the first.",
+    )
     workload: Workload = Field(description="What is served: batch sizes, lengths, sampling.")
     acceptance: dict[str, Acceptance] = Field(default_factory=dict, description=FORMS_OF_ACCEPTANCE)
     objective: Literal["latency", "tpot", "throughput", "goodput"] = Field(
@@ -284,6 +220,11 @@ class Problem(Strict):
     def all_backends(self) -> tuple[str, ...]:
         """What the plan may be for: `backends`, or `backend` alone."""
         return self.backends or (self.backend,)
+
+    @property
+    def label(self) -> str:
+        """One backend and its formats, to tell them from others: `onnxruntime, Q8_0`."""
+        return ", ".join([self.backend, *map(formats_words, self.formats)])
 
 
 def problem_json_schema() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Checks of what plans run on and where tables lie: device, backends, folders."""
+"""Checks of what plans run on, in which formats, and where tables lie."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from specplan.cost_models.devices.device import device_remedy, is_device_name
 from specplan.planner.problem.errors import Errors, Origin, nearest
+from specplan.planner.problem.limits import TEXT_LOSS
 from specplan.planner.problem.paths import device_is_path
 from specplan.planner.problem.schema import NO_BACKEND, Problem
 
@@ -66,6 +67,41 @@ def check_backends(problem: Problem, origin: Origin, *, runs_models: bool) -> Er
                 f"Leave it out, or write backend: {NO_BACKEND}.",
             )
         yield from _check(name, key, origin, runs_models)
+
+
+def check_formats(problem: Problem, origin: Origin) -> Errors:
+    """Formats of models that are not there, or that run elsewhere, or whose loss is not limited."""
+    roles, several = problem.models.by_role, len(problem.formats) > 1
+    for place, formats in enumerate(problem.formats):
+        key = f"formats.{place}"
+        if formats in problem.formats[:place]:
+            yield origin.usage(key, f"{formats} is named twice", "Name each once.")
+        for role in () if isinstance(formats, str) else formats:
+            if role not in roles:
+                yield origin.usage(
+                    f"{key}.{role}", f"the problem has no model {role}", nearest(role, roles)
+                )
+    elsewhere = [name for name in problem.all_backends if name not in known_backends()]
+    if problem.formats and elsewhere:
+        yield origin.usage(
+            "formats",
+            f"models run in them here, and not by {elsewhere[0]}",
+            "Name a backend that runs here, or give the models' weight_format.",
+        )
+    quality = problem.limits.quality
+    if several and quality is not None:
+        if quality.measure != TEXT_LOSS:
+            yield origin.usage(
+                "limits.quality.measure",
+                f"what number formats lose is measured on held-out text, not as {quality.measure}",
+                f"Write {TEXT_LOSS}, or keep one of the formats.",
+            )
+        elif (quality.prompts or problem.workload.prompts) is None:
+            yield origin.usage(
+                "limits.quality.prompts",
+                "what number formats lose is measured on prompts, and there are none",
+                "Name a JSON Lines file with one text per line.",
+            )
 
 
 def _check(backend: str, key: str, origin: Origin, runs_models: bool) -> Errors:

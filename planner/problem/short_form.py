@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from specplan.ir.errors import UsageError
+from specplan.ir.text.yaml_text import read_yaml
 from specplan.planner.problem.schema import SCHEMA_VERSION
-from specplan.planner.problem.yaml_text import read_yaml
 
 KEY_OF = {
     "target": "models.target.path",

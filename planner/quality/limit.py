@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from specplan.cost_models.acceptance.drafters import rounds_key
 from specplan.cost_models.quality.bounds import p_value
 from specplan.cost_models.quality.certificate import Loss, Measured
+from specplan.cost_models.quality.formats import FormatLoss
 from specplan.cost_models.quality.selection import shown_to_keep
+from specplan.ir.errors import InfeasibleError
 from specplan.ir.plan import Plan
 from specplan.ir.values import Entry
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.problem.limits import DIVERGENCE, KL, TOTAL_VARIATION, Quality
+from specplan.planner.problem.limits import DIVERGENCE, KL, TEXT_LOSS, TOTAL_VARIATION, Quality
+from specplan.planner.problem.schema import Problem
 from specplan.planner.reasons import Cause, Reason
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.comparing import score
@@ -60,6 +63,28 @@ def within_quality(facts: ProblemFacts, candidates: Sequence[Candidate]) -> list
         for place, (one, loss, value) in enumerate(zip(members, row, tested, strict=True)):
             losses[id(one)] = _loss(loss, quality.risk, value, place < count)
     return [_judged(quality, one, losses.get(id(one))) for one in candidates]
+
+
+def check_format(problem: Problem, lost: Mapping[str, FormatLoss]) -> None:
+    """Refuse a dtype of the target that is not shown to keep the problem's quality limit.
+
+    Args:
+        problem: one variant of a problem with several formats.
+        lost: what other dtypes lose than that of the first variant, which is kept in any case.
+
+    Raises:
+        InfeasibleError: says what it loses.
+    """
+    quality, dtype = problem.limits.quality, problem.models.target.dtype
+    loss = lost.get(dtype)
+    if quality is None or loss is None or loss.keeps(quality.at_most, len(lost)):
+        return
+    raise InfeasibleError(
+        f"{dtype} is not shown to keep the limit of {amount(quality.at_most, TEXT_LOSS)}: it loses "
+        f"{loss.mean:.3g} against {loss.against}, and at most {loss.bound:.3g}",
+        where="limits.quality.at_most",
+        remedy="Loosen the limit, or give more prompts.",
+    )
 
 
 def promise(quality: Quality) -> Entry:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from specplan.cost_models.intervals import Interval
+from specplan.cost_models.quality.formats import FormatLoss
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.rules.verify import check_plan
 from specplan.planner.facts import ProblemFacts
@@ -36,17 +37,20 @@ REPORT_VERSION = 1
 
 @dataclass(frozen=True)
 class OnBackend:
-    """The outcome on one of several backends.
+    """The outcome on one of several backends, or in one of several formats.
 
     Attributes:
-        backend: its name.
+        backend: its name, and the formats behind it (`Problem.label`).
         chosen: the best plan there; None where there is none.
         refusal: why there is none; empty where there is one.
+        loss: of the target's number format against the first; None for that, and where it is not
+            measured.
     """
 
     backend: str
     chosen: Candidate | None = None
     refusal: str = ""
+    loss: FormatLoss | None = None
 
 
 @dataclass(frozen=True)

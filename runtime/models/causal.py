@@ -5,35 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from specplan.cost_models.models.number_formats import OUTER_FORMAT, RUN_FORMATS
+from specplan.cost_models.models.number_formats import OUTER_FORMAT
 from specplan.ir.blocks import NO_SKIPS, Skips
-from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.ir.files import model_digest, quantized_digest, read_json
+from specplan.ir.errors import MissingCapabilityError
+from specplan.ir.files import quantized_digest
 from specplan.runtime.models.attention import (
-    ATTENTION_NAME,
     AttentionMask,
     PrefixMask,
     RowMask,
     additive_mask,
-    assert_attention,
 )
 from specplan.runtime.models.families import Family, RotaryFamily
 from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.modules import collect
 from specplan.runtime.models.quantized import QuantizedLinear, quantize
 from specplan.runtime.models.recurrent.states import RecurrentCache
-from specplan.runtime.models.supported import FAMILIES, LEARNED_POSITIONS, check_supported
+from specplan.runtime.models.supported import FAMILIES, LEARNED_POSITIONS
 from specplan.runtime.requests import Request
 
 UNBOUNDED = 1 << 40
 """Positions of a model without positions."""
-DTYPES = ("auto", "bfloat16", "float16", "float32", "float64", *RUN_FORMATS)
 
 
 class CausalModel:
@@ -286,43 +282,3 @@ def near(positions: Tensor, cache: KVCache, writer: Any, window: int) -> Tensor:
     """Pairs within a sliding window by position: query - key < window. Bool `[B, T, U]`."""
     keys = cache.positions[:, None, : writer.used]
     return (positions[:, :, None] - keys) < window
-
-
-def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") -> CausalModel:
-    """Load a checkpoint folder from local files only.
-
-    Args:
-        folder: config.json and safetensors, as written by `save_pretrained`.
-        dtype: one of `DTYPES`; "auto" is the dtype of the checkpoint. One of `RUN_FORMATS` is that
-            of its matrices, and everything else is float32.
-        device: a torch device.
-
-    Raises:
-        UsageError: the folder or `dtype` is wrong.
-        MissingCapabilityError: the architecture is not supported; the message names it.
-    """
-    folder = Path(folder)
-    if dtype not in DTYPES:
-        raise UsageError(
-            f"unknown dtype {dtype!r}", where=str(folder), remedy=f"Use one of {', '.join(DTYPES)}."
-        )
-    digest, quantized = model_digest(folder), dtype in RUN_FORMATS
-    check_supported(read_json(folder / "config.json", "model configuration"), str(folder))
-    from transformers import AutoModelForCausalLM
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        str(folder),
-        dtype="auto" if dtype == "auto" else getattr(torch, "float32" if quantized else dtype),
-        attn_implementation=ATTENTION_NAME,
-        local_files_only=True,
-        trust_remote_code=False,
-        use_safetensors=True,
-    )
-    model.to(device)
-    assert_attention(model)
-    made = CausalModel(model, name=folder.resolve().name, digest=digest)
-    if quantized:
-        made.quantize(dtype)
-    return made

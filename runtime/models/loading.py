@@ -1,4 +1,4 @@
-"""All models of a plan from their folders: target, draft models, heads and the target's modules."""
+"""Models from their folders: a checkpoint, and all models of a plan."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from specplan.cost_models.models.drafter_shapes import is_drafter_folder
+from specplan.cost_models.models.number_formats import RUN_FORMATS
+from specplan.ir.errors import UsageError
+from specplan.ir.files import model_digest, read_json
 from specplan.ir.plan import MODULE_PREFIX
-from specplan.runtime.models.causal import load_model
+from specplan.runtime.models.attention import ATTENTION_NAME, assert_attention
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.loading import load_head, load_module
+from specplan.runtime.models.supported import check_supported
+
+DTYPES = ("auto", "bfloat16", "float16", "float32", "float64", *RUN_FORMATS)
 
 
 def load_all(
@@ -41,3 +50,43 @@ def load_all(
             index = int(role.removeprefix(MODULE_PREFIX))
             models[role] = load_module(home, target, index)
     return models
+
+
+def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") -> CausalModel:
+    """Load a checkpoint folder from local files only.
+
+    Args:
+        folder: config.json and safetensors, as written by `save_pretrained`.
+        dtype: one of `DTYPES`; "auto" is the dtype of the checkpoint. One of `RUN_FORMATS` is that
+            of its matrices, and everything else is float32.
+        device: a torch device.
+
+    Raises:
+        UsageError: the folder or `dtype` is wrong.
+        MissingCapabilityError: the architecture is not supported; the message names it.
+    """
+    folder = Path(folder)
+    if dtype not in DTYPES:
+        raise UsageError(
+            f"unknown dtype {dtype!r}", where=str(folder), remedy=f"Use one of {', '.join(DTYPES)}."
+        )
+    digest, quantized = model_digest(folder), dtype in RUN_FORMATS
+    check_supported(read_json(folder / "config.json", "model configuration"), str(folder))
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        str(folder),
+        dtype="auto" if dtype == "auto" else getattr(torch, "float32" if quantized else dtype),
+        attn_implementation=ATTENTION_NAME,
+        local_files_only=True,
+        trust_remote_code=False,
+        use_safetensors=True,
+    )
+    model.to(device)
+    assert_attention(model)
+    made = CausalModel(model, name=folder.resolve().name, digest=digest)
+    if quantized:
+        made.quantize(dtype)
+    return made

@@ -92,6 +92,10 @@ def linear(inputs: Tensor, weight: Matrix, bias: Tensor | None = None) -> Tensor
 class QuantizedLinear(torch.nn.Module):
     """A language model head in blocks; `weight` are its values."""
 
+    weight: Tensor
+    codes: Tensor
+    scales: Tensor
+
     def __init__(self, matrix: QuantizedMatrix) -> None:
         super().__init__()
         for name, tensor in zip(("weight", "codes", "scales"), matrix, strict=True):
@@ -106,7 +110,8 @@ def _rounded(inputs: Tensor) -> Tensor:
     """Activations as the product sees them: in blocks of 8 bits, halves to the even code."""
     blocks = inputs.unflatten(-1, (-1, BLOCK))
     most = blocks.abs().amax(-1, keepdim=True)
-    return ((blocks * (_MOST * _inverse(most))).round() * (most / _MOST)).flatten(-2)
+    rounded: Tensor = (blocks * (_MOST * _inverse(most))).round() * (most / _MOST)
+    return rounded.flatten(-2)
 
 
 def _inverse(numbers: Tensor) -> Tensor:

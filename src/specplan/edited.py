@@ -30,7 +30,7 @@ from specplan.planner.search.candidates import Candidate, judged
 from specplan.planner.search.limits import unsupported, with_price
 from specplan.planner.search.search import SearchResult
 from specplan.planner.search.settings import PLAIN, pricer_of, without_loads
-from specplan.problems import ProblemLike, as_problem, each_backend
+from specplan.problems import ProblemLike, as_problem, each_variant
 from specplan.progress import Progress, silent
 from specplan.result import Result
 
@@ -61,7 +61,7 @@ def price_edited(plan: Plan, problem: ProblemLike, progress: Progress = silent) 
     """
     from specplan.gathering import find
 
-    checked = each_backend(as_problem(problem))[0]
+    checked = each_variant(as_problem(problem))[0]
     check_plan(plan)
     _check_roles(plan, {"target", *checked.models.by_role})
     searched = find(checked, progress)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
     from specplan.cost_models.devices.device import Device
     from specplan.cost_models.quality.certificate import Measured
+    from specplan.cost_models.quality.formats import FormatLoss
     from specplan.ir.errors import SpecplanError
     from specplan.measure.workbench import Workbench
     from specplan.planner.facts import ProblemFacts
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def find(problem: Problem, progress: Progress) -> SearchResult:
-    """The best plan of a problem, on the best of its backends where it names several.
+    """The best plan of a problem, on the best of its backends and formats where it names several.
 
     Args:
         problem: a checked problem.
@@ -36,7 +38,7 @@ def find(problem: Problem, progress: Progress) -> SearchResult:
     """
     from specplan.ir.errors import InfeasibleError, MissingCapabilityError
     from specplan.planner.search.search import search
-    from specplan.problems import each_backend
+    from specplan.problems import each_variant
 
     def pricing(done: int, total: int) -> None:
         progress("pricing candidates", done, total)
@@ -46,25 +48,55 @@ def find(problem: Problem, progress: Progress) -> SearchResult:
         losses = measured_losses(result, progress)
         return search(replace(facts, losses=losses), pricing) if losses else result
 
-    alone, *others = each_backend(problem)
-    if not others:
-        return searched(gather(alone, progress))
+    variants = each_variant(problem)
+    if len(variants) == 1:
+        return searched(gather(variants[0], progress))
+    from specplan.planner.quality.limit import check_format
     from specplan.planner.search.backends import best_backend, incomparable_backends
 
     known: dict[str, ProblemFacts] = {}
     searches: dict[str, SearchResult | SpecplanError] = {}
-    for one in (alone, *others):
+    lost = lost_by_formats(variants, progress)
+    for one in variants:
         try:
-            known[one.backend] = gather(one, progress)
-        except MissingCapabilityError as error:  # another one may do
-            searches[one.backend] = error
+            check_format(one, lost)
+            known[one.label] = gather(one, progress)
+        except (MissingCapabilityError, InfeasibleError) as error:  # another one may do
+            searches[one.label] = error
     searches |= incomparable_backends(known)
     for name in [one for one in known if one not in searches]:
         try:
             searches[name] = searched(known[name])
         except (MissingCapabilityError, InfeasibleError) as error:
             searches[name] = error
-    return best_backend({name: searches[name] for name in problem.backends})
+    by_dtype = {one.label: lost.get(one.models.target.dtype) for one in variants}
+    return best_backend({one.label: searches[one.label] for one in variants}, by_dtype)
+
+
+def lost_by_formats(variants: Sequence[Problem], progress: Progress) -> dict[str, FormatLoss]:
+    """What the target of a problem loses in other dtypes than that of its first variant, by dtype.
+
+    Nothing where the problem gives no prompts; a dtype in which it does not run is left out.
+
+    Raises:
+        UsageError: there are too few prompts.
+        MissingCapabilityError: running models needs an extra.
+    """
+    first, quality = variants[0], variants[0].limits.quality
+    given = quality.prompts if quality is not None else None
+    if not first.formats or (given or first.workload.prompts) is None:
+        return {}
+    from specplan.ir.errors import MissingCapabilityError
+    from specplan.measure.quality.formats import format_loss
+
+    lost: dict[str, FormatLoss] = {}
+    before, _ = open_bench(first)
+    for one in variants:
+        dtype = one.models.target.dtype
+        if dtype != first.models.target.dtype and dtype not in lost:
+            with suppress(MissingCapabilityError):
+                lost[dtype] = format_loss(before, open_bench(one)[0], progress)
+    return lost
 
 
 def measured_losses(result: SearchResult, progress: Progress) -> Mapping[str, Measured]:

@@ -6,10 +6,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from specplan.ir.errors import UsageError
 from specplan.planner.problem.loading import load_problem, problem_from_dict
+from specplan.planner.problem.models import Formats, TargetModel
 from specplan.planner.problem.paths import device_is_path
 from specplan.planner.problem.schema import NO_BACKEND, Problem
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from specplan.backends.engines.table import Table
     from specplan.ir.capabilities import CapabilityChecker
 
+ModelT = TypeVar("ModelT", bound=TargetModel)
 ProblemLike: TypeAlias = "Problem | Path | str | Mapping[str, Any]"
 """A checked problem, the path of a problem file, or the same content as a mapping."""
 
@@ -103,11 +105,32 @@ def table_for(problem: Problem, engine: str, *, any_version: bool = False) -> Ta
     return replace(table, forms={name: form for name, form in forms.items() if form})
 
 
-def each_backend(problem: Problem) -> tuple[Problem, ...]:
-    """The problem for each backend that it may choose among, in its order."""
+def each_variant(problem: Problem) -> tuple[Problem, ...]:
+    """The problem in all formats, and for each backend, that it may choose among, in its order."""
+    in_formats = [in_format(problem, one) for one in problem.formats] or [problem]
     return tuple(
-        problem.model_copy(update={"backend": name, "backends": ()})
+        one.model_copy(update={"backend": name, "backends": ()})
         for name in problem.all_backends
+        for one in in_formats
+    )
+
+
+def in_format(problem: Problem, formats: Formats) -> Problem:
+    """The problem with these number formats alone; heads run in the target's."""
+    from specplan.cost_models.models.drafter_shapes import is_drafter_folder
+
+    def chosen(role: str, model: ModelT) -> ModelT:
+        if not isinstance(formats, str):
+            dtype = formats.get(role, model.dtype)
+        else:
+            dtype = model.dtype if is_drafter_folder(model.path) else formats
+        return model.model_copy(update={"dtype": dtype})
+
+    models = problem.models
+    drafts = tuple(chosen(draft.name, draft) for draft in models.drafts)
+    update = {"target": chosen("target", models.target), "drafts": drafts}
+    return problem.model_copy(
+        update={"models": models.model_copy(update=update), "formats": (formats,)}
     )
 
 
@@ -155,8 +178,14 @@ def check_interpreted(problem: Problem) -> None:
     """Refuse what is done by the interpreter alone, for a problem of compiled rounds.
 
     Raises:
-        UsageError: the problem names a backend that compiles rounds.
+        UsageError: the problem names a backend that compiles rounds, or several number formats.
     """
+    if len(problem.formats) > 1:
+        raise UsageError(
+            "plans are tuned in one number format, and the problem names several",
+            where="formats",
+            remedy="Keep one; `specplan optimize` chooses among them.",
+        )
     compilers = compilers_of(problem)
     if compilers:
         raise UsageError(

@@ -45,12 +45,12 @@ def sweep(
     from specplan.gathering import gather
     from specplan.ir.errors import UsageError
     from specplan.planner.search.what_if import ACCEPTANCES, listed_drafters, what_if
-    from specplan.problems import as_problem, each_backend
+    from specplan.problems import as_problem, each_variant
 
     rows: list[Row] = []
     every = [(keys, as_problem(problem)) for keys, problem in problems]
     for done, (keys, problem) in enumerate(every):
-        facts = gather(each_backend(problem)[0], progress)
+        facts = gather(each_variant(problem)[0], progress)
         drafters = tuple(dict.fromkeys((*listed_drafters(facts), *facts.profiles)))
         for drafter in drafters:
             own = (None,) if drafter in facts.profiles else ACCEPTANCES

@@ -15,7 +15,8 @@ from specplan.measure.device.probes import plain_plan
 from specplan.passes.pipeline import PASSES, run_passes
 from specplan.passes.renumber import plan_digest
 from specplan.runtime.generate import generate
-from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 
 POSITIONS = 160

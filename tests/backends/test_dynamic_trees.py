@@ -20,7 +20,8 @@ from specplan.ir.text.parser import parse_plan
 from specplan.ir.values import Value
 from specplan.measure.acceptance.teacher import text_logits
 from specplan.planner.trees.shape import RankPath
-from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 from tests.backends.definition import decodes_as_defined
 from tests.backends.dynamic_trees import dynamic_plan, dynamic_text, edited_texts, pool_size

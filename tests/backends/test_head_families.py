@@ -17,8 +17,9 @@ from specplan.cost_models.estimate import Estimate, price_plan
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
-from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.loading import load_head
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 from tests.backends.pairs import in_batches, plain, save_pair
 from tests.planner.example_facts import HAZARDS, example_facts

@@ -32,7 +32,8 @@ from specplan.ir.text.printer import print_plan
 from specplan.ir.types.value_types import TreeType
 from specplan.ir.values import Value
 from specplan.runtime.generate import generate
-from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 from tests.backends.definition import decodes_as_defined, edited
 from tests.backends.pairs import in_batches, load_pair, plain, save_pair, save_shorter

@@ -92,7 +92,7 @@ def test_sampling_plans_are_greedy_for_requests_of_temperature_0(
 def test_other_architectures(
     family: str, requests: list[Request], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    from specplan.runtime.models.causal import load_model
+    from specplan.runtime.models.loading import load_model
     from tests.runtime.tiny_models import save_tiny
 
     folder = tmp_path_factory.mktemp(family)

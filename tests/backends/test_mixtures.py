@@ -18,7 +18,8 @@ from specplan.planner.methods.ensemble import EnsembleOptions
 from specplan.planner.methods.speculative_cascade import ALPHA as DEFERRAL
 from specplan.planner.templates.mixtures import MixedOptions
 from specplan.runtime.laws import LAWS
-from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 from tests.backends.pairs import load_pair, plain, run, save_pair, save_shorter
 from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value

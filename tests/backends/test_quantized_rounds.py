@@ -18,7 +18,8 @@ from specplan.ir.text.parser import parse_plan  # noqa: E402
 from specplan.measure.acceptance.teacher import text_logits  # noqa: E402
 from specplan.measure.device.probes import plain_plan  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
-from specplan.runtime.models.causal import CausalModel, load_model  # noqa: E402
+from specplan.runtime.models.causal import CausalModel  # noqa: E402
+from specplan.runtime.models.loading import load_model  # noqa: E402
 from specplan.runtime.requests import Request  # noqa: E402
 from specplan.runtime.tokenizer import load_tokenizer  # noqa: E402
 from tests.backends.test_onnx_fusions import TREE  # noqa: E402
@@ -49,7 +50,9 @@ def same_but_for_ties(
     target: CausalModel, request: Request, one: tuple[int, ...], other: tuple[int, ...]
 ) -> bool:
     """Whether two outputs are alike up to where two tokens are as likely as makes no difference."""
-    first = next((i for i, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1]), None)
+    first = next(
+        (i for i, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1]), None
+    )
     if first is None:
         return True
     text = [*request.prompt_tokens, *one[: first + 1]]

@@ -18,7 +18,8 @@ from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import Plan
 from specplan.runtime.generate import generate
-from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.models.recurrent.states import SPARE, RecurrentCache
 from specplan.runtime.requests import Request
 from tests.backends.kinds import every_kind

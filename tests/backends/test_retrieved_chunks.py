@@ -20,7 +20,7 @@ from specplan.ir.rules.verify import verify_plan
 from specplan.ir.text.parser import parse_plan
 from specplan.ir.values import State
 from specplan.runtime.generate import generate
-from specplan.runtime.models.causal import load_model
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 from tests.backends.pairs import in_batches, load_pair, plain
 from tests.backends.test_small_caches import small_plan

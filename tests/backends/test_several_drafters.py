@@ -10,7 +10,7 @@ from specplan.ir.rules.verify import verify_plan
 from specplan.planner.drafters.candidates import possible_drafters, profiling_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
-from specplan.runtime.models.causal import load_model
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 from tests.backends.pairs import in_batches, load_pair, plain, save_pair, save_shorter
 from tests.planner.checkpoints import write_checkpoint

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from specplan.ir.text.yaml_text import read_yaml
 from specplan.planner.problem.errors import Origin
 from specplan.planner.problem.loading import load_problem, problem_form
-from specplan.planner.problem.yaml_text import read_yaml
 from tests.cli.test_program import specplan_here
 from tests.cli.test_screen import NEVER
 

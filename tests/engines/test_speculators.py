@@ -12,10 +12,10 @@ from safetensors.torch import load_file, save_file
 
 from specplan.cost_models.models.new_heads import eagle3_config
 from specplan.measure.acceptance.heads import text_features
-from specplan.runtime.models.causal import load_model
 from specplan.runtime.models.heads.loading import load_head
 from specplan.runtime.models.heads.text_attention import Texts
 from specplan.runtime.models.heads.unrolled import unrolled
+from specplan.runtime.models.loading import load_model
 from specplan.training.new_heads import new_head, public_tensors
 from tests.backends.pairs import save_pair
 from tests.engines.environments import FOLDER, installed, python_of

@@ -13,7 +13,7 @@ import pytest
 from specplan.ir.errors import SpecplanError, UsageError
 from specplan.runtime import require_torch
 from specplan.runtime.generate import generate
-from specplan.runtime.models.causal import load_model
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 from specplan.runtime.tokenizer import Tokenizer, load_tokenizer
 from tests.runtime.plain_executable import PlainExecutable

@@ -21,8 +21,8 @@ from specplan.planner import gather_facts, load_problem
 from specplan.planner.methods.draft_model import METHOD, ParallelChainOptions
 from specplan.planner.trees import chain
 from specplan.runtime.generate import generate
-from specplan.runtime.models.causal import load_model
 from specplan.runtime.models.heads.text_attention import Texts
+from specplan.runtime.models.loading import load_model
 from specplan.training.drafts.distilling import DistillRecipe, DraftLearner, soft_objective
 from specplan.training.drafts.passes import Stack, trainable_model
 from specplan.training.drafts.samples import drawn_on_policy, own_texts

@@ -11,10 +11,11 @@ import torch
 
 from specplan.cost_models.models.new_heads import dflash_config, eagle3_config, medusa_config
 from specplan.measure.acceptance.heads import text_features
-from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
 from specplan.runtime.models.heads.text_attention import Texts
 from specplan.runtime.models.heads.unrolled import unrolled
+from specplan.runtime.models.loading import load_model
 from specplan.training.learning.features import Features
 from specplan.training.learning.heads import HeadLearner
 from specplan.training.learning.objective import Objective, loss_of

@@ -18,7 +18,7 @@ from specplan.planner import gather_facts, load_problem
 from specplan.planner.methods.draft_model import METHOD, DraftModelOptions
 from specplan.planner.trees import chain
 from specplan.runtime.generate import generate
-from specplan.runtime.models.causal import load_model
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 from specplan.training.drafts.distilling import DistillRecipe, DraftLearner
 from specplan.training.drafts.online import FreshDraft, Replay, Served, live

@@ -261,8 +261,8 @@ def _acceptance(texts: list[str] | None) -> dict[str, Any] | str | None:
 
 def _stated_acceptance(text: str) -> Any:
     """A number, rates, a mean length or `prior` as YAML has them; any other text is a path."""
+    from specplan.ir.text.yaml_text import read_yaml
     from specplan.planner.problem.acceptance import PRIOR
-    from specplan.planner.problem.yaml_text import read_yaml
 
     value, _ = read_yaml(text, "--acceptance")
     return _here(text) if isinstance(value, str) and value != PRIOR else value

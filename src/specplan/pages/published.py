@@ -12,8 +12,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from specplan.ir.text.yaml_text import read_yaml
 from specplan.planner.method import Method
-from specplan.planner.problem.yaml_text import read_yaml
 
 FILE = "published.yaml"
 

@@ -13,6 +13,7 @@ from specplan.planner.answer.decision import (
     backends,
     basis,
     capacity,
+    format_loss,
     gain_lines,
     standing,
     warnings,
@@ -210,7 +211,8 @@ def _intervals(explanation: Mapping[str, Any]) -> dict[str, Any]:
 
 def _notes(explanation: Mapping[str, Any]) -> list[Line]:
     """What the plan bears, on which backends, how sure the choice is, and what it is worth."""
-    texts = filter(None, (capacity(explanation), backends(explanation)))
+    every = capacity(explanation), backends(explanation), format_loss(explanation)
+    texts = filter(None, every)
     return [*(Line(f"{text[0].upper()}{text[1:]}.") for text in texts), *standing(explanation)]
 
 

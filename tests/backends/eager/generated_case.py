@@ -19,7 +19,7 @@ from specplan.ir.text.parser import parse_plan
 from specplan.measure.device.probes import plain_plan
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
-from specplan.runtime.models.causal import load_model
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.datastore_build import build_datastore
 from specplan.runtime.sources.trees import build_trees

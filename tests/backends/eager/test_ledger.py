@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from specplan.ir.plan import Plan
-from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.loading import load_model
 from tests.backends.eager.generated_case import VOCABULARY, decode_alike, save_text
 from tests.backends.eager.modules import Module, Probed
 from tests.backends.many_plans import LEDGER, small

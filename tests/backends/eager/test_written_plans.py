@@ -14,7 +14,7 @@ from specplan.ir.capabilities import refusals
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
 from specplan.runtime.generate import generate
-from specplan.runtime.models.causal import load_model
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 from tests.backends.eager.generated_case import looks_ahead
 from tests.backends.eager.modules import Module, Probed

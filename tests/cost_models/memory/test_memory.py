@@ -42,7 +42,8 @@ transformers = pytest.importorskip("transformers")
 from specplan.backends.eager.backend import EagerBackend  # noqa: E402
 from specplan.backends.static.executable import StaticExecutable  # noqa: E402
 from specplan.measure.device.probes import budget_probes, plain_plan, probe_of_width, probes  # noqa: E402
-from specplan.runtime.models.causal import CausalModel, load_model  # noqa: E402
+from specplan.runtime.models.causal import CausalModel  # noqa: E402
+from specplan.runtime.models.loading import load_model  # noqa: E402
 from tests.cost_models.memory.allocations import (  # noqa: E402
     peak_of_rounds,
     peak_of_second_round,

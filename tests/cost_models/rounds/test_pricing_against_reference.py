@@ -21,7 +21,8 @@ from specplan.cost_models.rounds.demands import round_demands
 from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import RoundPrice, price_round
 from specplan.ir.text.parser import parse_plan
-from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 from tests.backends.dynamic_trees import dynamic_text
 from tests.cost_models.rounds.test_pricing import HEAD, PLAIN, greedy_chain

@@ -20,7 +20,8 @@ from specplan.measure.acceptance.pools import pool_places  # noqa: E402
 from specplan.measure.acceptance.teacher import text_logits  # noqa: E402
 from specplan.planner.trees.shape import RankPath, StaticTree  # noqa: E402
 from specplan.runtime.acceptance import RULES, DraftedTree  # noqa: E402
-from specplan.runtime.models.causal import CausalModel, load_model  # noqa: E402
+from specplan.runtime.models.causal import CausalModel  # noqa: E402
+from specplan.runtime.models.loading import load_model  # noqa: E402
 from specplan.runtime.requests import Request  # noqa: E402
 from specplan.runtime.sampling import SamplingSettings, probabilities  # noqa: E402
 from tests.backends.pairs import load_pair, save_pair  # noqa: E402

@@ -59,7 +59,9 @@ def test_every_setting_of_a_head_has_a_measured_price(tmp_path: Path) -> None:
     for name, method in {"eagle": "eagle3", "medusa": "parallel_heads"}.items():
         shape = facts.shape(name)
         ends = [run for probe, run in runs.items() if probe.startswith(f"{method}: ")]
-        few, many = ([one.layers for one in run.passes if one.model == shape.digest] for run in ends)
+        few, many = (
+            [one.layers for one in run.passes if one.model == shape.digest] for run in ends
+        )
         assert compiled_by(device, "onnxruntime").forward_seconds(shape, 1, 1, 8).median > 0.0
         assert few and many and sum(few) <= sum(many), "the shortest chain and the largest tree"
     profiles = {

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from specplan.cost_models.models.heads.reading import read_description
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
 from specplan.runtime.models.heads.loading import load_head, load_module
 from specplan.runtime.models.heads.unrolled import unrolled
+from specplan.runtime.models.loading import load_model
 from tests.backends.pairs import save_pair
 from tests.runtime.heads import formats, papers
 from tests.runtime.heads.formats import Stored

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.runtime.models.attention import additive_mask, assert_attention, grouped_attention
-from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.kv_cache import KVCache
+from specplan.runtime.models.loading import load_model
 from specplan.runtime.models.supported import check_supported
 from tests.runtime.tiny_models import CONFIGS, VOCABULARY
 

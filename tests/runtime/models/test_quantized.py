@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 from specplan.cost_models.models.model_shape import ModelShape  # noqa: E402
 from specplan.cost_models.models.number_formats import RUN_FORMATS, number_format  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError, UsageError  # noqa: E402
-from specplan.runtime.models.causal import load_model  # noqa: E402
+from specplan.runtime.models.loading import load_model  # noqa: E402
 from specplan.runtime.models.quantized import BLOCK, linear, quantize  # noqa: E402
 from tests.runtime.tiny_models import save_tiny  # noqa: E402
 
@@ -67,7 +67,9 @@ def test_products_are_those_of_the_runtime(form: str, rows: int) -> None:
     inputs[0, :32] = 0.0
     helper, stored = onnx.helper, onnx.numpy_helper.from_array
     options = quantized_product(matrix.shape, matrix.codes.shape)
-    node = helper.make_node("MatMulNBits", ["x", "c", "s"], ["y"], domain="com.microsoft", **options)
+    node = helper.make_node(
+        "MatMulNBits", ["x", "c", "s"], ["y"], domain="com.microsoft", **options
+    )
     given, out = (
         helper.make_tensor_value_info(name, 1, [rows, n]) for name, n in (("x", 128), ("y", 48))
     )
@@ -99,8 +101,8 @@ def test_a_checkpoint_loaded_in_blocks_is_another_model() -> None:
     for name, model in (("whole", whole), ("rounded", rounded)):
         cache = model.new_cache(1, 12)
         logits[name] = model.forward(tokens, tokens, tokens, mask, cache).log_softmax(-1)
-    apart = (logits["whole"] - logits["rounded"]).abs().mean()
-    assert 1e-4 < apart < 0.05
+    difference = (logits["whole"] - logits["rounded"]).abs().mean()
+    assert 1e-4 < difference < 0.05
     assert rounded.family.embedding.weight.equal(rounded.head.weight), "they are tied"
 
 

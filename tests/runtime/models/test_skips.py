@@ -12,7 +12,8 @@ import torch
 import transformers
 
 from specplan.ir.blocks import NO_SKIPS, Skips
-from specplan.runtime.models.causal import CausalModel, load_model
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.loading import load_model
 from tests.runtime.tiny_models import CONFIGS, VOCABULARY
 
 TOLERANCE = 1e-4
