@@ -62,6 +62,7 @@ class Generation:
         rounds_by_name: number of runs of each round.
         prefill_seconds: from the start until the prompts are in the caches.
         decode_seconds: from there to the end.
+        first_seconds: of them, those of the first round, in which heads read the prompt.
     """
 
     completions: tuple[Completion, ...]
@@ -69,6 +70,7 @@ class Generation:
     rounds_by_name: dict[str, int]
     prefill_seconds: float
     decode_seconds: float
+    first_seconds: float = 0.0
 
     @property
     def emitted(self) -> int:
@@ -79,6 +81,13 @@ class Generation:
     def seconds_per_round(self) -> float:
         """Wall-clock time of a round, prompts left out."""
         return self.decode_seconds / max(self.rounds, 1)
+
+    @property
+    def seconds_per_later_round(self) -> float:
+        """Of a round behind the first, if there is one."""
+        if self.rounds < 2:
+            return self.seconds_per_round
+        return (self.decode_seconds - self.first_seconds) / (self.rounds - 1)
 
     @property
     def tokens_per_round(self) -> float:
@@ -185,7 +194,9 @@ def generate(
         session.prefill(observer)
         ready = perf_counter()
         names: Counter[str] = Counter()
+        first = ready
         for name, active, step in steps(executable.plan, session, observer):
+            first = first if names else perf_counter()
             names[name] += 1
             hand_on(session, [(place, rows[place]) for place in active], step, on_tokens)
         for row in rows:
@@ -200,6 +211,7 @@ def generate(
         rounds_by_name=dict(names),
         prefill_seconds=ready - begin,
         decode_seconds=end - ready,
+        first_seconds=first - ready,
     )
 
 

@@ -30,7 +30,7 @@ from specplan.backends.onnx_export.exporting import REPORT, Exported, export_rou
 from specplan.backends.onnx_export.fusions import fuse
 from specplan.backends.onnx_export.memory import AFTER, expose_versions
 from specplan.backends.onnxruntime.providers import Provider, own_ops
-from specplan.backends.onnxruntime.values import bind, shared
+from specplan.backends.onnxruntime.values import bind, run_bound, session_options, shared
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import named_weights
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -117,9 +117,7 @@ def load_package(
     if lacking:
         raise UsageError(f"the models have no weight {min(lacking)}", where=str(folder / NAMES))
     weights = {name: shared(known[name]) for name in names.weights}
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = torch.get_num_threads()
+    options = session_options()
     path = folder / CODE
     if make_context:
         options.add_session_config_entry("ep.context_enable", "1")
@@ -206,7 +204,7 @@ class OnnxRound:
             bind(self._binding.bind_output, REPORT, self._report)
         if self._report.is_cuda:  # the session has a stream of its own
             torch.cuda.current_stream(self._report.device).synchronize()
-        self._session.run_with_iobinding(self._binding)
+        run_bound(self._session, self._binding)
         for output, old, new in copies:
             if output.endswith(AFTER):  # not what it was in between
                 old.copy_(new)

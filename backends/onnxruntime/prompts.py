@@ -15,7 +15,7 @@ from torch import Tensor
 
 from specplan.backends.onnx_export.memory import AFTER
 from specplan.backends.onnx_export.quantized import quantized_product
-from specplan.backends.onnxruntime.values import bind, shared
+from specplan.backends.onnxruntime.values import bind, run_bound, session_options, shared
 from specplan.backends.static.traced.joined_attention import angles_of, joinable
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.families import RotaryFamily
@@ -37,11 +37,9 @@ class PromptProgram:
     def __init__(self, model: CausalModel, slots: int) -> None:
         import onnxruntime
 
+        options = session_options()
         graph = _Writer(model, slots)
         code = graph.write().SerializeToString()
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.intra_op_num_threads = torch.get_num_threads()
         options.add_session_config_entry("session.disable_prepacking", "1")
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._weights = {name: shared(one) for name, one in graph.weights.items()}
@@ -73,7 +71,7 @@ class PromptProgram:
             for number, tensor in enumerate(layers):
                 bind(self._binding.bind_input, f"{part}.{number}", tensor)
                 bind(self._binding.bind_output, f"{part}.{number}{AFTER}", tensor)
-        self._session.run_with_iobinding(self._binding)
+        run_bound(self._session, self._binding)
 
 
 def fits(name: str, model: Module) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+_SMALLEST, _ONE = 5e-324, 1.0
 _BFLOAT16 = 16
 """`TensorProto.BFLOAT16`; numpy has no such type."""
 _TYPES: dict[torch.dtype, Any] = {
@@ -33,6 +34,32 @@ def bind(side: Callable[..., None], name: str, tensor: Tensor) -> None:
     assert tensor.is_contiguous(), f"{name} is a view"
     device, kind = tensor.device, _TYPES[tensor.dtype]
     side(name, device.type, device.index or 0, kind, list(tensor.shape), tensor.data_ptr())
+
+
+def run_bound(session: Any, binding: Any) -> None:
+    """Run a session on what is bound, with numbers too small for the number type taken as 0.
+
+    Far from a query's own place attention has such weights, and a processor multiplies them some
+    fifty times as slowly. The session's own threads have that mode from `session_options`.
+    """
+    before = _SMALLEST * _ONE == 0.0
+    torch.set_flush_denormal(True)
+    try:
+        session.run_with_iobinding(binding)
+    finally:
+        if not before:
+            torch.set_flush_denormal(False)
+
+
+def session_options() -> Any:
+    """Options of every session: as many threads as torch has, and only errors are logged."""
+    from onnxruntime import SessionOptions
+
+    options = SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.add_session_config_entry("session.set_denormal_as_zero", "1")
+    return options
 
 
 def shared(weight: Tensor) -> Any:

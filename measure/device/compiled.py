@@ -117,7 +117,10 @@ def _rounds(bench: Workbench, facts: ProblemFacts, backend: str) -> Iterator[Pro
 
 
 def _ratio(bench: Workbench, probe: Probe, backend: str, cell: tuple[int, int], room: int) -> float:
-    """Seconds of a compiled round over those of the interpreted one, the median of turns."""
+    """Seconds of a compiled round over those of the interpreted one, the median of turns.
+
+    Of rounds behind the first, in which a head reads the prompt, interpreted in both.
+    """
     plain = bench.compile(probe.plan)
     compiled: Executable = round_backend(backend).compile(
         probe.plan, bench.models, buckets=[Bucket(cell[0], room)]
@@ -126,7 +129,7 @@ def _ratio(bench: Workbench, probe: Probe, backend: str, cell: tuple[int, int], 
     def timer(executable: Executable) -> Callable[[int], float]:
         def seconds(turn: int) -> float:
             requests = times.requests_of(bench, *cell, seed=turn + 1)
-            return generate(executable, requests).seconds_per_round
+            return generate(executable, requests).seconds_per_later_round
 
         return seconds
 

@@ -22,6 +22,7 @@ from specplan.backends.onnx_export.fusions import FUSIONS, fuse  # noqa: E402
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend  # noqa: E402
 from specplan.backends.onnxruntime.package import CODE, NAMES  # noqa: E402
 from specplan.backends.onnxruntime.providers import own_ops  # noqa: E402
+from specplan.backends.onnxruntime.values import run_bound  # noqa: E402
 from specplan.backends.static.traced.joined_attention import joinable, joined_attention  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError  # noqa: E402
 from specplan.ir.text.parser import parse_plan  # noqa: E402
@@ -226,3 +227,23 @@ def test_models_that_the_op_does_not_fit_stay_apart(pair_folder: Path) -> None:
     """Float64 has no such op, and small heads cannot be turned by it."""
     assert not joinable(load_pair(pair_folder))
     assert not joinable(load_pair(pair_folder, dtype="float32"))
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_rounds_run_without_denormal_numbers_and_leave_the_mode_as_it_was(before: bool) -> None:
+    smallest, one = 5e-324, 1.0
+    flushed: list[bool] = []
+
+    class Session:
+        def run_with_iobinding(self, _: object) -> None:
+            flushed.append(smallest * one == 0.0)
+            raise RuntimeError("no kernel")
+
+    torch.set_flush_denormal(before)
+    try:
+        with pytest.raises(RuntimeError, match="no kernel"):
+            run_bound(Session(), None)
+        assert flushed == [True]
+        assert (smallest * one == 0.0) is before
+    finally:
+        torch.set_flush_denormal(False)
