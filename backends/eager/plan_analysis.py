@@ -36,6 +36,7 @@ class PlanAnalysis:
         segments: by the name of a cache, spans of its layers.
         whole: by the name of a cache, how text runs through all of its model.
         prefilled: caches whose prompts run so before the first round; others read theirs in it.
+        read_by_others: those among the others that wait only since other models read the states.
         spent: by the identity of an op, values that nothing reads after it.
         judged: by the identity of an op that judges, how many nodes it judges at most.
         scored: some op reads scores of nodes.
@@ -63,7 +64,7 @@ class PlanAnalysis:
             for state in plan.states
             if isinstance(state, CacheState)
         }
-        self.prefilled = frozenset(prefilled_caches(plan))
+        self.prefilled, self.read_by_others = map(frozenset, prefilled_caches(plan))
         self.spent = last_reads(plan)
         self.judged = judged_nodes(steps)
         self.scored = any(map(_reads_scores, ops))
@@ -76,8 +77,11 @@ class PlanAnalysis:
         self.speculative = speculative_slots(plan) + _slots_ahead(steps, models)
 
 
-def prefilled_caches(plan: Plan) -> set[State]:
+def prefilled_caches(plan: Plan) -> tuple[set[State], set[State]]:
     """Caches whose prompts may run through the whole stack before the first round.
+
+    And those whose prompts might, did not other models read the states of all but the last token in
+    the first round, too.
 
     A prompt is read by the passes of the first round, in a wider form: where these do otherwise
     than the whole stack does, read what the round has not yet computed, or bound the tokens of all
@@ -87,18 +91,20 @@ def prefilled_caches(plan: Plan) -> set[State]:
     """
     asked = (op.operand for op in walk_plan(plan) if isinstance(op, Measure))
     lagging = (plan.state(state) for state in asked if isinstance(state, State))
-    late = {cache.model for cache in lagging if isinstance(cache, CacheState)}
+    late, read = {cache.model for cache in lagging if isinstance(cache, CacheState)}, set[str]()
     for op in (op for op in walk_plan(plan) if isinstance(op, Forward)):
         track = None if op.features is None else plan.state(op.features)
         if isinstance(track, TrackState) and (track.model != op.model or op.shift):
-            late |= {op.model, track.model}
+            late.add(op.model)
+            read.add(track.model)
         if op.write == "exact" and (len(op.layers) > 1 or op.only or op.attend == "block"):
             late.add(op.model)
         if op.most is not None:  # prompts ride along with the requests that decode
             late.add(op.model)
     caches = [state for state in plan.states if isinstance(state, CacheState)]
     viewed = {state.view for state in caches}
-    return {s.name for s in caches if s.model not in late or s.name in viewed}
+    early = {s.name for s in caches if s.model not in late | read or s.name in viewed}
+    return early, {s.name for s in caches if s.model in read - late and s.name not in viewed}
 
 
 def _reads_scores(op: Op) -> bool:

@@ -82,12 +82,14 @@ class OnnxRuntimeBackend(RoundBackend):
         there = find_spec("onnxruntime") is not None and "GroupQueryAttention" in own_ops()
         return joinable(models) if device == "cpu" and there else frozenset()
 
-    def text_program(self, name: str, model: Module, slots: int) -> TextProgram | None:
+    def text_program(
+        self, name: str, model: Module, slots: int, kept: tuple[int, ...] = ()
+    ) -> TextProgram | None:
         """See `RoundBackend.text_program`."""
         if not self.joined({name: model}) or not fits(name, model):
             return None
         assert isinstance(model, CausalModel)
-        return PromptProgram(model, slots)
+        return PromptProgram(model, slots, kept)
 
     def check(self, models: Mapping[str, Module], *, frozen: bool) -> None:
         """See `RoundBackend.check`."""

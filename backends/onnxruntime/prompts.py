@@ -32,13 +32,15 @@ class PromptProgram:
     Args:
         model: one that `fits`.
         slots: of its caches, the trash slot among them.
+        kept: numbers of layers after which hidden states are given, rising.
     """
 
-    def __init__(self, model: CausalModel, slots: int) -> None:
+    def __init__(self, model: CausalModel, slots: int, kept: Sequence[int] = ()) -> None:
         import onnxruntime
 
         options = session_options()
-        graph = _Writer(model, slots)
+        self._kept, self._width = tuple(kept), model.hidden_size
+        graph = _Writer(model, slots, self._kept)
         code = graph.write().SerializeToString()
         options.add_session_config_entry("session.disable_prepacking", "1")
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -48,13 +50,16 @@ class PromptProgram:
         self._session = onnxruntime.InferenceSession(code, options, providers=providers)
         self._binding = self._session.io_binding()
 
-    def __call__(self, tokens: Tensor, first: int, store: KVCache) -> None:
+    def __call__(self, tokens: Tensor, first: int, store: KVCache) -> dict[int, Tensor]:
         """Run tokens.
 
         Args:
             tokens: int64 `[1, T]`.
             first: position and slot of the first of them.
             store: of the model; keys, values and positions are written.
+
+        Returns:
+            Hidden states `[T, hidden]` before the final norm, by the layers they are kept after.
         """
         stop = first + tokens.shape[1]
         positions = torch.arange(first, stop)[None]
@@ -71,7 +76,11 @@ class PromptProgram:
             for number, tensor in enumerate(layers):
                 bind(self._binding.bind_input, f"{part}.{number}", tensor)
                 bind(self._binding.bind_output, f"{part}.{number}{AFTER}", tensor)
+        states = {layer: torch.empty(stop - first, self._width) for layer in self._kept}
+        for layer, tensor in states.items():
+            bind(self._binding.bind_output, f"states.{layer}", tensor)
         run_bound(self._session, self._binding)
+        return states
 
 
 def fits(name: str, model: Module) -> bool:
@@ -89,8 +98,9 @@ class _Writer:
         weights: by the names that the graph gives them.
     """
 
-    def __init__(self, model: CausalModel, slots: int) -> None:
+    def __init__(self, model: CausalModel, slots: int, kept: Sequence[int]) -> None:
         assert isinstance(model.family, RotaryFamily)
+        self._kept = kept
         self.weights: dict[str, Tensor] = {}
         self._family, self._slots = model.family, slots
         self._nodes: list[Any] = []
@@ -105,9 +115,11 @@ class _Writer:
         whole, halves = TensorProto.INT64, TensorProto.INT32
         inputs = [info(name, whole, [1, "columns"]) for name in ("tokens", "positions")]
         inputs += [info("last", halves, [1]), info("total", halves, [])]
-        outputs = []
+        width, count = family.embedding.weight.shape[1], len(family.layers)
+        outputs = [
+            info(f"states.{layer}", TensorProto.FLOAT, ["columns", width]) for layer in self._kept
+        ]
         (embedded,) = self._op("Gather", [self._weight(family.embedding.weight), "tokens"])
-        width = family.embedding.weight.shape[1]
         hidden, added = self._reshaped(embedded, [-1, width]), ""
         for number, layer in enumerate(family.layers):
             shape = [1, family.kv_heads, self._slots, family.head_dim]
@@ -115,11 +127,15 @@ class _Writer:
             inputs += [info(name, TensorProto.FLOAT, shape) for name in caches]
             outputs += [info(name + AFTER, TensorProto.FLOAT, shape) for name in caches]
             normed, hidden = self._norm(hidden, added, layer.input_norm)
+            if number in self._kept:
+                self._op("Identity", [hidden], [f"states.{number}"])
             mixed = self._attended(layer, normed, caches)
-            if number + 1 < len(family.layers):  # of the last layer, keys and values are enough
+            if number + 1 < count or count in self._kept:  # else keys and values are enough
                 added = self._linear(mixed, layer.output, layer.output_bias)
                 normed, hidden = self._norm(hidden, added, layer.middle_norm)
                 added = self._gated(layer, normed)
+        if count in self._kept:
+            self._op("Add", [hidden, added], [f"states.{count}"])
         graph = helper.make_graph(
             self._nodes,
             "text",

@@ -48,7 +48,7 @@ class StaticExecutable(BoundPlan):
         fused_on: Collection[str] = (),
         captured_on: Collection[str] = (),
         joined: Collection[str] = (),
-        text_program: Callable[[str, Module, int], TextProgram | None] | None = None,
+        text_program: Callable[..., TextProgram | None] | None = None,
     ) -> None:
         super().__init__(plan, models)
         self.lowered = run_passes(plan)
@@ -58,7 +58,7 @@ class StaticExecutable(BoundPlan):
         self.captured_on = frozenset(captured_on)
         self._compile = compile_round
         self._text_program = text_program
-        self._texts: dict[tuple[str, int], TextProgram | None] = {}
+        self._texts: dict[tuple[str, int, tuple[int, ...]], TextProgram | None] = {}
         self._graphs: dict[tuple[str, Sampling], RoundGraph] = {}
         self._programs: dict[tuple[str, Sampling, Bucket], Program] = {}
 
@@ -83,14 +83,14 @@ class StaticExecutable(BoundPlan):
         bucket = bucket_for(requests, capacity, self.buckets)
         return StaticSession(self, requests, bucket)
 
-    def text_program(self, name: str, slots: int) -> TextProgram | None:
-        """What takes one prompt into a cache of a model; made when first asked for."""
+    def text_program(self, name: str, slots: int, kept: tuple[int, ...] = ()) -> TextProgram | None:
+        """See `RoundBackend.text_program`; made when first asked for."""
         if self._text_program is None:
             return None
-        if (name, slots) not in self._texts:
-            made = self._text_program(name, self.models[name], slots)
-            self._texts[name, slots] = made
-        return self._texts[name, slots]
+        key = name, slots, kept
+        if key not in self._texts:
+            self._texts[key] = self._text_program(name, self.models[name], slots, kept)
+        return self._texts[key]
 
     def graph(self, name: str, sampling: Sampling) -> RoundGraph:
         """A round as a graph."""

@@ -74,8 +74,13 @@ class RoundBackend(ABC):
         """Models whose rotation, writes to the cache and attention it runs as one op."""
         return frozenset()
 
-    def text_program(self, name: str, model: Module, slots: int) -> TextProgram | None:
-        """What takes one prompt into a cache of a model with so many slots; None to interpret."""
+    def text_program(
+        self, name: str, model: Module, slots: int, kept: tuple[int, ...] = ()
+    ) -> TextProgram | None:
+        """What takes one prompt into a cache of a model with so many slots; None to interpret.
+
+        It gives the hidden states after the layers of these numbers, rising.
+        """
         return None
 
     def check(self, models: Mapping[str, Module], *, frozen: bool) -> None:

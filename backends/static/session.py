@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
@@ -33,8 +33,11 @@ if TYPE_CHECKING:
 
 Program: TypeAlias = Callable[..., Tensor]
 """A round, compiled or not: from the tensors of its interface to its report."""
-TextProgram: TypeAlias = Callable[[Tensor, int, KVCache], None]
-"""Takes tokens `[1, T]`, the first of them at a position, into a cache."""
+TextProgram: TypeAlias = Callable[[Tensor, int, KVCache], Mapping[int, Tensor]]
+"""Takes tokens `[1, T]`, the first of them at a position, into a cache.
+
+Gives hidden states `[T, hidden]` by the number of layers that they went through.
+"""
 
 
 SLOTS_STEP = 32
@@ -154,18 +157,54 @@ class StaticSession(EagerSession):
 
     def take_in(self, cache: Cache, spec: PassSpec) -> None:
         """See `EagerSession.take_in`; one prompt runs compiled, where the backend can."""
-        slots = cache.store.capacity + 1
+        if not spec.keeps and spec.features is None:
+            for _ in self._compiled_text(cache, spec, ()):
+                pass
+        super().take_in(cache, spec)
+
+    def _compiled_text(
+        self, cache: Cache, spec: PassSpec, kept: tuple[int, ...]
+    ) -> Iterator[tuple[int, Mapping[int, Tensor]]]:
+        """Take one prompt in, all but its last token, chunk by chunk, where the backend can.
+
+        Yields:
+            Where the chunk begins, and its hidden states after the layers in `kept`.
+        """
         plain = cache.retention is None and cache.store.queries is None
-        alone = plain and not spec.keeps and spec.features is None and self.batch.size == 1
-        program = self.programs.text_program(spec.model, slots) if alone else None
+        slots, alone = cache.store.capacity + 1, plain and self.batch.size == 1
+        program = self.programs.text_program(spec.model, slots, kept) if alone else None
         while program is not None:
             start = min(cache.lengths[span][0] for span in spec.segments)
             stop = min(start + MOST_CHUNK, self.batch.lengths[0] - 1)
             if stop <= start:
                 break
-            program(self.batch.text[:, start:stop], start, cache.store)
+            yield start, program(self.batch.text[:, start:stop], start, cache.store)
             took_in([stop], cache, spec, None)
-        super().take_in(cache, spec)
+
+    def _read_ahead(self) -> list[Tensor]:
+        """Take a prompt into models whose states other models read, and keep the states.
+
+        Returns:
+            Marks to set behind the first round: a round that reads the prompt itself has its
+            states only in the end.
+        """
+        known: list[Tensor] = []
+        for name in self.analysis.read_by_others:
+            cache, spec = self.batch.caches[name], self.analysis.whole[name]
+            depth = self.models[spec.model].num_layers
+            if spec.spans != ((0, depth),) or spec.segments != spec.spans or spec.skips:
+                continue
+            tracks = [
+                (self.batch.tracks[track], [depth if layer < 0 else layer for layer in layers])
+                for track, layers in spec.keeps
+            ]
+            kept = tuple(sorted({layer for _, layers in tracks for layer in layers}))
+            for start, states in self._compiled_text(cache, spec, kept):
+                for track, layers in tracks:
+                    rows = torch.cat([states[layer] for layer in layers], 1)
+                    track.text[0, start : start + len(rows)] = rows
+                    known.append(track.known[0, start : start + len(rows)])
+        return known
 
     def _interpreted(self, graph: RoundGraph) -> StepResult:
         """Let the interpreter run a round whose passes read more text than a graph has room for."""
@@ -176,7 +215,10 @@ class StaticSession(EagerSession):
                 name: value_of(states[name], graph.interface.parts(states[name].name), parts)
                 for name, parts in self.values.items()
             }
+        known = self._read_ahead() if self._late else ()
         step, self._late = super().step(graph.item.name), False
+        for there in known:
+            there.fill_(True)
         self.values = first_values(batch, analysis, self.models["target"])
         batch.forget_keys()
         self._rounds.clear()  # they know the tensors of the values before

@@ -26,6 +26,7 @@ from specplan.backends.onnxruntime.values import run_bound  # noqa: E402
 from specplan.backends.static.traced.joined_attention import joinable, joined_attention  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError  # noqa: E402
 from specplan.ir.text.parser import parse_plan  # noqa: E402
+from specplan.measure.acceptance.teacher import text_states  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
 from tests.backends.compiled_plans import requests_of  # noqa: E402
 from tests.backends.pairs import load_pair, run, save_pair  # noqa: E402
@@ -219,6 +220,14 @@ def test_prompts_run_compiled_into_the_caches_of_the_interpreter(tmp_path: Path)
     program(tokens[:, :7], 0, again)
     program(tokens[:, 7:], 7, again)
     torch.testing.assert_close(again.keys, other["kv"].store.keys, rtol=1e-4, atol=1e-5)
+    keeping = executable.text_program("target", other["kv"].store.capacity + 1, (0, 1, 2))
+    assert keeping is not None
+    states = keeping(tokens, 0, models["target"].new_cache(1, other["kv"].store.capacity))
+    assert [*states] == [0, 1, 2]
+    assert states[0].equal(models["target"].family.embed(tokens, tokens)[0])
+    for layer in (1, 2):
+        expected = text_states(models["target"], request.prompt_tokens, 1, layer)
+        torch.testing.assert_close(states[layer], expected, rtol=1e-4, atol=1e-4)
     double = load_pair(tmp_path)
     assert OnnxRuntimeBackend().compile(plan, double).text_program("target", 300) is None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,11 +20,32 @@ from specplan.measure.acceptance.teacher import text_logits  # noqa: E402
 from specplan.measure.device.probes import plain_plan  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
 from specplan.runtime.models.causal import CausalModel  # noqa: E402
+from specplan.runtime.models.heads.loading import load_head  # noqa: E402
 from specplan.runtime.models.loading import load_model  # noqa: E402
 from specplan.runtime.requests import Request  # noqa: E402
 from specplan.runtime.tokenizer import load_tokenizer  # noqa: E402
 from tests.backends.test_onnx_fusions import TREE  # noqa: E402
 
+BY_HEAD = """plan head
+model target
+model eagle
+state @kv = cache target
+state @ekv = cache eagle
+state @states = track target layer=last
+state @own = track eagle layer=last
+round decode {
+  %t0 = root
+  %q0 = forward eagle %t0 cache=@ekv pending=2 features=@states shift=1 keep=@own
+  %c = grow %t0 at=%t0 logits=%q0 children=1
+  %l = forward target %c cache=@kv pending=1 keep=@states
+  %a = accept %c target=%l
+  %e = emit %a
+  commit @kv %e
+  commit @states %e
+  commit @ekv %e
+  commit @own %e
+}
+"""
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "examples/reference_models"
 TIE = 0.05
@@ -80,6 +102,34 @@ def test_plans_keep_the_output_of_the_quantized_target(
     layers = target.num_layers + 2 * models["draft"].num_layers  # the draft model runs twice
     assert len(products) == 4 * layers + 3, "four of each layer, and the heads"
     assert not [name for name in names if ".qkv.0" in name or ".down.0" in name], "floats stay out"
+
+
+def test_the_prompt_of_a_head_runs_compiled_and_drafts_are_those_of_the_interpreter(
+    models: dict[str, CausalModel], requests: list[Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The head has the prompt's states from the second round on, as the language has it."""
+    pytest.importorskip("onnxruntime")
+    from specplan.backends.onnxruntime.prompts import PromptProgram
+
+    read: list[tuple[int, tuple[int, ...]]] = []
+    call = PromptProgram.__call__
+
+    def counted(self: PromptProgram, tokens: Any, *rest: Any) -> Any:
+        states = call(self, tokens, *rest)
+        read.append((tokens.shape[1], tuple(states)))
+        return states
+
+    monkeypatch.setattr(PromptProgram, "__call__", counted)
+    target, plan = models["target"], parse_plan(BY_HEAD)
+    with_head = {"target": target, "eagle": load_head(MODELS / "heads/eagle", target)}
+    request = requests[0]
+    executables = [back.compile(plan, with_head) for back in (EagerBackend(), OnnxRuntimeBackend())]
+    expected, own = (generate(one, [request]) for one in executables)
+    assert read == [(len(request.prompt_tokens) - 1, (target.num_layers,))]
+    (one,), (other,) = expected.completions, own.completions
+    assert same_but_for_ties(target, request, one.tokens, other.tokens)
+    assert own.rounds < len(other.tokens), "drafts are accepted"
+    assert abs(own.rounds - expected.rounds) <= 1
 
 
 def test_every_other_compiler_sees_what_the_product_is_made_of(

@@ -195,6 +195,9 @@ def catch_up(session: Interpreter, cache: Cache, spec: PassSpec, pending: int) -
     This is prefill, and the way back for a drafter that a schedule had switched off.
     """
     batch = session.batch
+    blind = spec.features is not None and not batch.tracks[spec.features].known.any()
+    if blind and not (spec.inside or session.models[spec.model].optional_features):
+        return  # nothing of what it reads is there yet
     chunk = MOST_CHUNK if cache.retention is None else cache.retention.chunk
     active = session.active or [True] * batch.size
     while True:
