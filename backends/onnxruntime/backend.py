@@ -28,7 +28,7 @@ class OnnxRuntimeBackend(RoundBackend):
 
     Args:
         provider: name of the execution provider; the first that can run the models when None.
-        context: what the provider compiles is kept beside each round, so that opening it is quick
+        context: what the provider compiles is after beside each round, so that opening it is quick
             (EPContext); only where the provider can.
     """
 
@@ -83,13 +83,13 @@ class OnnxRuntimeBackend(RoundBackend):
         return joinable(models) if device == "cpu" and there else frozenset()
 
     def text_program(
-        self, name: str, model: Module, slots: int, kept: tuple[int, ...] = ()
+        self, name: str, model: Module, slots: int, after: tuple[int, ...] = ()
     ) -> TextProgram | None:
         """See `RoundBackend.text_program`."""
         if not self.joined({name: model}) or not fits(name, model):
             return None
         assert isinstance(model, CausalModel)
-        return PromptProgram(model, slots, kept)
+        return PromptProgram(model, slots, after)
 
     def check(self, models: Mapping[str, Module], *, frozen: bool) -> None:
         """See `RoundBackend.check`."""

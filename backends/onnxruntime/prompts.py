@@ -32,15 +32,15 @@ class PromptProgram:
     Args:
         model: one that `fits`.
         slots: of its caches, the trash slot among them.
-        kept: numbers of layers after which hidden states are given, rising.
+        after: numbers of layers after which hidden states are given, rising.
     """
 
-    def __init__(self, model: CausalModel, slots: int, kept: Sequence[int] = ()) -> None:
+    def __init__(self, model: CausalModel, slots: int, after: Sequence[int] = ()) -> None:
         import onnxruntime
 
         options = session_options()
-        self._kept, self._width = tuple(kept), model.hidden_size
-        graph = _Writer(model, slots, self._kept)
+        self._after, self._width = tuple(after), model.hidden_size
+        graph = _Writer(model, slots, self._after)
         code = graph.write().SerializeToString()
         options.add_session_config_entry("session.disable_prepacking", "1")
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -59,7 +59,7 @@ class PromptProgram:
             store: of the model; keys, values and positions are written.
 
         Returns:
-            Hidden states `[T, hidden]` before the final norm, by the layers they are kept after.
+            Hidden states `[T, hidden]` before the final norm, by the layers they went through.
         """
         stop = first + tokens.shape[1]
         positions = torch.arange(first, stop)[None]
@@ -76,7 +76,7 @@ class PromptProgram:
             for number, tensor in enumerate(layers):
                 bind(self._binding.bind_input, f"{part}.{number}", tensor)
                 bind(self._binding.bind_output, f"{part}.{number}{AFTER}", tensor)
-        states = {layer: torch.empty(stop - first, self._width) for layer in self._kept}
+        states = {layer: torch.empty(stop - first, self._width) for layer in self._after}
         for layer, tensor in states.items():
             bind(self._binding.bind_output, f"states.{layer}", tensor)
         run_bound(self._session, self._binding)
@@ -98,9 +98,9 @@ class _Writer:
         weights: by the names that the graph gives them.
     """
 
-    def __init__(self, model: CausalModel, slots: int, kept: Sequence[int]) -> None:
+    def __init__(self, model: CausalModel, slots: int, after: Sequence[int]) -> None:
         assert isinstance(model.family, RotaryFamily)
-        self._kept = kept
+        self._after = after
         self.weights: dict[str, Tensor] = {}
         self._family, self._slots = model.family, slots
         self._nodes: list[Any] = []
@@ -117,7 +117,7 @@ class _Writer:
         inputs += [info("last", halves, [1]), info("total", halves, [])]
         width, count = family.embedding.weight.shape[1], len(family.layers)
         outputs = [
-            info(f"states.{layer}", TensorProto.FLOAT, ["columns", width]) for layer in self._kept
+            info(f"states.{layer}", TensorProto.FLOAT, ["columns", width]) for layer in self._after
         ]
         (embedded,) = self._op("Gather", [self._weight(family.embedding.weight), "tokens"])
         hidden, added = self._reshaped(embedded, [-1, width]), ""
@@ -127,14 +127,14 @@ class _Writer:
             inputs += [info(name, TensorProto.FLOAT, shape) for name in caches]
             outputs += [info(name + AFTER, TensorProto.FLOAT, shape) for name in caches]
             normed, hidden = self._norm(hidden, added, layer.input_norm)
-            if number in self._kept:
+            if number in self._after:
                 self._op("Identity", [hidden], [f"states.{number}"])
             mixed = self._attended(layer, normed, caches)
-            if number + 1 < count or count in self._kept:  # else keys and values are enough
+            if number + 1 < count or count in self._after:  # else keys and values are enough
                 added = self._linear(mixed, layer.output, layer.output_bias)
                 normed, hidden = self._norm(hidden, added, layer.middle_norm)
                 added = self._gated(layer, normed)
-        if count in self._kept:
+        if count in self._after:
             self._op("Add", [hidden, added], [f"states.{count}"])
         graph = helper.make_graph(
             self._nodes,

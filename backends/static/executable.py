@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+import torch
 from torch import Tensor
 
 from specplan.backends.binding import BoundPlan, check_requests
+from specplan.backends.eager.passes.pass_spec import PassSpec
+from specplan.backends.eager.passes.text import took_in
 from specplan.backends.eager.plan_analysis import PlanAnalysis
+from specplan.backends.eager.state.batch import MOST_CHUNK, Batch
+from specplan.backends.eager.state.caches import Cache
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
 from specplan.backends.static.fusing import fused_for
 from specplan.backends.static.graph import RoundGraph
@@ -83,14 +88,60 @@ class StaticExecutable(BoundPlan):
         bucket = bucket_for(requests, capacity, self.buckets)
         return StaticSession(self, requests, bucket)
 
-    def text_program(self, name: str, slots: int, kept: tuple[int, ...] = ()) -> TextProgram | None:
+    def text_program(
+        self, name: str, slots: int, after: tuple[int, ...] = ()
+    ) -> TextProgram | None:
         """See `RoundBackend.text_program`; made when first asked for."""
         if self._text_program is None:
             return None
-        key = name, slots, kept
+        key = name, slots, after
         if key not in self._texts:
-            self._texts[key] = self._text_program(name, self.models[name], slots, kept)
+            self._texts[key] = self._text_program(name, self.models[name], slots, after)
         return self._texts[key]
+
+    def read_prompt(
+        self, batch: Batch, cache: Cache, spec: PassSpec, after: tuple[int, ...] = ()
+    ) -> Iterator[tuple[int, Mapping[int, Tensor]]]:
+        """Take one prompt in, all but its last token, chunk by chunk, where the backend can.
+
+        Yields:
+            Where the chunk begins, and its hidden states after the layers in `after`.
+        """
+        plain = cache.retention is None and cache.store.queries is None
+        slots, alone = cache.store.capacity + 1, plain and batch.size == 1
+        program = self.text_program(spec.model, slots, after) if alone else None
+        while program is not None:
+            start = min(cache.lengths[span][0] for span in spec.segments)
+            stop = min(start + MOST_CHUNK, batch.lengths[0] - 1)
+            if stop <= start:
+                break
+            yield start, program(batch.text[:, start:stop], start, cache.store)
+            took_in([stop], cache, spec, None)
+
+    def read_ahead(self, batch: Batch) -> list[Tensor]:
+        """Take a prompt into models whose states other models read, and keep the states.
+
+        Returns:
+            Marks to set behind the first round: a round that reads the prompt itself has its
+            states only in the end.
+        """
+        known: list[Tensor] = []
+        for name in self.analysis.read_by_others:
+            cache, spec = batch.caches[name], self.analysis.whole[name]
+            depth = self.models[spec.model].num_layers
+            if spec.spans != ((0, depth),) or spec.segments != spec.spans or spec.skips:
+                continue
+            tracks = [
+                (batch.tracks[track], [depth if layer < 0 else layer for layer in layers])
+                for track, layers in spec.keeps
+            ]
+            after = tuple(sorted({layer for _, layers in tracks for layer in layers}))
+            for start, states in self.read_prompt(batch, cache, spec, after):
+                for track, layers in tracks:
+                    rows = torch.cat([states[layer] for layer in layers], 1)
+                    track.text[0, start : start + len(rows)] = rows
+                    known.append(track.known[0, start : start + len(rows)])
+        return known
 
     def graph(self, name: str, sampling: Sampling) -> RoundGraph:
         """A round as a graph."""

@@ -75,7 +75,7 @@ class RoundBackend(ABC):
         return frozenset()
 
     def text_program(
-        self, name: str, model: Module, slots: int, kept: tuple[int, ...] = ()
+        self, name: str, model: Module, slots: int, after: tuple[int, ...] = ()
     ) -> TextProgram | None:
         """What takes one prompt into a cache of a model with so many slots; None to interpret.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager.passes.pass_spec import PassSpec
-from specplan.backends.eager.passes.text import reads_more, settle, took_in
+from specplan.backends.eager.passes.text import reads_more, settle
 from specplan.backends.eager.session import EagerSession
-from specplan.backends.eager.state.batch import MOST_CHUNK
 from specplan.backends.eager.state.caches import Cache
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.captured import CapturedRound, slots_attended
@@ -158,53 +157,9 @@ class StaticSession(EagerSession):
     def take_in(self, cache: Cache, spec: PassSpec) -> None:
         """See `EagerSession.take_in`; one prompt runs compiled, where the backend can."""
         if not spec.keeps and spec.features is None:
-            for _ in self._compiled_text(cache, spec, ()):
+            for _ in self.programs.read_prompt(self.batch, cache, spec):
                 pass
         super().take_in(cache, spec)
-
-    def _compiled_text(
-        self, cache: Cache, spec: PassSpec, kept: tuple[int, ...]
-    ) -> Iterator[tuple[int, Mapping[int, Tensor]]]:
-        """Take one prompt in, all but its last token, chunk by chunk, where the backend can.
-
-        Yields:
-            Where the chunk begins, and its hidden states after the layers in `kept`.
-        """
-        plain = cache.retention is None and cache.store.queries is None
-        slots, alone = cache.store.capacity + 1, plain and self.batch.size == 1
-        program = self.programs.text_program(spec.model, slots, kept) if alone else None
-        while program is not None:
-            start = min(cache.lengths[span][0] for span in spec.segments)
-            stop = min(start + MOST_CHUNK, self.batch.lengths[0] - 1)
-            if stop <= start:
-                break
-            yield start, program(self.batch.text[:, start:stop], start, cache.store)
-            took_in([stop], cache, spec, None)
-
-    def _read_ahead(self) -> list[Tensor]:
-        """Take a prompt into models whose states other models read, and keep the states.
-
-        Returns:
-            Marks to set behind the first round: a round that reads the prompt itself has its
-            states only in the end.
-        """
-        known: list[Tensor] = []
-        for name in self.analysis.read_by_others:
-            cache, spec = self.batch.caches[name], self.analysis.whole[name]
-            depth = self.models[spec.model].num_layers
-            if spec.spans != ((0, depth),) or spec.segments != spec.spans or spec.skips:
-                continue
-            tracks = [
-                (self.batch.tracks[track], [depth if layer < 0 else layer for layer in layers])
-                for track, layers in spec.keeps
-            ]
-            kept = tuple(sorted({layer for _, layers in tracks for layer in layers}))
-            for start, states in self._compiled_text(cache, spec, kept):
-                for track, layers in tracks:
-                    rows = torch.cat([states[layer] for layer in layers], 1)
-                    track.text[0, start : start + len(rows)] = rows
-                    known.append(track.known[0, start : start + len(rows)])
-        return known
 
     def _interpreted(self, graph: RoundGraph) -> StepResult:
         """Let the interpreter run a round whose passes read more text than a graph has room for."""
@@ -215,7 +170,7 @@ class StaticSession(EagerSession):
                 name: value_of(states[name], graph.interface.parts(states[name].name), parts)
                 for name, parts in self.values.items()
             }
-        known = self._read_ahead() if self._late else ()
+        known = self.programs.read_ahead(self.batch) if self._late else ()
         step, self._late = super().step(graph.item.name), False
         for there in known:
             there.fill_(True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -89,9 +89,9 @@ def _time_backend(
     for done, (batch, probe) in enumerate(todo):
         progress(f"rounds compiled by {backend}", done, len(todo))
         if (batch, probe.name) not in known:
-            ratio = _ratio(bench, probe, backend, (batch, context), room)
+            ratio, prompts = _ratios(bench, probe, backend, (batch, context), room)
             passes, others = _parts(facts, table, probe, (batch, context))
-            runs.append(CompiledRun(probe.name, batch, *about, ratio, passes, others))
+            runs.append(CompiledRun(probe.name, batch, *about, ratio, passes, others, prompts))
             table.compiled[backend] = tuple(runs)
             table.save(path)
     progress(f"rounds compiled by {backend}", len(todo), len(todo))
@@ -116,24 +116,31 @@ def _rounds(bench: Workbench, facts: ProblemFacts, backend: str) -> Iterator[Pro
         yield from dict.fromkeys((*every[:1], *every[-1:]))
 
 
-def _ratio(bench: Workbench, probe: Probe, backend: str, cell: tuple[int, int], room: int) -> float:
-    """Seconds of a compiled round over those of the interpreted one, the median of turns.
+def _ratios(
+    bench: Workbench, probe: Probe, backend: str, cell: tuple[int, int], room: int
+) -> tuple[float, float]:
+    """Seconds of a compiled round over those of the interpreted one, and the same of prompts.
 
-    Of rounds behind the first, in which a head reads the prompt, interpreted in both.
+    Medians of turns; of rounds behind the first, in which a head reads the prompt.
     """
     plain = bench.compile(probe.plan)
     compiled: Executable = round_backend(backend).compile(
         probe.plan, bench.models, buckets=[Bucket(cell[0], room)]
     )
 
-    def timer(executable: Executable) -> Callable[[int], float]:
+    prompts: dict[str, list[float]] = {"plain": [], "compiled": []}
+
+    def timer(name: str, executable: Executable) -> Callable[[int], float]:
         def seconds(turn: int) -> float:
             requests = times.requests_of(bench, *cell, seed=turn + 1)
-            return generate(executable, requests).seconds_per_later_round
+            generation = generate(executable, requests)
+            if turn >= 0:
+                prompts[name].append(generation.prefill_seconds)
+            return generation.seconds_per_later_round
 
         return seconds
 
-    runs = {"plain": timer(plain), "compiled": timer(compiled)}
+    runs = {"plain": timer("plain", plain), "compiled": timer("compiled", compiled)}
     runs["plain"](-1)
     try:
         runs["compiled"](-1)
@@ -146,6 +153,10 @@ def _ratio(bench: Workbench, probe: Probe, backend: str, cell: tuple[int, int], 
             remedy="Name another backend.",
         ) from error
     seconds = seconds_in_turns(runs, TURNS)
+    return _share(seconds), _share(prompts)
+
+
+def _share(seconds: Mapping[str, Sequence[float]]) -> float:
     pairs = zip(seconds["compiled"], seconds["plain"], strict=True)
     return median(of_compiled / of_plain for of_compiled, of_plain in pairs)
 

@@ -8,14 +8,14 @@ ways, and a form with few coefficients predicts compiled times from the interpre
 
 `kernels` is a number for each model: how long its matrices take in the compiler's own layout.
 `dispatch` are the seconds that a layer costs in Python, which a compiled round does not spend.
-Prompts are run by the interpreter either way.
+Prompts take their measured share of the interpreter's time: 1 where it runs them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean
+from dataclasses import dataclass, field, replace
+from statistics import fmean, median
 from typing import Literal
 
 import numpy as np
@@ -49,12 +49,21 @@ class CompiledForm:
         dispatch: seconds per layer of a pass.
         others: share of what everything but passes takes.
         error: relative half width of the 90 % interval of a round.
+        prompts: share of what prompts take, by batch; 1 for all where it is empty.
     """
 
     kernels: Mapping[tuple[str, str], float]
     dispatch: float
     others: float
     error: float
+    prompts: Mapping[int, float] = field(default_factory=dict)
+
+    def prompt_share(self, batch: Quantity) -> Quantity:
+        """Of the interpreter's time for prompts, between measured batches by a line."""
+        if not self.prompts:
+            return 1.0
+        batches = sorted(self.prompts)
+        return np.interp(batch, batches, [self.prompts[one] for one in batches])
 
     def pass_seconds(self, seconds: Quantity, layers: float, model: tuple[str, str]) -> Quantity:
         """Passes of a model that took so long, and ran so many layers, by the interpreter."""
@@ -89,7 +98,12 @@ def fit_compiled(runs: Sequence[CompiledRun]) -> CompiledForm:
         error = HALF_WIDTH_90 * float(np.sqrt(sum(_missed(form, run) ** 2 for run in runs) / spare))
     else:
         error = _error_left_out(runs, models)
-    return replace(form, error=max(error, LEAST_ERROR))
+    by_batch: dict[int, list[float]] = {}
+    for run in runs:
+        if len(run.passes) == 1:  # of the target alone
+            by_batch.setdefault(run.batch, []).append(run.prompts)
+    prompts = {batch: median(shares) for batch, shares in by_batch.items()}
+    return replace(form, error=max(error, LEAST_ERROR), prompts=prompts)
 
 
 def _error_left_out(runs: Sequence[CompiledRun], models: Sequence[tuple[str, str]]) -> float:
@@ -172,8 +186,10 @@ class CompiledDevice:
     def prefill_seconds(
         self, shape: ModelShape, batch: Quantity, tokens: Quantity, cached: Quantity = 0
     ) -> Seconds:
-        """A prompt, by the interpreter; see `Device`."""
-        return self.base.prefill_seconds(shape, batch, tokens, cached)
+        """A prompt; see `Device`."""
+        time = self.base.prefill_seconds(shape, batch, tokens, cached)
+        share = self.form.prompt_share(batch)
+        return Seconds(share * time.median, share * time.low, share * time.high, time.extrapolated)
 
     def op_seconds(
         self, op_name: str, batch: Quantity, width: Quantity, moved: Quantity = 0.0

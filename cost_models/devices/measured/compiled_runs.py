@@ -42,6 +42,7 @@ class CompiledRun:
         ratio: seconds of the compiled round over those of the interpreted one, the median of turns.
         passes: of each model, by the interpreter's table.
         others: seconds of everything but passes, by the same table.
+        prompts: seconds until the prompts are read over those of the interpreter.
     """
 
     probe: str
@@ -51,10 +52,11 @@ class CompiledRun:
     ratio: float
     passes: tuple[Passes, ...]
     others: float
+    prompts: float = 1.0
 
     def __post_init__(self) -> None:
         numbers = {"batch": self.batch, "context": self.context, "ratio": self.ratio}
-        _check_numbers(**numbers, others=self.others)
+        _check_numbers(**numbers, others=self.others, prompts=self.prompts)
         if not self.passes:
             raise ValueError(f"the compiled round of {self.probe} ran no model")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -132,6 +133,17 @@ def table() -> MeasuredTable:
 
 
 FORM = CompiledForm({(LLAMA.digest, LLAMA.dtype): 0.75}, dispatch=0.05, others=0.2, error=0.3)
+
+
+def test_prompts_take_their_measured_share_at_each_batch() -> None:
+    runs = [
+        replace(run, prompts=0.5 if run.batch == 1 else 0.9, passes=run.passes[:1])
+        for run in rounds((0.5, 0.25), 0.1, 0.5)
+    ]
+    form = fit_compiled(runs)
+    assert form.prompts == {1: 0.5, 4: 0.9}
+    assert np.allclose(form.prompt_share(np.array([1, 2, 4, 8])), [0.5, 0.5 + 0.4 / 3, 0.9, 0.9])
+    assert FORM.prompt_share(3) == 1.0
 
 
 def device(form: CompiledForm = FORM) -> CompiledDevice:
