@@ -77,10 +77,7 @@ class RoundBackend(ABC):
     def text_program(
         self, name: str, model: Module, slots: int, after: tuple[int, ...] = ()
     ) -> TextProgram | None:
-        """What takes one prompt into a cache of a model with so many slots; None to interpret.
-
-        It gives the hidden states after the layers of these numbers, rising.
-        """
+        """What takes one prompt into a cache of so many slots, and gives states after layers."""
         return None
 
     def check(self, models: Mapping[str, Module], *, frozen: bool) -> None:
