@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from specplan.backends.eager.passes.pass_spec import (
     plain_caches,
@@ -31,7 +32,8 @@ class PlanAnalysis:
         steps: by op and trip, what the verifier knows of what an op reads and gives.
         places: what is known of slots of nodes.
         plain: caches that are run in one way only, and whether that is scratch.
-        turning: caches that scratch writes after passes for good in some round.
+        turning: caches that scratch writes after passes for good in some round, and whether these
+            come again.
         pass_specs: by the identity of a forward, what it runs.
         segments: by the name of a cache, spans of its layers.
         whole: by the name of a cache, how text runs through all of its model.
@@ -58,7 +60,11 @@ class PlanAnalysis:
             if isinstance(op, Forward)
         }
         self.places = places(plan, self.pass_specs, self.segments)
-        self.plain, self.turning = plain_caches(plan), frozenset(turning_caches(plan))
+        self.pass_specs |= {
+            key: replace(self.pass_specs[key], new_nodes=new)
+            for key, new in self.places.new_nodes.items()
+        }
+        self.plain, self.turning = plain_caches(plan), turning_caches(plan)
         self.whole = {
             str(state.name): whole_stack(plan, state, layers[state.model], self.segments)
             for state in plan.states

@@ -38,7 +38,7 @@ def run_pass(run: Pass, cache: NodeSlots | None, place: Placement | Fresh | None
             ends, text_slots = ends - shift, text_slots - shift
     before = cache.taken
     slots, offsets, seen, live = _slots(run, cache, place, ends, text_slots, live)
-    cache.enter(spec, slots)
+    cache.enter(spec, slots, fresh=spec.new_nodes and not texts)
     sure = live is call.live and run.runner.taking_part() is None
     used += cache.taken
     row = _in_a_row(run, cache, place, before)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -37,6 +37,7 @@ class PassSpec:
         block: all tokens of a pass see each other.
         scratch: what is written is no part of the text.
         keys_only: nothing but keys and values is written, all of the state that enters.
+        new_nodes: no pass before it in a round runs the same nodes.
     """
 
     model: str
@@ -56,6 +57,7 @@ class PassSpec:
     block: bool = False
     scratch: bool = False
     keys_only: bool = False
+    new_nodes: bool = False
 
     @property
     def most_levels(self) -> int:
@@ -169,12 +171,24 @@ def plain_caches(plan: Plan) -> dict[str, bool]:
     return plain
 
 
-def turning_caches(plan: Plan) -> Iterator[str]:
-    """Caches that scratch writes after passes for good in some round."""
+def turning_caches(plan: Plan) -> dict[str, bool]:
+    """Caches that scratch writes after passes for good in some round.
+
+    Each with whether such passes may come again before what scratch wrote is forgotten.
+    """
+    living = {str(op.state) for op in walk_plan(plan) if isinstance(op, Commit) and op.alive}
+    turning: dict[str, bool] = {}
     for item in plan.rounds:
-        good = set[str | None]()
+        good, scratched = set[str](), set[str]()
         for step in infer_round(plan, item).steps:
-            if isinstance(step.op, Forward) and step.op.write == "exact":
-                good.add(step.op.cache)
-            elif isinstance(step.op, Forward) and step.op.cache in good:
-                yield str(step.op.cache)
+            if not isinstance(step.op, Forward) or step.op.cache is None:
+                continue
+            name = str(step.op.cache)
+            if step.op.write == "exact":
+                good.add(name)
+                if name in scratched:
+                    turning[name] = True
+            elif name in good:
+                scratched.add(name)
+                turning.setdefault(name, name in living)
+    return turning

@@ -262,7 +262,7 @@ class Batch(Texts):
             store = model.new_cache(self.size, room, name in asked)
             store.bound_states(self.speculative)
             of, way = self.caches.get(cache.view or ""), analysis.plain.get(name)
-            segments, turns = analysis.segments[name], name in analysis.turning
+            segments, turns = analysis.segments[name], analysis.turning.get(name)
             self.caches[name] = Cache(model, store, segments, retention, of, way, turns)
         for state in states:
             if isinstance(state, TrackState):

@@ -65,7 +65,7 @@ class Cache(NodeSlots):
         retention: Retention | None = None,
         of: Cache | None = None,
         way: bool | None = None,
-        turns: bool = False,
+        turns: bool | None = None,
     ) -> None:
         super().__init__(store, segments, way, turns)
         self.model = model

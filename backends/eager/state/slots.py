@@ -49,7 +49,8 @@ class NodeSlots:
         placed: by segment and whether it was scratch, slots that it has run, where all slots so far
             were known before the round; None elsewhere.
         ran: the same elsewhere: which slots hold their nodes, bool `[B, M]`.
-        turns: in some round scratch follows passes for good.
+        turns: where scratch follows passes for good in some round, whether these come again; None
+            where it does not.
         scratched: slots hold what scratch wrote, the latest pass.
         aside: slots and layers that scratch has written, with what they hold for the other way.
     """
@@ -59,20 +60,21 @@ class NodeSlots:
         store: KVCache,
         segments: tuple[Layers, ...] = ((0, 0),),
         way: bool | None = None,
-        turns: bool = False,
+        turns: bool | None = None,
     ) -> None:
         self.store, self.segments, self.way, self.turns = store, segments, way, turns
         self.scratched, self.aside = False, list[Aside]()
         self._forget()
 
-    def enter(self, spec: PassSpec, slots: Tensor) -> None:
-        """A pass is about to write slots `[B, W]`.
+    def enter(self, spec: PassSpec, slots: Tensor, *, fresh: bool = False) -> None:
+        """A pass is about to write slots `[B, W]`; `fresh` ones hold nothing yet.
 
         What passes for good wrote is there for the next one, whatever scratch writes in between.
+        Where none comes, nobody asks what fresh slots hold.
         """
-        if self.turns and self.way is None:
+        if self.turns is not None and self.way is None:
             self.turn(spec.scratch)
-            if spec.scratch:
+            if spec.scratch and (self.turns or not fresh):
                 layers = [layer for span in spec.segments for layer in range(*span)]
                 self.aside.append(Aside(slots, layers, self.store.swap(slots, layers, ())))
 

@@ -94,10 +94,12 @@ class Places:
     Attributes:
         placements: by the identity of a forward and its trip, what is known of its nodes' slots.
         residents: by the identity of a commit, slots of the tree whose path it commits.
+        new_nodes: by the identity of a forward, whether no pass before it runs the same nodes.
     """
 
     placements: dict[tuple[int, int], Placement | Fresh] = field(default_factory=dict)
     residents: dict[int, Resident] = field(default_factory=dict)
+    new_nodes: dict[int, bool] = field(default_factory=dict)
 
 
 @dataclass
@@ -198,16 +200,16 @@ def places(
                 case Commit() | Refresh() as op if op.state in caches:
                     slots = caches[op.state]
                     lineage = judged.get(op.path) if isinstance(op, Commit) else None
-                    resident = _resident(slots, lineage)
-                    if resident is not None:
+                    if (resident := _resident(slots, lineage)) is not None:
                         known.residents[id(op)] = resident
                     slots.static, slots.tried = False, None
                 case Forward() as op if op.cache is not None:
                     slots = caches[op.cache]
-                    fresh = _fresh(slots, step, op) if slots.plain else None
+                    fresh = _fresh(slots, step, op)
+                    known.new_nodes[id(op)] = known.new_nodes.get(id(op), True) and bool(fresh)
                     place = _place(slots, step, op, pass_specs[id(op)]) if slots.static else None
-                    slots.static, slot = place is not None, place or fresh
-                    if slot is not None:
+                    slots.static, fresh = place is not None, fresh if slots.plain else None
+                    if (slot := place or fresh) is not None:
                         known.placements[id(op), step.trip] = slot
                     if op.most_levels == 1:
                         rows |= dict.fromkeys(op.results, slots)
@@ -242,10 +244,8 @@ def _resident(slots: _Slots, judged: Lineage | None) -> Resident | None:
         if mine and not judged.related(lineage):
             return None
         known |= mine
-    if any(
-        not slots.ran.get((span, False), set()).issuperset(known.values())
-        for span in slots.segments
-    ):
+    ran = (slots.ran.get((span, False), set()) for span in slots.segments)
+    if not all(mine.issuperset(known.values()) for mine in ran):
         return None
     offsets = [known.get(node, -1) for node in range(judged.nodes)]
     there = sum(slot >= 0 for slot in offsets)

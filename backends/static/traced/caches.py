@@ -42,7 +42,7 @@ class RoundCache(NodeSlots):
         self._angles = graph.angles.get(model) if store.functional else None
         if model in fused.moves:
             store = FusedCache(store, attended=self._fused)
-        super().__init__(store, segments, analysis.plain.get(name), name in analysis.turning)
+        super().__init__(store, segments, analysis.plain.get(name), analysis.turning.get(name))
         self.lengths = dict(zip(segments, given.resident[name].unbind(1), strict=True))
         self.lacking = {
             (span, scratch): pending.get(span, 0) for span in segments for scratch in (False, True)
