@@ -195,8 +195,8 @@ def format_loss(explanation: Mapping[str, Any]) -> str:
         lost = one.get("loss") if one["chosen"] else None
         if lost:
             return (
-                f"{one['backend']} makes held-out text less likely than {lost['against']}: by "
-                f"{lost['mean']:.2g} nats per token, at most {lost['bound']:.2g} "
+                f"{one['backend']} loses {lost['mean']:.2g} nats per token of held-out text "
+                f"against {lost['against']}, at most {lost['bound']:.2g} "
                 f"({100 * lost['risk']:g} % risk, {lost['samples']} texts)"
             )
     return ""

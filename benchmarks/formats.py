@@ -1,0 +1,161 @@
+"""How fast is each number format with each kind of plan, by a backend that compiles rounds?
+
+    python benchmarks/formats.py --work DIR [--backend onnxruntime] [--prompts 12] [--json]
+
+On the reference models and the code task, at temperature 0 and batch 1. Plain decoding, a lookup,
+and chains by the draft model and by the shipped EAGLE-1 head, in every format, continue the same
+prompts; within a prompt the contenders take turns in random order. A row has tokens per second of
+whole requests and of decoding (rounds behind the first), tokens per round, and how many texts are
+those of plain decoding in the same format: the others part at two tokens of nearly the same
+likelihood. Losses are nats per token of held-out text against the first format.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from reference_problem import ROOT, dealt_problem
+from regret import tell
+
+from specplan.backends.registry import round_backend
+from specplan.backends.static.buckets import Bucket
+from specplan.gathering import lost_by_formats, open_bench
+from specplan.ir.files import write_json_atomic
+from specplan.ir.plan import Plan
+from specplan.measure.device.probes import plain_plan
+from specplan.measure.machine import hardware_name, versions
+from specplan.measure.workbench import BENCH
+from specplan.planner import ProblemFacts, load_problem
+from specplan.planner.drafters.profiles import LOOKUP_MATCH
+from specplan.planner.methods.draft_model import METHOD as DRAFT_MODEL
+from specplan.planner.methods.draft_model import DraftModelOptions
+from specplan.planner.methods.eagle3 import METHOD as EAGLE3
+from specplan.planner.methods.prompt_lookup import METHOD as PROMPT_LOOKUP
+from specplan.planner.methods.prompt_lookup import PromptLookupOptions
+from specplan.planner.templates.head_drafts import HeadTreeOptions
+from specplan.planner.trees import chain
+from specplan.problems import each_variant
+from specplan.runtime.executable import Executable
+from specplan.runtime.generate import Generation, generate
+from specplan.runtime.requests import Request
+
+FORMATS = ("float32", "Q8_0", "Q4_0")
+OUTPUT_TOKENS = 128
+PLAIN = "no speculation"
+LOOKUPS, CHAINS = (2, 5), (1, 2, 3, 4)
+
+
+@dataclass
+class Contender:
+    """One plan in one format, and what it did."""
+
+    format: str
+    plan: str
+    executable: Executable
+    runs: list[Generation] = field(default_factory=list)
+
+    def row(self, plain: Contender) -> dict[str, Any]:
+        """Its row in the table."""
+        runs = self.runs
+        emitted = sum(run.emitted for run in runs)
+        whole = sum(run.prefill_seconds + run.decode_seconds for run in runs)
+        decoding = sum(run.decode_seconds - run.first_seconds for run in runs)
+        later = sum(run.emitted - len(run.completions) for run in runs)
+        pairs = zip(runs, plain.runs, strict=True)
+        same = sum(a.completions[0].tokens == b.completions[0].tokens for a, b in pairs)
+        return {
+            "format": self.format,
+            "plan": self.plan,
+            "tokens_per_second": emitted / whole,
+            "decoding_tokens_per_second": later / decoding,
+            "tokens_per_round": emitted / sum(run.rounds for run in runs),
+            "same_texts": same,
+        }
+
+
+def plans_of(facts: ProblemFacts) -> dict[str, Plan]:
+    """The plans by their words."""
+    plans = {PLAIN: plain_plan(True)}
+    for length in LOOKUPS:
+        options = PromptLookupOptions(*LOOKUP_MATCH, length)
+        plans[f"prompt lookup K={length}"] = PROMPT_LOOKUP.written(facts, options)
+    for length in CHAINS:
+        tree = chain(length)
+        by_draft = DraftModelOptions("draft", tree.parents, tree.ranks)
+        plans[f"draft model K={length}"] = DRAFT_MODEL.written(facts, by_draft)
+    for length in CHAINS:
+        tree = chain(length)
+        by_head = HeadTreeOptions("eagle", tree.parents, tree.ranks)
+        plans[f"EAGLE-1 head K={length}"] = EAGLE3.written(facts, by_head)
+    return plans
+
+
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
+    """Compile all, then run them in turns."""
+    described = dealt_problem(asked.work, "code", 1, batches=(1,), output_tokens=OUTPUT_TOKENS)
+    head = {"name": "eagle", "path": str(ROOT / "examples/reference_models/heads/eagle")}
+    described["models"]["drafts"].append(head)
+    described |= {"formats": list(FORMATS), "backend": asked.backend}
+    write_json_atomic(asked.work / "problem.json", described)
+    variants = each_variant(load_problem(asked.work / "problem.json"))
+    lost = lost_by_formats(variants, tell)
+    contenders: list[Contender] = []
+    for variant in variants:
+        bench, facts = open_bench(variant)
+        prompts = bench.prompts(BENCH)[: asked.prompts]
+        room = max(len(one.tokens) for one in prompts) + OUTPUT_TOKENS + 8
+        for words, plan in plans_of(facts).items():
+            models = {name: bench.models[name] for name in plan.models_run}
+            backend = round_backend(asked.backend)
+            executable = backend.compile(plan, models, buckets=[Bucket(1, room)])
+            contenders.append(Contender(variant.models.target.dtype, words, executable))
+    requests = [Request(prompt_tokens=p.tokens, max_new_tokens=OUTPUT_TOKENS) for p in prompts]
+    for one in contenders:
+        generate(one.executable, requests[:1])  # compiles, allocates and warms caches
+    draws = random.Random(1)
+    for request in requests:
+        for one in draws.sample(contenders, len(contenders)):
+            one.runs.append(generate(one.executable, [request]))
+    plain = {one.format: one for one in contenders if one.plan == PLAIN}
+    return {
+        "rows": [one.row(plain[one.format]) for one in contenders],
+        "losses": {dtype: loss.as_dict() for dtype, loss in lost.items()},
+        "backend": asked.backend,
+        "prompts": len(requests),
+        "date": date.today().isoformat(),
+        "hardware": hardware_name(bench.models["target"].device),
+        "versions": versions(),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--backend", default="onnxruntime")
+    parser.add_argument("--prompts", type=int, default=12)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    options.work = options.work.resolve()
+    options.work.mkdir(parents=True, exist_ok=True)
+    result = measure(options)
+    if options.json:
+        print(json.dumps(result, indent=1))
+        return
+    for row in result["rows"]:
+        print(
+            "{format:8s} {plan:18s} {tokens_per_second:6.0f} tokens/s, decoding "
+            "{decoding_tokens_per_second:6.0f}, {tokens_per_round:.2f} a round, "
+            "{same_texts} texts as without".format_map(row)
+        )
+    print(json.dumps(result["losses"], indent=1))
+
+
+if __name__ == "__main__":
+    main()
