@@ -30,7 +30,13 @@ from specplan.backends.onnx_export.exporting import REPORT, Exported, export_rou
 from specplan.backends.onnx_export.fusions import fuse
 from specplan.backends.onnx_export.memory import AFTER, expose_versions
 from specplan.backends.onnxruntime.providers import Provider, own_ops
-from specplan.backends.onnxruntime.values import bind, run_bound, session_options, shared
+from specplan.backends.onnxruntime.values import (
+    bind,
+    open_session,
+    run_bound,
+    session_options,
+    shared,
+)
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import named_weights
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -109,8 +115,6 @@ def load_package(
         UsageError: the models lack a weight, or the graph is damaged.
         Exception: of ONNX Runtime, where it cannot run a sound graph here.
     """
-    import onnxruntime
-
     names = _read_names(folder / NAMES)
     known = named_weights(models)
     lacking = set(names.weights) - set(known)
@@ -128,9 +132,7 @@ def load_package(
     options.add_external_initializers(list(weights), list(weights.values()))
     chosen = [(provider.name, provider.options), *provider.fallback]
     try:
-        session = onnxruntime.InferenceSession(
-            str(path), options, providers=chosen, enable_fallback=0
-        )
+        session = open_session(str(path), options, chosen)
         return OnnxRound(session, weights, names.in_place)
     except Exception as error:  # ONNX Runtime's errors have no root of their own
         if type(error).__name__ in _HERE:

@@ -15,7 +15,13 @@ from torch import Tensor
 
 from specplan.backends.onnx_export.memory import AFTER
 from specplan.backends.onnx_export.quantized import quantized_product
-from specplan.backends.onnxruntime.values import bind, run_bound, session_options, shared
+from specplan.backends.onnxruntime.values import (
+    bind,
+    open_session,
+    run_bound,
+    session_options,
+    shared,
+)
 from specplan.backends.static.traced.joined_attention import angles_of, joinable
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.families import RotaryFamily
@@ -36,8 +42,6 @@ class PromptProgram:
     """
 
     def __init__(self, model: CausalModel, slots: int, after: Sequence[int] = ()) -> None:
-        import onnxruntime
-
         options = session_options()
         self._after, self._width = tuple(after), model.hidden_size
         graph = _Writer(model, slots, self._after)
@@ -46,8 +50,7 @@ class PromptProgram:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._weights = {name: shared(one) for name, one in graph.weights.items()}
         options.add_external_initializers([*self._weights], [*self._weights.values()])
-        providers = ["CPUExecutionProvider"]
-        self._session = onnxruntime.InferenceSession(code, options, providers=providers)
+        self._session = open_session(code, options, ["CPUExecutionProvider"])
         self._binding = self._session.io_binding()
 
     def __call__(self, tokens: Tensor, first: int, store: KVCache) -> dict[int, Tensor]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -36,23 +37,32 @@ def bind(side: Callable[..., None], name: str, tensor: Tensor) -> None:
     side(name, device.type, device.index or 0, kind, list(tensor.shape), tensor.data_ptr())
 
 
-def run_bound(session: Any, binding: Any) -> None:
-    """Run a session on what is bound, with numbers too small for the number type taken as 0.
+@contextmanager
+def denormals_as_zero() -> Iterator[None]:
+    """Take numbers that are too small for the number type as 0, in this thread.
 
     Far from a query's own place attention has such weights, and a processor multiplies them some
-    fifty times as slowly. The session's own threads have that mode from `session_options`.
+    fifty times as slowly. The mode comes back as it was: other code counts on such numbers.
     """
     before = _SMALLEST * _ONE == 0.0
     torch.set_flush_denormal(True)
     try:
-        session.run_with_iobinding(binding)
+        yield
     finally:
-        if not before:
-            torch.set_flush_denormal(False)
+        torch.set_flush_denormal(before)
+
+
+def run_bound(session: Any, binding: Any) -> None:
+    """Run a session on what is bound."""
+    with denormals_as_zero():
+        session.run_with_iobinding(binding)
 
 
 def session_options() -> Any:
-    """Options of every session: as many threads as torch has, and only errors are logged."""
+    """Options of every session: as many threads as torch has, and only errors are logged.
+
+    The session's own threads take denormal numbers as 0.
+    """
     from onnxruntime import SessionOptions
 
     options = SessionOptions()
@@ -60,6 +70,14 @@ def session_options() -> Any:
     options.intra_op_num_threads = torch.get_num_threads()
     options.add_session_config_entry("session.set_denormal_as_zero", "1")
     return options
+
+
+def open_session(model: bytes | str, options: Any, providers: Sequence[Any]) -> Any:
+    """A session; the first one of a process would leave this thread in its own mode."""
+    from onnxruntime import InferenceSession
+
+    with denormals_as_zero():
+        return InferenceSession(model, options, providers=providers, enable_fallback=0)
 
 
 def shared(weight: Tensor) -> Any:

@@ -33,6 +33,16 @@ LAG = 0.5
 """Share of rounds before which the last token of a draft has not run yet."""
 
 
+def check_compilers(bench: Workbench, backends: Sequence[str]) -> None:
+    """Refuse the only backend that is to compile rounds before anything is measured.
+
+    Raises:
+        MissingCapabilityError: it cannot run here, or does not run these models.
+    """
+    if len(backends) == 1:
+        round_backend(backends[0]).check(bench.models, frozen=False)
+
+
 def time_compiled(
     bench: Workbench,
     facts: ProblemFacts,

@@ -21,7 +21,7 @@ from specplan.cost_models.devices.measured.table import (
     Provenance,
 )
 from specplan.measure.device.cliffs import Cliff, find_cliffs
-from specplan.measure.device.compiled import time_compiled
+from specplan.measure.device.compiled import check_compilers, time_compiled
 from specplan.measure.device.coverage import Cell, budget_cells, cells, every_probe
 from specplan.measure.device.overlap import lane_overlap, runs_at_once
 from specplan.measure.device.probes import (
@@ -109,8 +109,10 @@ def measure_device(
         under the problem's `profiles`.
 
     Raises:
-        MissingCapabilityError: one of `compilers` cannot run here, or does not compile a round.
+        MissingCapabilityError: one of `compilers` cannot run here, or does not compile a round; the
+            only one is refused before anything is measured.
     """
+    check_compilers(bench, compilers)
     every = every_probe(bench, facts)
     whole = cells(facts, batches, contexts)
     short = budget_cells(facts, whole)

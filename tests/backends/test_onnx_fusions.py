@@ -21,6 +21,7 @@ from specplan.backends.eager.backend import EagerBackend  # noqa: E402
 from specplan.backends.onnx_export.fusions import FUSIONS, fuse  # noqa: E402
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend  # noqa: E402
 from specplan.backends.onnxruntime.package import CODE, NAMES  # noqa: E402
+from specplan.backends.onnxruntime.prompts import PromptProgram  # noqa: E402
 from specplan.backends.onnxruntime.providers import own_ops  # noqa: E402
 from specplan.backends.onnxruntime.values import run_bound  # noqa: E402
 from specplan.backends.static.traced.joined_attention import joinable, joined_attention  # noqa: E402
@@ -239,7 +240,11 @@ def test_models_that_the_op_does_not_fit_stay_apart(pair_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [False, True])
-def test_rounds_run_without_denormal_numbers_and_leave_the_mode_as_it_was(before: bool) -> None:
+def test_rounds_run_without_denormal_numbers_and_leave_the_mode_as_it_was(
+    before: bool, tmp_path: Path
+) -> None:
+    save_pair(tmp_path, layers=2, head_dim=16)
+    prompted = load_pair(tmp_path, dtype="float32")["target"]
     smallest, one = 5e-324, 1.0
     flushed: list[bool] = []
 
@@ -254,5 +259,7 @@ def test_rounds_run_without_denormal_numbers_and_leave_the_mode_as_it_was(before
             run_bound(Session(), None)
         assert flushed == [True]
         assert (smallest * one == 0.0) is before
+        PromptProgram(prompted, 16)
+        assert (smallest * one == 0.0) is before, "and a new session leaves it"
     finally:
         torch.set_flush_denormal(False)

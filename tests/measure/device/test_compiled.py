@@ -107,6 +107,19 @@ def test_plans_are_priced_as_they_run_compiled(problem: Problem, measured: Measu
     assert device.forward_seconds(shape, 1, 4, 40).median == pytest.approx(expected)
 
 
+def test_the_only_backend_is_refused_before_anything_is_measured(
+    problem: Problem, fake: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise MissingCapabilityError("no kernels for these models", where="backend fake")
+
+    monkeypatch.setattr(fake, "check", refuse)
+    bench, facts = open_bench(problem.model_copy(update={"profiles": tmp_path}))
+    with pytest.raises(MissingCapabilityError, match="no kernels"):
+        measure_device(bench, facts, passes=1, compilers=(BY,))
+    assert not [*tmp_path.rglob("*.json")]
+
+
 def test_a_backend_that_does_not_compile_is_no_choice(
     problem: Problem, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
