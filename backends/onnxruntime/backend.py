@@ -11,6 +11,7 @@ from torch import Tensor
 from specplan.backends.machine import onnxruntime_version
 from specplan.backends.onnxruntime.capabilities import CAPABILITIES
 from specplan.backends.onnxruntime.package import load_package, write_package
+from specplan.backends.onnxruntime.products import are_as_defined
 from specplan.backends.onnxruntime.prompts import PromptProgram, fits
 from specplan.backends.onnxruntime.providers import Provider, choose_provider, own_ops
 from specplan.backends.registry import missing_packages
@@ -102,6 +103,13 @@ class OnnxRuntimeBackend(RoundBackend):
                 f"of {quantized[0]} need",
                 where="backend onnxruntime",
                 remedy="Install another version, or load the model in float32.",
+            )
+        if quantized and not are_as_defined():
+            raise MissingCapabilityError(
+                f"ONNX Runtime multiplies by the blocks of {quantized[0]} in another way on this "
+                "processor than they are defined",
+                where="backend onnxruntime",
+                remedy="Load the model in float32, or run it by the backend eager.",
             )
 
     def write(self, graph: RoundGraph, tensors: Sequence[Tensor], folder: Path) -> None:

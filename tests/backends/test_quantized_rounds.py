@@ -12,9 +12,11 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from specplan.backends.eager.backend import EagerBackend  # noqa: E402
+from specplan.backends.onnxruntime import backend  # noqa: E402
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend  # noqa: E402
 from specplan.backends.onnxruntime.package import CODE, NAMES  # noqa: E402
 from specplan.backends.oracle.backend import OracleBackend  # noqa: E402
+from specplan.ir.errors import MissingCapabilityError  # noqa: E402
 from specplan.ir.text.parser import parse_plan  # noqa: E402
 from specplan.measure.acceptance.teacher import text_logits  # noqa: E402
 from specplan.measure.device.probes import plain_plan  # noqa: E402
@@ -68,6 +70,15 @@ def requests() -> list[Request]:
     return [Request(prompt_tokens=text, max_new_tokens=16) for text in texts]
 
 
+def compilable() -> None:
+    """Skip where ONNX Runtime is not there, or refuses quantized models."""
+    pytest.importorskip("onnxruntime")
+    from specplan.backends.onnxruntime.products import are_as_defined
+
+    if not are_as_defined():
+        pytest.skip("ONNX Runtime multiplies otherwise on this processor")
+
+
 def same_but_for_ties(
     target: CausalModel, request: Request, one: tuple[int, ...], other: tuple[int, ...]
 ) -> bool:
@@ -85,13 +96,13 @@ def same_but_for_ties(
 def test_plans_keep_the_output_of_the_quantized_target(
     models: dict[str, CausalModel], requests: list[Request], tmp_path: Path
 ) -> None:
-    pytest.importorskip("onnxruntime")
     onnx = pytest.importorskip("onnx")
+    compilable()
     target, tree = models["target"], parse_plan(TREE)
     plain = generate(EagerBackend().compile(plain_plan(True), models), requests).completions
-    for backend in (EagerBackend(), OracleBackend(), OnnxRuntimeBackend()):
-        folder = {"folder": tmp_path} if isinstance(backend, OnnxRuntimeBackend) else {}
-        executable = backend.compile(tree, models, **folder)
+    for by in (EagerBackend(), OracleBackend(), OnnxRuntimeBackend()):
+        folder = {"folder": tmp_path} if isinstance(by, OnnxRuntimeBackend) else {}
+        executable = by.compile(tree, models, **folder)
         alone = [generate(executable, [one]).completions[0] for one in requests]
         for request, expected, own in zip(requests, plain, alone, strict=True):
             assert same_but_for_ties(target, request, expected.tokens, own.tokens)
@@ -108,7 +119,7 @@ def test_the_prompt_of_a_head_runs_compiled_and_drafts_are_those_of_the_interpre
     models: dict[str, CausalModel], requests: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The head has the prompt's states from the second round on, as the language has it."""
-    pytest.importorskip("onnxruntime")
+    compilable()
     from specplan.backends.onnxruntime.prompts import PromptProgram
 
     read: list[tuple[int, tuple[int, ...]]] = []
@@ -142,3 +153,14 @@ def test_every_other_compiler_sees_what_the_product_is_made_of(
     traced = generate(StaticExecutable(parse_plan(TREE), models), requests).completions
     for request, one, other in zip(requests, expected, traced, strict=True):
         assert same_but_for_ties(models["target"], request, one.tokens, other.tokens)
+
+
+def test_a_processor_that_multiplies_otherwise_is_refused(
+    models: dict[str, CausalModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(backend, "are_as_defined", lambda: False)
+    with pytest.raises(MissingCapabilityError, match="in another way on this processor"):
+        OnnxRuntimeBackend().compile(plain_plan(True), {"target": models["target"]})
+    whole = load_model(MODELS / "draft", dtype="float32")
+    OnnxRuntimeBackend().compile(plain_plan(True), {"target": whole})
