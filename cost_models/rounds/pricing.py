@@ -10,7 +10,7 @@ import numpy as np
 
 from specplan.cost_models.cost import Cost, Quantity, maximum
 from specplan.cost_models.devices.device import UnpricedError
-from specplan.cost_models.intervals import NO_TIME, Seconds, side_by_side, total
+from specplan.cost_models.intervals import NO_TIME, Seconds, beside, side_by_side, total
 from specplan.cost_models.rounds.demands import ForwardDemand, OpDemand, RoundDemands, round_demands
 from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.stopping import shares_of_batch
@@ -126,7 +126,7 @@ def own_error(price: RoundPrice, shared_error: float) -> Quantity:
     """
     widths: dict[str, Quantity] = {}
     for part in price.breakdown:
-        own = part.seconds.median * part.seconds.error_beside(shared_error)
+        own = beside(part.seconds.high - part.seconds.median, shared_error * part.seconds.median)
         name = part.model or part.op
         widths[name] = widths.get(name, 0.0) + own
     squares: Quantity = sum(width**2 for width in widths.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,14 +29,17 @@ from specplan.cost_models.devices.measured.table import (
 from specplan.cost_models.devices.roofline import AnalyticDevice
 from specplan.cost_models.estimate import Estimate, Pricer, price_plan
 from specplan.cost_models.formulas.closed_forms import expected_tokens
+from specplan.cost_models.intervals import Seconds
 from specplan.cost_models.memory.plan_memory import largest_batch, plan_memory, speculative_slots
 from specplan.cost_models.models.forward import forward_cost
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.rounds.demands import OpDemand, round_demands
 from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import (
+    PricedOp,
     RoundPrice,
     Unpriced,
+    own_error,
     price_round,
     read_round,
     round_cost,
@@ -380,3 +384,18 @@ def test_chain_shape_of_the_plan_reaches_the_profile() -> None:
         )
         assert isinstance(estimate, Estimate)
         assert estimate.tokens_per_round == acceptance.tokens_per_round(*chain(length))
+
+
+def test_an_error_of_a_part_that_takes_no_time_counts_whole() -> None:
+    """Parts of one model err together; what all times share is left out, part by part."""
+    parts = [
+        PricedOp("forward", "target", 1, 1, Seconds(3.0, 2.4, 3.6)),
+        PricedOp("forward", "target", 4, 1, Seconds(1.0, 0.8, 1.2)),
+        PricedOp("lookup", None, 1, 1, Seconds(0.0, 0.0, 0.3)),
+    ]
+    price = RoundPrice(Seconds(4.0, 3.0, 5.0), tuple(parts))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        error = own_error(price, 0.12)
+    apart = 4.0 * (0.2**2 - 0.12**2) ** 0.5
+    assert error == pytest.approx((apart**2 + 0.3**2) ** 0.5 / 4.0)
