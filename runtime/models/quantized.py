@@ -2,8 +2,9 @@
 
 The formats are `Q8_0` and `Q4_0` of llama.cpp (`quantize_row_q8_0_ref` and `quantize_row_q4_0_ref`
 of ggml-quants.c): scales are rounded to float16. Activations are rounded as `MatMulNBits` of ONNX
-Runtime rounds them at accuracy level 4, and as llama.cpp does for these formats: in blocks of 32,
-the largest of which becomes 127. Both are part of what such a model computes, in every backend.
+Runtime rounds them at accuracy level 4: in blocks of 32, the largest of which becomes 127
+(llama.cpp does the same with scales in float16). Both are part of what such a model computes, in
+every backend.
 """
 
 from __future__ import annotations
