@@ -397,5 +397,5 @@ def test_an_error_of_a_part_that_takes_no_time_counts_whole() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         error = own_error(price, 0.12)
-    apart = 4.0 * (0.2**2 - 0.12**2) ** 0.5
-    assert error == pytest.approx((apart**2 + 0.3**2) ** 0.5 / 4.0)
+    of_passes = 4.0 * (0.2**2 - 0.12**2) ** 0.5
+    assert error == pytest.approx((of_passes**2 + 0.3**2) ** 0.5 / 4.0)
