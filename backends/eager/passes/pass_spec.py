@@ -156,11 +156,17 @@ def whole_stack(
     return replace(parts[0], keeps=tuple(keep for part in parts for keep in part.keeps), gives=())
 
 
+def living_caches(plan: Plan) -> set[str]:
+    """Caches whose nodes may stay behind the text after a round (`commit alive=`)."""
+    commits = (op for op in walk_plan(plan) if isinstance(op, Commit))
+    return {str(op.state) for op in commits if op.alive is not None}
+
+
 def plain_caches(plan: Plan) -> dict[str, bool]:
     """Caches whose passes all run one span of layers in one way, and whether that is scratch."""
     plain: dict[str, bool] = {}
     ops = [*walk_plan(plan)]
-    living = {op.state for op in ops if isinstance(op, Commit) and op.alive is not None}
+    living = living_caches(plan)
     for state in plan.states:
         if isinstance(state, CacheState) and state.name not in living:
             passes = [op for op in ops if isinstance(op, Forward) and op.cache == state.name]
@@ -176,8 +182,7 @@ def turning_caches(plan: Plan) -> dict[str, bool]:
 
     Each with whether such passes may come again before what scratch wrote is forgotten.
     """
-    living = {str(op.state) for op in walk_plan(plan) if isinstance(op, Commit) and op.alive}
-    turning: dict[str, bool] = {}
+    turning, again = set[str](), living_caches(plan)
     for item in plan.rounds:
         good, scratched = set[str](), set[str]()
         for step in infer_round(plan, item).steps:
@@ -186,9 +191,8 @@ def turning_caches(plan: Plan) -> dict[str, bool]:
             name = str(step.op.cache)
             if step.op.write == "exact":
                 good.add(name)
-                if name in scratched:
-                    turning[name] = True
-            elif name in good:
+                again |= {name} & scratched
+            else:
                 scratched.add(name)
-                turning.setdefault(name, name in living)
-    return turning
+                turning |= {name} & good
+    return {name: name in again for name in turning}

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from specplan.backends.eager.passes.pass_spec import PassSpec, plain_caches
+from specplan.backends.eager.passes.pass_spec import PassSpec, living_caches, plain_caches
 from specplan.backends.eager.state.slots import Layers
 from specplan.ir.ops import Accept, Commit, Emit, Forward, Grow, Refresh
-from specplan.ir.plan import Plan, walk_plan
+from specplan.ir.plan import Plan
 from specplan.ir.types.infer import Step, infer_round
 from specplan.ir.types.value_types import ROOT, Lineage, NodesType, PathType, TreeType
 from specplan.ir.values import Value
@@ -174,8 +174,7 @@ def places(
         pass_specs: by the identity of a forward, what it runs.
         segments: by the name of a cache, spans of its layers.
     """
-    plain, known = plain_caches(plan), Places()
-    living = {op.state for op in walk_plan(plan) if isinstance(op, Commit) and op.alive is not None}
+    plain, living, known = plain_caches(plan), living_caches(plan), Places()
     for item in plan.rounds:
         caches = {
             name: _Slots(spans, name in plain, name not in living)
