@@ -17,7 +17,7 @@ from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.runtime.models.attention import LayerMask
 from specplan.runtime.models.kv_cache import CacheWriter
 from specplan.runtime.models.recurrent.states import Shapes
-from specplan.runtime.models.rotary_layers import RotaryLayer, norm_of, rms_norm
+from specplan.runtime.models.rotary_layers import RotaryLayer, for_rotation, norm_of, rms_norm
 
 LayerMasks = Callable[[int | None], LayerMask]
 """From a layer's window (None: whole context) to its mask."""
@@ -103,9 +103,7 @@ class RotaryFamily:
     ) -> Tensor:
         """See `Family.run`."""
         batch, count, width = hidden.shape
-        cos, sin = self.angles(hidden, positions)
-        cos, sin = cos[:, :, None], sin[:, :, None].clone()
-        sin[..., : self.head_dim // 2].neg_()
+        cos, sin = for_rotation(*self.angles(hidden, positions))
         flat = hidden.view(batch * count, width)
         for index in range(*layers):
             flat = self.layers[index](flat, masks(self.windows[index]), cos, sin, writer, skips)

@@ -43,12 +43,14 @@ def load_all(
             continue
         if is_drafter_folder(folder):
             models[role] = load_head(folder, target)
+            models[role].pack()
         else:
             models[role] = load_model(folder, dtype=dtype, device=device)
     for role in roles:
         if role not in models and role.startswith(MODULE_PREFIX):
             index = int(role.removeprefix(MODULE_PREFIX))
             models[role] = load_module(home, target, index)
+            models[role].pack()
     return models
 
 

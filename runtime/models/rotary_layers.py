@@ -24,19 +24,20 @@ class RotaryLayer:
     """One pre-norm decoder layer: RMSNorm, rotary grouped attention, RMSNorm, gated MLP.
 
     Args:
-        layer: a decoder layer of Llama, Mistral, Qwen2 or Qwen3 from `transformers`; its weights
-            are taken over and its projections are emptied.
+        layer: a decoder layer of Llama, Mistral, Qwen2 or Qwen3 from `transformers`, or one of a
+            head, which may lack the first norm; its weights are taken over.
         index: number of the layer, from 0.
+        shared: its projections become views of the joined matrices; else they are emptied.
     """
 
-    def __init__(self, layer: Any, index: int) -> None:
+    def __init__(self, layer: Any, index: int, *, shared: bool = False) -> None:
         attention, mlp = layer.self_attn, layer.mlp
         self.index = index
         self.head_dim: int = attention.head_dim
         self.kv_heads: int = attention.k_proj.out_features // self.head_dim
         self.heads: int = attention.q_proj.out_features // self.head_dim
         self.scaling: float = attention.scaling
-        self.input_norm = norm_of(layer.input_layernorm)
+        self.input_norm = norm_of(getattr(layer, "input_layernorm", None))
         self.middle_norm = norm_of(layer.post_attention_layernorm)
         self.query_norm = norm_of(getattr(attention, "q_norm", None))
         self.key_norm = norm_of(getattr(attention, "k_norm", None))
@@ -50,11 +51,16 @@ class RotaryLayer:
         self.down_bias = mlp.down_proj.bias
         silu = type(mlp.act_fn).__name__ in ("SiLU", "SiLUActivation")
         self.activation = functional.silu if silu else mlp.act_fn  # a module's call takes longer
-        for projection in (
-            *(attention.q_proj, attention.k_proj, attention.v_proj),
-            *(mlp.gate_proj, mlp.up_proj),
+        for joined, projections in (
+            (self.qkv, (attention.q_proj, attention.k_proj, attention.v_proj)),
+            (self.gate_up, (mlp.gate_proj, mlp.up_proj)),
         ):
-            projection.weight = projection.bias = None
+            parts = joined.split([projection.out_features for projection in projections])
+            for projection, part in zip(projections, parts, strict=True):
+                if shared:
+                    projection.weight.data = part
+                else:
+                    projection.weight = projection.bias = None
 
     def __call__(
         self,
@@ -79,19 +85,61 @@ class RotaryLayer:
             `[B * T, hidden]`.
         """
         if self.index not in skips.attentions:
-            normed = rms_norm(hidden, self.input_norm)
-            mixed = self._attention(normed, mask, cos, sin, writer)
-            add_linear(hidden, mixed, self.output, self.output_bias)
+            self._attend(rms_norm(hidden, self.input_norm), hidden, mask, cos, sin, writer)
         if self.index not in skips.mlps:
-            normed = rms_norm(hidden, self.middle_norm)
-            gate, up = linear(normed, self.gate_up, self.gate_up_bias).chunk(2, dim=-1)
-            add_linear(hidden, self.activation(gate).mul_(up), self.down, self.down_bias)
+            self._feed(hidden)
         return hidden
+
+    def behind_norm(
+        self,
+        given: Tensor,
+        residual: Tensor,
+        mask: LayerMask,
+        cos: Tensor,
+        sin: Tensor,
+        writer: CacheWriter,
+    ) -> Tensor:
+        """Apply the layer behind its first norm.
+
+        Args:
+            given: what the attention reads, `[B, T, width]`; not necessarily as wide as states.
+            residual: what its output is added to, `[B, T, hidden]`.
+            mask: see `__call__`, as for the others.
+            cos: see `__call__`.
+            sin: see `__call__`.
+            writer: see `__call__`.
+
+        Returns:
+            `[B, T, hidden]`.
+        """
+        hidden = residual.flatten(0, 1).clone()
+        self._attend(given.flatten(0, 1), hidden, mask, cos, sin, writer)
+        self._feed(hidden)
+        return hidden.view(residual.shape)
 
     def quantize(self, form: str) -> None:
         """Round the layer's matrices to a format; see `quantized.quantize`."""
         for name in ("qkv", "output", "gate_up", "down"):
             setattr(self, name, quantize(getattr(self, name).detach(), form))
+
+    def _attend(
+        self,
+        given: Tensor,
+        hidden: Tensor,
+        mask: LayerMask,
+        cos: Tensor,
+        sin: Tensor,
+        writer: CacheWriter,
+    ) -> None:
+        """Add the attention's output to hidden states, in place."""
+        mixed = self._attention(given, mask, cos, sin, writer)
+        add_linear(hidden, mixed, self.output, self.output_bias)
+
+    def _feed(self, hidden: Tensor) -> None:
+        """Add the MLP's output to hidden states, in place."""
+        normed = rms_norm(hidden, self.middle_norm)
+        gate, up = linear(normed, self.gate_up, self.gate_up_bias).chunk(2, dim=-1)
+        add_linear(hidden, self.activation(gate).mul_(up), self.down, self.down_bias)
 
     def _attention(
         self, normed: Tensor, mask: LayerMask, cos: Tensor, sin: Tensor, writer: CacheWriter
@@ -143,6 +191,13 @@ def rms_norm(hidden: Tensor, norm: Norm) -> Tensor:
     """Root mean square norm (arXiv 1910.07467) over the last dimension."""
     shape, weight, epsilon = norm
     return torch.rms_norm(hidden, shape, weight, epsilon)
+
+
+def for_rotation(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosines and sines as `rotate` takes them, from those of `transformers`, `[B, T, head_dim]`."""
+    sin = sin[:, :, None].clone()
+    sin[..., : sin.shape[-1] // 2].neg_()
+    return cos[:, :, None], sin
 
 
 def add_linear(hidden: Tensor, inputs: Tensor, weight: Matrix, bias: Tensor | None) -> None:

@@ -51,6 +51,7 @@ def _random(description: HeadDescription, target: CausalModel) -> Drafter:
     make = formats.Random(11)
     for name, weight in head.weights_by_name().items():
         weight.copy_(_weight(make, name, weight, target))
+    head.pack()
     return head
 
 

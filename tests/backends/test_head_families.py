@@ -87,6 +87,7 @@ def test_a_format_is_loaded_priced_and_decoded_with(
 ) -> None:
     stored, method = DRAFTED_BY[case]
     head = load_head(stored.save(tmp_path / "head"), decoding.target)
+    head.pack()
     profile = AcceptanceProfile.from_hazards(
         HAZARDS, key=AcceptanceKey(Model("head"), temperature=0.0, how="best"), trials=1000
     )

@@ -201,7 +201,8 @@ def check_caches(shape: str, models: dict[str, Any]) -> set[int]:
             first = 0 if block else 1
             keys = fresh_keys(given["head"], session.text(row), block)
             cached = cache.store.keys[0][row, :, first:size]
-            torch.testing.assert_close(cached, keys[:, first:size], rtol=0, atol=1e-9)
+            # stock norms, which training runs, compute in float32
+            torch.testing.assert_close(cached, keys[:, first:size], rtol=0, atol=2e-6)
             known = int(session.batch.tracks["s"].known[row].sum())
             assert known == session.lengths[row] - 1 or session.done[row]
             assert first_round or not running[row] or size == before[row] - block

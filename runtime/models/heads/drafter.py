@@ -22,6 +22,7 @@ from specplan.runtime.models.heads.entering import Entering
 from specplan.runtime.models.heads.layers import Layers
 from specplan.runtime.models.heads.outputs import Outputs
 from specplan.runtime.models.kv_cache import KVCache
+from specplan.runtime.models.modules import collect
 from specplan.runtime.requests import Request
 
 
@@ -69,6 +70,7 @@ class Drafter(nn.Module):
         own = {**dict(self.named_parameters()), **dict(self.named_buffers())}
         if self.layers is not None:
             own |= {f"rotary.{n}": x for n, x in self.layers.rotary[0].named_buffers()}
+            collect("packed", self.layers.packed, own)
         return own | {f"target.{name}": value for name, value in self.target.weights().items()}
 
     def weights_by_name(self) -> dict[str, Tensor]:
@@ -78,6 +80,11 @@ class Drafter(nn.Module):
         return {
             name.removeprefix(parts[0]).removeprefix(parts[1]): weight for name, weight in named
         }
+
+    def pack(self) -> None:
+        """Get ready for decoding, see `Layers.pack`; it is not trained any more."""
+        if self.layers is not None:
+            self.layers.pack()
 
     def new_cache(self, batch: int, capacity: int, queries: bool = False) -> KVCache:
         """See `CausalModel.new_cache`."""
@@ -174,7 +181,7 @@ class Drafter(nn.Module):
         stack, by_window = self.layers, dict[int | None, LayerMask]()
         if stack.body.side_by_side and span[0] == 0:
             states = states.repeat(1, 1, self.num_layers)
-        angles = stack.angles(states, positions)
+        angles = stack.angles(states, positions, writer)
         for number in range(*span):
             window = stack.windows[number]
             if window not in by_window:

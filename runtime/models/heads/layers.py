@@ -11,7 +11,10 @@ from torch import Tensor, nn
 
 from specplan.cost_models.models.heads.description import Body
 from specplan.runtime.models.attention import ATTENTION_NAME, LayerMask
-from specplan.runtime.models.families import angles_of, windows_of
+from specplan.runtime.models.families import RotaryFamily, angles_of, windows_of
+from specplan.runtime.models.kv_cache import CacheWriter
+from specplan.runtime.models.rotary_layers import RotaryLayer, for_rotation
+from specplan.runtime.models.supported import FAMILIES
 
 
 class Norm(nn.Module):
@@ -50,6 +53,10 @@ class Layers(nn.ModuleList):
     Args:
         body: what they are.
         wide: the first attention reads token and state side by side; its norms are the head's.
+
+    Attributes:
+        packed: the same layers with joined projections, which decoding runs; none before `pack`,
+            and none of layers that are not of the Llama family.
     """
 
     def __init__(self, body: Body, wide: bool) -> None:
@@ -61,6 +68,7 @@ class Layers(nn.ModuleList):
         model: Any = transformers.AutoModel.from_config(config)
         super().__init__(model.layers)
         self.body, self.wide = body, wide
+        self.packed: tuple[RotaryLayer, ...] = ()
         attention: Any = model.layers[0].self_attn
         self.head_dim: int = attention.head_dim
         self.kv_heads: int = attention.k_proj.out_features // self.head_dim
@@ -82,12 +90,24 @@ class Layers(nn.ModuleList):
             if not body.mlp:
                 del layer.mlp, layer.post_attention_layernorm
 
-    def angles(self, states: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines `[B, T, head_dim]`, in the type of the states."""
+    def pack(self) -> None:
+        """Join projections for decoding; from now on weights do not change."""
+        rotary = FAMILIES.get(str(self.body.config.get("model_type"))) is RotaryFamily
+        if rotary and self.body.mlp:
+            layers = [RotaryLayer(layer, n, shared=True) for n, layer in enumerate(self)]
+            self.packed = tuple(layers)
+
+    def packs(self, writer: Any) -> bool:
+        """Whether a pass with such a writer runs joined projections: those of decoding do."""
+        return bool(self.packed) and isinstance(writer, CacheWriter)
+
+    def angles(self, states: Tensor, positions: Tensor, writer: Any) -> tuple[Tensor, Tensor]:
+        """Cosines and sines `[B, T, head_dim]`, in the type of the states, as layers take them."""
         rotary = self.rotary[0]
         if rotary.inv_freq.device != states.device:
             rotary.to(states.device)
-        return angles_of(rotary)(states, positions)
+        angles = angles_of(rotary)(states, positions)
+        return for_rotation(*angles) if self.packs(writer) else angles
 
     def attend(
         self,
@@ -99,6 +119,8 @@ class Layers(nn.ModuleList):
         writer: Any,
     ) -> Tensor:
         """One layer behind its first norm: `given` is attended from, `residual` is added to."""
+        if self.packs(writer):
+            return self.packed[number].behind_norm(given, residual, mask, *angles, writer)
         layer: Any = self[number]
         mixed, _ = layer.self_attn(
             given, position_embeddings=angles, attention_mask=mask, **{self.store: writer}

@@ -23,7 +23,8 @@ from specplan.runtime.models.supported import check_supported
 from tests.runtime.tiny_models import CONFIGS, VOCABULARY
 
 Folder = Callable[..., Path]
-TOLERANCE = 1e-4
+TOLERANCE = 3e-4
+"""Of logits around 1 in float32; chunks of recurrent layers add up in another order than steps."""
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

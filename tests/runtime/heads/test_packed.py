@@ -1,0 +1,48 @@
+"""Heads with joined projections compute what their stock layers compute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.heads.drafter import Drafter
+from specplan.runtime.models.heads.loading import load_head
+from tests.runtime.heads import formats
+from tests.runtime.heads.test_families import TEXT, features_of, target
+
+__all__ = ["target"]
+PACKED = {
+    "eagle3": formats.eagle3(), "eagle": formats.eagle1(), "dflash": formats.dflash(),
+    "beside": formats.parallel_layers(),
+}  # fmt: skip
+STOCK = {"kangaroo": formats.kangaroo(), "medusa": formats.medusa()}
+
+
+def passed(head: Drafter, states: Tensor) -> Tensor:
+    """States after a pass over the text."""
+    tokens, positions = torch.tensor([TEXT]), torch.arange(len(TEXT))[None]
+    known, steps = torch.ones_like(tokens, dtype=torch.bool), torch.zeros_like(tokens)
+    entered = head.enter(tokens, positions, states, known, steps)
+    mask = torch.ones(1, len(TEXT), len(TEXT), dtype=torch.bool).tril()
+    cache = head.new_cache(1, len(TEXT))
+    return head.hidden(tokens, positions, positions, mask, cache, features=entered)
+
+
+@pytest.mark.parametrize("case", PACKED | STOCK)
+def test_packed_layers_are_the_stock_ones(case: str, target: CausalModel, tmp_path: Path) -> None:
+    head = load_head((PACKED | STOCK)[case].save(tmp_path), target)
+    states = features_of(head, target)
+    before, weights = passed(head, states), {k: w.clone() for k, w in head.weights().items()}
+    head.pack()
+    assert (head.layers is not None and bool(head.layers.packed)) == (case in PACKED)
+    torch.testing.assert_close(passed(head, states), before, rtol=0, atol=2e-6)
+    after = head.weights()
+    assert all(torch.equal(after[name], weight) for name, weight in weights.items())
+    for name, weight in head.named_parameters() if case in PACKED else ():
+        if "q_proj.weight" in name:  # one memory for both
+            joined = {w.untyped_storage().data_ptr() for k, w in after.items() if "qkv" in k}
+            assert weight.untyped_storage().data_ptr() in joined
