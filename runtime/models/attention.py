@@ -44,11 +44,13 @@ class RowMask:
         attend: from queries, keys and values of a layer side by side, `[B, T, (H + 2 H_kv) D]`, the
             additive form of `seen`, `[B, 1, T, U]` or None, the layer's number and the factor of
             the scores to `[B, T, H D]`.
+        slots: those attended to, int64 `[U]`: 0, 1, and so on.
         bias: what `attend` gets.
     """
 
     seen: Tensor | None
     attend: Callable[[Tensor, Tensor | None, int, float], Tensor]
+    slots: Tensor
     bias: Tensor | None = None
 
 

@@ -194,7 +194,7 @@ def rms_norm(hidden: Tensor, norm: Norm) -> Tensor:
 
 
 def for_rotation(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosines and sines as `rotate` takes them, from those of `transformers`, `[B, T, head_dim]`."""
+    """Angles as `rotate` takes them, from those of `transformers`, `[B, T, head_dim]` each."""
     sin = sin[:, :, None].clone()
     sin[..., : sin.shape[-1] // 2].neg_()
     return cos[:, :, None], sin

@@ -10,6 +10,7 @@ from torch import Tensor
 from specplan.backends.eager.op_runner import OpRunner
 from specplan.backends.eager.passes.levels import Slots
 from specplan.backends.eager.passes.pass_spec import PassSpec
+from specplan.backends.eager.state.static_slots import Fresh, Placement
 from specplan.backends.eager.state.tracks import Track
 from specplan.backends.ops.tensors.values import Nodes
 from specplan.runtime.models.attention import Packing
@@ -51,11 +52,13 @@ class Pass:
         runner: of the op, with texts and models.
         spec: which layers run, from what, and what is kept.
         call: on which columns.
+        place: slots of its nodes, where they are known.
     """
 
     runner: OpRunner
     spec: PassSpec
     call: Columns
+    place: Placement | Fresh | None = None
 
     @cached_property
     def model(self) -> Module:

@@ -79,7 +79,7 @@ def run_forward(
     if reads.shared:
         lines = reads.lines(call.texts, call.tokens.shape[1])
         call = replace(call, packing=packing_of(session, spec, lines, call.tokens.shape[1]))
-    passed = run_pass(Pass(session, spec, call), cache, place)
+    passed = run_pass(Pass(session, spec, call, place), cache)
     reached = how_far(session, reads.stops or batch.lengths, spec, call, passed.live)
     if waits is not None:
         passed = replace(passed, live=passed.live & ~waits, sure=False)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from specplan.backends.eager.passes.columns import Columns, Pass
 from specplan.backends.eager.passes.levels import Slots
+from specplan.backends.eager.state.static_slots import Placement
 from specplan.backends.eager.state.tracks import Track
 
 
@@ -19,8 +20,10 @@ def entered(run: Pass) -> tuple[Tensor | None, Tensor, Tensor | None]:
     if track is None:
         return model.enter(call.tokens, call.positions, None, None, None), call.live, None
     above = call.positions - spec.shift
-    keys = _keys_above(run, spec.shift, above)
-    states, steps, known = track.read(above, keys, spec.scratch)
+    read = _by_slots(run, track, above)
+    if read is None:
+        read = track.read(above, _keys_above(run, spec.shift, above), spec.scratch)
+    states, steps, known = read
     if track.deeper:
         states, known = left_by_slots(run, track, spec.shift, spec.shift)
     live = call.live
@@ -37,6 +40,14 @@ def entered(run: Pass) -> tuple[Tensor | None, Tensor, Tensor | None]:
         return states, live, steps
     steps = (steps + 1) * known if spec.own else torch.zeros_like(steps)
     return model.enter(call.tokens, call.positions, states, known, steps), live, steps
+
+
+def _by_slots(run: Pass, track: Track, above: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+    """What a track holds of the nodes that a pass reads, where their slots are known."""
+    place, width = run.place, run.call.tokens.shape[1]
+    if run.call.texts or not isinstance(place, Placement) or place.states is None:
+        return None
+    return track.read_slots(place.states[:width], above, run.spec.scratch)
 
 
 def _behind_a_gap(call: Columns, live: Tensor) -> Tensor:
@@ -109,6 +120,7 @@ def keep(run: Pass, passed: dict[int, Tensor], live: Tensor, steps: Tensor | Non
     steps = torch.zeros_like(call.tokens) if steps is None else steps
     texts, last, slots = call.texts, passed[-1], call.slots
     stop = call.tokens.shape[1] - (0 if slots is None else slots.width)
+    fixed = run.place.offsets[: stop - texts] if isinstance(run.place, Placement) else None
     for name, layers in spec.keeps:
         track = batch.tracks[name]
         states = torch.cat([passed.get(layer, last) for layer in layers], 2)
@@ -123,7 +135,7 @@ def keep(run: Pass, passed: dict[int, Tensor], live: Tensor, steps: Tensor | Non
         if texts < stop:
             track.write_nodes(
                 keys[:, : stop - texts], live[:, texts:stop], states[:, texts:stop],
-                steps[:, texts:stop], spec.scratch,
+                steps[:, texts:stop], spec.scratch, fixed,
             )  # fmt: skip
         for level in range(1, 1 + min(len(track.deeper), 0 if slots is None else slots.levels)):
             assert slots is not None

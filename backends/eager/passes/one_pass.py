@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -19,8 +20,11 @@ from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.packed import PackedColumns, hidden_of_pack
 
 
-def run_pass(run: Pass, cache: NodeSlots | None, place: Placement | Fresh | None = None) -> Passed:
+def run_pass(run: Pass, cache: NodeSlots | None) -> Passed:
     """Run the columns through the layers."""
+    given = _known(run, cache)
+    if given is None and isinstance(run.place, Placement):
+        run = replace(run, place=None)
     spec, call, batch = run.spec, run.call, run.runner.batch
     hidden, live, steps = entered(run)
     if not spec.pieces:
@@ -37,11 +41,11 @@ def run_pass(run: Pass, cache: NodeSlots | None, place: Placement | Fresh | None
         if isinstance(shift, Tensor):
             ends, text_slots = ends - shift, text_slots - shift
     before = cache.taken
-    slots, offsets, seen, live = _slots(run, cache, place, ends, text_slots, live)
+    slots, offsets, seen, live = _slots(run, cache, given, ends, text_slots, live)
     cache.enter(spec, slots, fresh=spec.new_nodes and not texts)
     sure = live is call.live and run.runner.taking_part() is None
     used += cache.taken
-    row = _in_a_row(run, cache, place, before)
+    row = _in_a_row(run, cache, before)
     mask = cache.mask(slots, texts, ends, offsets, seen, used, call.positions if row else None)
     if spec.block:
         assert isinstance(mask, Tensor), "kernels know no tokens that all see each other"
@@ -87,7 +91,7 @@ def _head_only(run: Pass, hidden: Tensor | None, live: Tensor, steps: Tensor | N
 def _slots(
     run: Pass,
     cache: NodeSlots,
-    place: Placement | Fresh | None,
+    given: tuple[Tensor, Tensor | None] | None,
     ends: Tensor,
     text_slots: Tensor,
     live: Tensor,
@@ -97,30 +101,29 @@ def _slots(
     texts = call.texts
     slots = text_slots if not texts else text_slots.where(part(live, 0, texts), trash)
     if call.tokens.shape[1] > texts:
-        given = None
-        if isinstance(place, Placement):
-            given = _known(run, cache, place)
-        if given is None or not isinstance(place, Placement):
-            offsets, seen, there = _placed(run, cache, part(live, texts), place)
+        if given is None:
+            offsets, seen, there = _placed(run, cache, part(live, texts))
             if there is not None:
                 live = torch.cat([live[:, :texts], there], 1) if texts else there
             drafted = (ends + offsets).where(part(live, texts), trash)
         else:  # a dead node has a slot of its own, so that slots stay in a row
             offsets, seen = given
             drafted = ends + offsets
-            _run(cache, call, place, part(live, texts))
+            assert isinstance(run.place, Placement)
+            _run(cache, call, run.place, part(live, texts))
         slots = torch.cat([slots, drafted], 1) if texts else drafted
     return slots, offsets, seen, live
 
 
-def _in_a_row(run: Pass, cache: NodeSlots, place: Placement | Fresh | None, before: int) -> bool:
+def _in_a_row(run: Pass, cache: NodeSlots, before: int) -> bool:
     """Whether all columns stand in neighbouring slots and see none behind their own.
 
     A column of text that is there already counts: it runs again, and writes what it wrote before.
+    So does one whose state is not there yet: what it writes is not taken for the text's.
     """
-    spec, call = run.spec, run.call
+    spec, call, place = run.spec, run.call, run.place
     width = call.tokens.shape[1] - call.texts
-    own = spec.cache is not None and spec.features is None and not spec.scratch and not spec.block
+    own = spec.cache is not None and not spec.block and not (spec.scratch and call.texts)
     unmoved = isinstance(cache.shift, int) and cache.shift == 0
     plain = cache.store.queries is None and unmoved and call.slots is None
     everyone = run.runner.taking_part() is None and call.texts <= max(spec.pending, 1)
@@ -141,10 +144,12 @@ def _latest(live: Tensor) -> Tensor:
     return places.where(live, -1).amax(1)
 
 
-def _known(run: Pass, cache: NodeSlots, place: Placement) -> tuple[Tensor, Tensor | None] | None:
+def _known(run: Pass, cache: NodeSlots | None) -> tuple[Tensor, Tensor | None] | None:
     """Slots of nodes and what they see of nodes, where both are constants in this pass."""
-    session, call = run.runner, run.call
+    session, call, place = run.runner, run.call, run.place
     width = call.tokens.shape[1] - call.texts
+    if cache is None or not isinstance(place, Placement):
+        return None
     if cache.placed is None or cache.taken != place.before or width > len(place.offsets):
         return None
     if session.taking_part() is not None:
@@ -170,14 +175,12 @@ def _run(cache: NodeSlots, call: Columns, place: Placement, live: Tensor) -> Non
     cache.placed, cache.in_order = place.ran, cache.in_order and place.causal
 
 
-def _placed(
-    run: Pass, cache: NodeSlots, live: Tensor, place: Placement | Fresh | None
-) -> tuple[Tensor, Tensor, Tensor | None]:
+def _placed(run: Pass, cache: NodeSlots, live: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
     """Slots of nodes counted from the text's end, what they see of nodes, and which can run.
 
     None where all can that were to.
     """
-    spec, inner, rooted = run.spec, run.call.inner, run.call.rooted
+    spec, inner, rooted, place = run.spec, run.call.inner, run.call.rooted, run.place
     fresh = isinstance(place, Fresh) and len(inner) == 1 and inner[0].tree.layered
     reaching = not (spec.block or (fresh and isinstance(place, Fresh) and place.reached))
     cache.compare()

@@ -32,12 +32,15 @@ class Placement:
         offsets: of each node; those from `before` on had none before, and are the last ones.
         seen: slots that each node sees, its own among them.
         ran: slots that each span of layers has run, once the pass is done.
+        states: of the node above each, whose state it reads, the slot, or `ROOT`; None where no
+            pass over this cache recorded them.
     """
 
     before: int
     offsets: tuple[int, ...]
     seen: tuple[tuple[int, ...], ...]
     ran: Mapping[Way, frozenset[int]]
+    states: tuple[int, ...] | None = None
 
     @cached_property
     def old(self) -> int:
@@ -113,7 +116,8 @@ class _Slots:
         taken: slots.
         trees: by family, the slots of its nodes.
         ran: slots that layers have run.
-        recorded: slots of nodes whose states a track of the same model has, by track.
+        recorded: slots of nodes whose states a track of the same model has, by track; `ROOT` is
+            that of the root.
         tried: nodes that passes may have run; None once that is not known.
         grown: trees whose last level has the children of nodes that it ran.
     """
@@ -156,12 +160,17 @@ class _Slots:
             slots &= mine | self.ran.get((span, True), set()) if spec.scratch else mine
         return slots
 
-    def run(self, spec: PassSpec, slots: set[int]) -> None:
-        """Note that a pass has run these slots."""
+    def run(self, spec: PassSpec, slots: set[int], rooted: bool) -> None:
+        """Note that a pass has run these slots, and the root with them."""
         for span in spec.segments:
             self.ran.setdefault((span, spec.scratch), set()).update(slots)
         for track, _ in spec.keeps:
-            self.recorded.setdefault(track, set()).update(slots)
+            self.recorded.setdefault(track, set()).update(slots | ({ROOT} if rooted else set()))
+
+    def states(self, spec: PassSpec, above: Sequence[int]) -> tuple[int, ...] | None:
+        """Where a pass reads states of these nodes; None where that is not known."""
+        there = self.recorded.get(spec.features or "", set())
+        return tuple(above) if spec.own and there.issuperset(above) else None
 
 
 def places(
@@ -259,7 +268,7 @@ def _place(slots: _Slots, step: Step, op: Forward, spec: PassSpec) -> Placement 
     (given,) = (step.reads[name] for name in op.nodes)
     indices: Sequence[int] | None
     if isinstance(given, TreeType):
-        indices, lineage = range(given.nodes), given.lineage
+        indices, lineage = (ROOT, *range(given.nodes)), given.lineage
     else:
         assert isinstance(given, NodesType)
         indices, lineage = given.indices, given.lineage
@@ -277,17 +286,28 @@ def _place(slots: _Slots, step: Step, op: Forward, spec: PassSpec) -> Placement 
     old = sum(offset < before for offset in offsets)
     if len({*offsets}) < len(offsets) or any(offset < before for offset in offsets[old:]):
         return None
-    if spec.features is not None and not (
-        spec.inside and slots.recorded.get(spec.features, set()).issuperset(offsets)
-    ):
+    states = slots.states(spec, _above(lineage.parents, known, nodes, spec.shift))
+    if spec.features is not None and states is None and nodes:
         return None  # whether a node runs hangs on whether its state is there
+    if nodes and not (spec.inside or spec.features is None or spec.scratch):
+        return None  # one that does not run leaves nothing behind that could be committed
     lines = [_line(lineage.parents, node) for node in nodes]
     seen = tuple(tuple(sorted(known.get(above, -1) for above in line)) for line in lines)
     if any(not reached.union(offsets).issuperset(line) for line in seen):
         return None
-    slots.run(spec, {*offsets})
+    slots.run(spec, {*offsets}, ROOT in indices)
     ran = {way: frozenset(mine) for way, mine in slots.ran.items()}
-    return Placement(before, tuple(offsets), seen, ran)
+    return Placement(before, tuple(offsets), seen, ran, states if nodes else None)
+
+
+def _above(
+    parents: Sequence[int], known: Mapping[int, int], nodes: Sequence[int], shift: int
+) -> list[int]:
+    """Slots of the nodes so far above some, `ROOT` for the root, -2 for others."""
+    above = list(nodes)
+    for _ in range(shift):
+        above = [parents[node] if node >= 0 else node - 1 for node in above]
+    return [node if node == ROOT else known.get(node, -2) for node in above]
 
 
 def _line(parents: Sequence[int], node: int) -> list[int]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from specplan.backends.ops.commit import commit
 from specplan.backends.ops.tensors.keys import places_of
+from specplan.ir.types.value_types import ROOT
 
 
 class Drafted(NamedTuple):
@@ -20,12 +21,14 @@ class Drafted(NamedTuple):
         live: which of them there are, bool `[B, M]`.
         states: `[B, M, F]`.
         steps: int64 `[B, M]`.
+        slots: of the nodes in the cache of their model; None where they are not known.
     """
 
     keys: Tensor
     live: Tensor
     states: Tensor
     steps: Tensor
+    slots: tuple[int, ...] | None = None
 
 
 class Track:
@@ -84,10 +87,7 @@ class Track:
             keys: int64 `[B, T]`.
             scratch: what passes wrote as scratch is there, too, and counts for more.
         """
-        place = positions.clamp(0, self.trash)
-        known = self.known.gather(1, place) & (positions >= 0)
-        read = self.text.gather(1, _wide(place, self.text))
-        steps = self.steps.gather(1, place)
+        read, steps, known = self._text_at(positions)
         for way in (False, True) if scratch else (False,):
             drafted = self.drafted.get(way)
             if drafted is None or not drafted.keys.shape[1]:
@@ -99,6 +99,41 @@ class Track:
             known = known | here
         return read, steps, known
 
+    def read_slots(
+        self, slots: Sequence[int], positions: Tensor, scratch: bool
+    ) -> tuple[Tensor, Tensor, Tensor] | None:
+        """The same of nodes whose slots are known, without comparing keys; None where it cannot.
+
+        Args:
+            slots: of the nodes; `ROOT` is the root.
+            positions: see `read`.
+            scratch: see `read`.
+        """
+        if all(slot == ROOT for slot in slots):
+            return self._text_at(positions)
+        for way in (True, False) if scratch else (False,):
+            drafted = self.drafted.get(way)
+            if drafted is None:
+                continue
+            if drafted.slots is None or not set(drafted.slots).issuperset(slots):
+                return None
+            columns = [drafted.slots.index(slot) for slot in slots]
+            first = columns[0]
+            if columns == list(range(first, first + len(columns))):
+                stop = first + len(columns)
+                parts = (drafted.states, drafted.steps, drafted.live)
+                states, steps, live = (each[:, first:stop] for each in parts)
+                return states, steps, live
+            at = torch.tensor(columns, device=positions.device)
+            return drafted.states[:, at], drafted.steps[:, at], drafted.live[:, at]
+        return None
+
+    def _text_at(self, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """States of text, their steps, and which of them are there."""
+        place = positions.clamp(0, self.trash)
+        known = self.known.gather(1, place) & (positions >= 0)
+        return self.text.gather(1, _wide(place, self.text)), self.steps.gather(1, place), known
+
     def write_text(self, positions: Tensor, live: Tensor, states: Tensor, steps: Tensor) -> None:
         """Record states of text for good."""
         place = positions.where(live, self.trash)
@@ -108,13 +143,22 @@ class Track:
         self.known[:, self.trash] = False
 
     def write_nodes(
-        self, keys: Tensor, live: Tensor, states: Tensor, steps: Tensor, scratch: bool
+        self,
+        keys: Tensor,
+        live: Tensor,
+        states: Tensor,
+        steps: Tensor,
+        scratch: bool,
+        slots: tuple[int, ...] | None = None,
     ) -> None:
         """Record states of drafted nodes; of one node the latest counts."""
-        new = Drafted(keys, live, states, steps)
-        if scratch in self.drafted:
-            both = zip(new, self.drafted[scratch], strict=True)
-            new = Drafted(*(torch.cat(pair, 1) for pair in both))
+        new = Drafted(keys, live, states, steps, slots)
+        if (old := self.drafted.get(scratch)) is not None:
+            keys, live, states, steps = (
+                torch.cat(pair, 1) for pair in zip(new[:4], old[:4], strict=True)
+            )
+            known = None if slots is None or old.slots is None else slots + old.slots
+            new = Drafted(keys, live, states, steps, known)
         self.drafted[scratch] = new
 
     def commit(self, keys: Tensor, emitted: Tensor, positions: Tensor) -> None:

@@ -6,7 +6,8 @@ its definition; ONNX Runtime calls it `GroupQueryAttention`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,9 +15,10 @@ from torch import Tensor
 from specplan.runtime.models.attention import RowMask
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.families import RotaryFamily
+from specplan.runtime.models.heads.drafter import Drafter
 from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.modules import Module
-from specplan.runtime.models.rotary_layers import rotate
+from specplan.runtime.models.rotary_layers import RotaryLayer, rotate
 
 DTYPES = (torch.float32, torch.float16)
 """Number types that the op is for."""
@@ -29,22 +31,33 @@ def joinable(models: Mapping[str, Module]) -> frozenset[str]:
     return frozenset(
         name
         for name, model in models.items()
-        if isinstance(model, CausalModel)
-        and isinstance(model.family, RotaryFamily)
-        and model.dtype in DTYPES
-        and model.family.head_dim % _MULTIPLE == 0
-        and all(layer.query_norm is None for layer in model.family.layers)
-        and not any(model.family.windows)
+        if model.dtype in DTYPES
+        and (layers := rotary_layers(model))
+        and layers[0].head_dim % _MULTIPLE == 0
+        and all(layer.query_norm is None for layer in layers)
+        and not any(_stack(model).windows)
     )
+
+
+def rotary_layers(model: Module) -> Sequence[RotaryLayer]:
+    """The layers of a model that are all of the Llama family; none of another one."""
+    if isinstance(model, Drafter):
+        return () if model.layers is None else model.layers.packed
+    family = model.family if isinstance(model, CausalModel) else None
+    return family.layers if isinstance(family, RotaryFamily) else ()
+
+
+def _stack(model: Any) -> Any:
+    """What knows the windows and the angles of a model's layers."""
+    return model.layers if isinstance(model, Drafter) else model.family
 
 
 def angles_of(model: Module, slots: int) -> tuple[Tensor, Tensor]:
     """Cosines and sines of the positions `0 .. slots - 1`, `[slots, D / 2]` each."""
-    assert isinstance(model, CausalModel) and isinstance(model.family, RotaryFamily)
     positions = torch.arange(slots, device=model.device)[None]
     like = torch.empty(1, dtype=model.dtype, device=model.device)
-    half = model.family.head_dim // 2
-    cos, sin = (part[0, :, :half].contiguous() for part in model.family.angles(like, positions))
+    half = rotary_layers(model)[0].head_dim // 2
+    cos, sin = (part[0, :, :half].contiguous() for part in _stack(model).angles(like, positions))
     return cos, sin
 
 
@@ -75,7 +88,7 @@ def joined_mask(
         )
         return mixed
 
-    return RowMask(seen, attend)
+    return RowMask(seen, attend, slots)
 
 
 @torch.library.custom_op("specplan::joined_attention", mutates_args=())

@@ -66,7 +66,7 @@ class RoundRun(RoundState):
             cache.follow(texts.lengths)
             width = cache.texts(spec)
         call = columns_of(self, spec, cache, operands, width)
-        passed = run_pass(Pass(self, spec, call), cache, place)
+        passed = run_pass(Pass(self, spec, call, place), cache)
         if cache is not None and call.texts and spec.segments:
             lengths = texts.lengths
             if spec.features is not None and not spec.inside:  # up to the first that was lacking

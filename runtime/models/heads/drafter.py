@@ -7,6 +7,7 @@ runs what decoding runs (`specplan.runtime.models.heads.unrolled`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,7 +16,13 @@ from torch import Tensor, nn
 from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import MissingCapabilityError
-from specplan.runtime.models.attention import LayerMask, PrefixMask, additive_mask
+from specplan.runtime.models.attention import (
+    AttentionMask,
+    LayerMask,
+    PrefixMask,
+    RowMask,
+    additive_mask,
+)
 from specplan.runtime.models.causal import CausalModel, near
 from specplan.runtime.models.families import LayerMasks
 from specplan.runtime.models.heads.entering import Entering
@@ -126,7 +133,7 @@ class Drafter(nn.Module):
         tokens: Tensor,
         positions: Tensor,
         slots: Tensor,
-        mask: Tensor | PrefixMask,
+        mask: AttentionMask,
         cache: KVCache,
         layers: tuple[int, int] | None = None,
         features: Tensor | None = None,
@@ -141,18 +148,30 @@ class Drafter(nn.Module):
         assert features is not None, "heads enter by `enter`"
         if isinstance(mask, PrefixMask) or skips != NO_SKIPS:
             raise self._lacks("layers that kernels or skipped blocks know")
-        positions, used = positions.clamp(min=0), mask.shape[2]
+        positions, begins = positions.clamp(min=0), self.description.begins
+        used = mask.shape[2] if isinstance(mask, Tensor) else mask.slots.shape[0]
         writer = cache.writer(positions, slots, used)
-        begins = self.description.begins
-        if begins:
+        if isinstance(mask, RowMask):
+            mask = self._row_mask(mask, positions)
+        elif begins:
             stateless = cache.positions[:, None, :used] < begins
             mask = mask & ~(stateless & (positions[:, :, None] >= begins))
 
         def masks(window: int | None) -> LayerMask:
+            if not isinstance(mask, Tensor):
+                return mask
             seen = mask if window is None else mask & near(positions, cache, writer, window)
             return additive_mask(seen, self.groups, self.dtype)
 
         return self.run(features, positions, masks, writer, layers or (0, self.num_layers))
+
+    def _row_mask(self, mask: RowMask, positions: Tensor) -> RowMask:
+        """With what its op adds to the scores; text stands in the slots of its positions."""
+        begins, seen = self.description.begins, mask.seen
+        if begins:
+            later = mask.slots >= begins
+            seen = later.expand(*positions.shape, -1) if seen is None else seen & later
+        return mask if seen is None else replace(mask, bias=additive_mask(seen, 1, self.dtype))
 
     @property
     def groups(self) -> int:
@@ -181,7 +200,7 @@ class Drafter(nn.Module):
         stack, by_window = self.layers, dict[int | None, LayerMask]()
         if stack.body.side_by_side and span[0] == 0:
             states = states.repeat(1, 1, self.num_layers)
-        angles = stack.angles(states, positions, writer)
+        angles = stack.angles(states, positions)
         for number in range(*span):
             window = stack.windows[number]
             if window not in by_window:

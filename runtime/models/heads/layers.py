@@ -101,13 +101,12 @@ class Layers(nn.ModuleList):
         """Whether a pass with such a writer runs joined projections: those of decoding do."""
         return bool(self.packed) and isinstance(writer, CacheWriter)
 
-    def angles(self, states: Tensor, positions: Tensor, writer: Any) -> tuple[Tensor, Tensor]:
-        """Cosines and sines `[B, T, head_dim]`, in the type of the states, as layers take them."""
+    def angles(self, states: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines `[B, T, head_dim]`, in the type of the states."""
         rotary = self.rotary[0]
         if rotary.inv_freq.device != states.device:
             rotary.to(states.device)
-        angles = angles_of(rotary)(states, positions)
-        return for_rotation(*angles) if self.packs(writer) else angles
+        return angles_of(rotary)(states, positions)
 
     def attend(
         self,
@@ -120,7 +119,8 @@ class Layers(nn.ModuleList):
     ) -> Tensor:
         """One layer behind its first norm: `given` is attended from, `residual` is added to."""
         if self.packs(writer):
-            return self.packed[number].behind_norm(given, residual, mask, *angles, writer)
+            cos, sin = for_rotation(*angles)
+            return self.packed[number].behind_norm(given, residual, mask, cos, sin, writer)
         layer: Any = self[number]
         mixed, _ = layer.self_attn(
             given, position_embeddings=angles, attention_mask=mask, **{self.store: writer}
