@@ -19,7 +19,7 @@ from specplan.ir.plan import CacheState, Plan, TrackState, ValueState, walk_plan
 from specplan.ir.tables.builtin import BUILTIN
 from specplan.ir.types.infer import Step, infer_round
 from specplan.ir.types.lifetimes import last_reads
-from specplan.ir.types.value_types import LogitsType, NodesType, TreeType
+from specplan.ir.types.value_types import ROOT, LogitsType, NodesType, TreeType
 from specplan.ir.values import State
 from specplan.runtime.models.modules import Module
 
@@ -39,6 +39,7 @@ class PlanAnalysis:
         whole: by the name of a cache, how text runs through all of its model.
         prefilled: caches whose prompts run so before the first round; others read theirs in it.
         read_by_others: those among the others that wait only since other models read the states.
+        read_from_root: tracks of whose text no pass reads what stands before the root.
         spent: by the identity of an op, values that nothing reads after it.
         judged: by the identity of an op that judges, how many nodes it judges at most.
         scored: some op reads scores of nodes.
@@ -71,6 +72,9 @@ class PlanAnalysis:
             if isinstance(state, CacheState)
         }
         self.prefilled, self.read_by_others = map(frozenset, prefilled_caches(plan))
+        self.read_from_root = frozenset(
+            str(state.name) for state in plan.states if isinstance(state, TrackState)
+        ) - {str(s.op.features) for s in steps if isinstance(s.op, Forward) and reads_text(s, s.op)}
         self.spent = last_reads(plan)
         self.judged = judged_nodes(steps)
         self.scored = any(map(_reads_scores, ops))
@@ -111,6 +115,18 @@ def prefilled_caches(plan: Plan) -> tuple[set[State], set[State]]:
     viewed = {state.view for state in caches}
     early = {s.name for s in caches if s.model not in late | read or s.name in viewed}
     return early, {s.name for s in caches if s.model in read - late and s.name not in viewed}
+
+
+def reads_text(step: Step, op: Forward) -> bool:
+    """Whether a forward reads states of text before the root, where it reads states at all."""
+    for name in op.nodes:
+        nodes = step.reads[name]
+        among = None
+        if isinstance(nodes, NodesType):
+            among = nodes.among if nodes.indices is None else nodes.indices
+        if among is None or ROOT in among:
+            return True  # the root, and with it text that is pending
+    return op.shift > 1 or op.pending > 1
 
 
 def _reads_scores(op: Op) -> bool:

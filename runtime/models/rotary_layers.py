@@ -117,6 +117,20 @@ class RotaryLayer:
         self._feed(hidden)
         return hidden.view(residual.shape)
 
+    def fill(self, given: Tensor, cos: Tensor, sin: Tensor, writer: CacheWriter) -> None:
+        """Write keys and values alone; arguments as of `behind_norm`."""
+        batch, tokens = cos.shape[:2]
+        kv_heads, own = self.kv_heads, self.heads * self.head_dim
+        assert isinstance(self.qkv, Tensor), "heads are not quantized"
+        bias = None if self.qkv_bias is None else self.qkv_bias[own:]
+        joined = linear(given, self.qkv[own:], bias)
+        joined = joined.view(batch, tokens, 2 * kv_heads, self.head_dim)
+        key, value = joined[:, :, :kv_heads], joined[:, :, kv_heads:]
+        if self.key_norm is not None:
+            key = rms_norm(key, self.key_norm)
+        key = rotate(key, cos, sin)
+        writer.update(key.transpose(1, 2), value.transpose(1, 2), self.index)
+
     def quantize(self, form: str) -> None:
         """Round the layer's matrices to a format; see `quantized.quantize`."""
         for name in ("qkv", "output", "gate_up", "down"):

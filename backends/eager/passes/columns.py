@@ -53,12 +53,14 @@ class Pass:
         spec: which layers run, from what, and what is kept.
         call: on which columns.
         place: slots of its nodes, where they are known.
+        fills: keys and values are all that is wanted of it, of a model that `fills`.
     """
 
     runner: OpRunner
     spec: PassSpec
     call: Columns
     place: Placement | Fresh | None = None
+    fills: bool = False
 
     @cached_property
     def model(self) -> Module:

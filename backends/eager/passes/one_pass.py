@@ -17,6 +17,7 @@ from specplan.backends.ops import forward as columns
 from specplan.backends.ops.tensors.values import part
 from specplan.runtime.masks import marked
 from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.heads.drafter import Drafter
 from specplan.runtime.models.packed import PackedColumns, hidden_of_pack
 
 
@@ -44,6 +45,10 @@ def run_pass(run: Pass, cache: NodeSlots | None) -> Passed:
     slots, offsets, seen, live = _slots(run, cache, given, ends, text_slots, live)
     cache.enter(spec, slots, fresh=spec.new_nodes and not texts)
     sure = live is call.live and run.runner.taking_part() is None
+    if run.fills:
+        assert isinstance(run.model, Drafter) and hidden is not None
+        run.model.fill(hidden, call.positions, slots, cache.store)
+        return Passed(hidden, live, steps)
     used += cache.taken
     row = _in_a_row(run, cache, before)
     mask = cache.mask(slots, texts, ends, offsets, seen, used, call.positions if row else None)

@@ -19,6 +19,7 @@ from specplan.backends.eager.state.caches import Cache
 from specplan.backends.ops.tensors.values import Nodes
 from specplan.runtime.models.attention import Packing
 from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.heads.drafter import Drafter
 
 if TYPE_CHECKING:
     from specplan.backends.eager.interpreter import Interpreter
@@ -198,6 +199,8 @@ def catch_up(session: Interpreter, cache: Cache, spec: PassSpec, pending: int) -
     blind = spec.features is not None and not batch.tracks[spec.features].known.any()
     if blind and not (spec.inside or session.models[spec.model].optional_features):
         return  # nothing of what it reads is there yet
+    model, kept = session.models[spec.model], {name for name, _ in spec.keeps}
+    fills = isinstance(model, Drafter) and model.fills and kept <= session.analysis.read_from_root
     chunk = MOST_CHUNK if cache.retention is None else cache.retention.chunk
     active = session.active or [True] * batch.size
     while True:
@@ -219,7 +222,7 @@ def catch_up(session: Interpreter, cache: Cache, spec: PassSpec, pending: int) -
         lines = [range(min(width, goal - at)) for goal, at in zip(goals, done, strict=True)]
         packing = packing_of(session, spec, lines, width)
         call = Columns(tokens, positions, live, width, (), used, packing=packing)
-        there = run_pass(Pass(session, spec, call), cache).live
+        there = run_pass(Pass(session, spec, call, fills=fills), cache).live
         reached = how_far(session, ends, spec, call, there)
         if reached is not ends and all(map(operator.le, reached, done)):
             return  # what the next tokens are to read is not there yet

@@ -30,6 +30,7 @@ from specplan.runtime.models.heads.layers import Layers
 from specplan.runtime.models.heads.outputs import Outputs
 from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.modules import collect
+from specplan.runtime.models.rotary_layers import for_rotation
 from specplan.runtime.requests import Request
 
 
@@ -165,6 +166,29 @@ class Drafter(nn.Module):
 
         return self.run(features, positions, masks, writer, layers or (0, self.num_layers))
 
+    @property
+    def fills(self) -> bool:
+        """Whether keys and values follow from what enters: `fill` writes those of its one layer."""
+        body = self.description.body
+        packed = self.layers is not None and bool(self.layers.packed)
+        return packed and body.layers == 1 and self.description.join != "block"
+
+    def fill(self, features: Tensor, positions: Tensor, slots: Tensor, cache: KVCache) -> None:
+        """Write the keys and values that `hidden` writes, and compute nothing else.
+
+        Args:
+            features: what `enter` gave, `[B, T, F]`.
+            positions: int64 `[B, T]`.
+            slots: int64 `[B, T]`.
+            cache: as made by `new_cache`.
+        """
+        assert self.layers is not None
+        positions = positions.clamp(min=0)
+        writer = cache.writer(positions, slots, cache.capacity + 1)
+        given, _ = self._given(0, features)
+        cos, sin = for_rotation(*self.layers.angles(features, positions))
+        self.layers.packed[0].fill(given, cos, sin, writer)
+
     def _row_mask(self, mask: RowMask, positions: Tensor) -> RowMask:
         """With what its op adds to the scores; text stands in the slots of its positions."""
         begins, seen = self.description.begins, mask.seen
@@ -224,12 +248,6 @@ class Drafter(nn.Module):
             given = torch.where(text > 0, inner, layer.input_layernorm(inner))
             after = stack.attend(number, given, inner, mask, angles, writer)
             return torch.cat([torch.where(text > 0, inner, after), text], -1)
-        if stack.wide and number == 0:
-            token, state = states.chunk(2, -1)
-            token, normed = self.entering.norms(token, state)
-            residual = normed if stack.body.normed_residual else state
-            given = torch.cat([token, normed], -1)
-            return stack.attend(number, given, residual, mask, angles, writer)
         if stack.body.side_by_side:
             parts = [*states.chunk(self.num_layers, -1)]
             own = parts[number]
@@ -237,9 +255,17 @@ class Drafter(nn.Module):
                 number, layer.input_layernorm(own), own, mask, angles, writer
             )
             return torch.cat(parts, -1)
+        return stack.attend(number, *self._given(number, states), mask, angles, writer)
+
+    def _given(self, number: int, states: Tensor) -> tuple[Tensor, Tensor]:
+        """What the attention of a layer reads, and what its output is added to."""
+        stack: Any = self.layers
+        if stack.wide and number == 0:
+            token, state = states.chunk(2, -1)
+            token, normed = self.entering.norms(token, state)
+            return torch.cat([token, normed], -1), normed if stack.body.normed_residual else state
         bare = number == 0 and not stack.body.input_norm
-        given = states if bare else layer.input_layernorm(states)
-        return stack.attend(number, given, states, mask, angles, writer)
+        return states if bare else stack[number].input_layernorm(states), states
 
     def rows(self, hidden: Tensor, name: str, steps: Tensor | None, level: int = 0) -> Tensor:
         """See `Module.rows`; tokens that it does not know have minus infinity."""

@@ -23,13 +23,19 @@ STOCK = {"kangaroo": formats.kangaroo(), "medusa": formats.medusa()}
 
 
 def passed(head: Drafter, states: Tensor) -> Tensor:
-    """States after a pass over the text."""
+    """States after a pass over the text; where keys and values can be written alone, they are."""
     tokens, positions = torch.tensor([TEXT]), torch.arange(len(TEXT))[None]
     known, steps = torch.ones_like(tokens, dtype=torch.bool), torch.zeros_like(tokens)
     entered = head.enter(tokens, positions, states, known, steps)
     mask = torch.ones(1, len(TEXT), len(TEXT), dtype=torch.bool).tril()
     cache = head.new_cache(1, len(TEXT))
-    return head.hidden(tokens, positions, positions, mask, cache, features=entered)
+    after = head.hidden(tokens, positions, positions, mask, cache, features=entered)
+    if head.fills:
+        other = head.new_cache(1, len(TEXT))
+        head.fill(entered, positions, positions, other)
+        for mine, theirs in zip(cache.keys + cache.values, other.keys + other.values, strict=True):
+            torch.testing.assert_close(mine[:, :, :-1], theirs[:, :, :-1], rtol=0, atol=1e-12)
+    return after
 
 
 @pytest.mark.parametrize("case", PACKED | STOCK)
@@ -39,6 +45,7 @@ def test_packed_layers_are_the_stock_ones(case: str, target: CausalModel, tmp_pa
     before, weights = passed(head, states), {k: w.clone() for k, w in head.weights().items()}
     head.pack()
     assert (head.layers is not None and bool(head.layers.packed)) == (case in PACKED)
+    assert head.fills == (case in ("eagle3", "eagle"))
     torch.testing.assert_close(passed(head, states), before, rtol=0, atol=2e-6)
     after = head.weights()
     assert all(torch.equal(after[name], weight) for name, weight in weights.items())
