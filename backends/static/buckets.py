@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from specplan.ir.errors import UsageError
@@ -32,6 +32,10 @@ class Bucket:
     def holds(self, batch: int, text: int, stops: int) -> bool:
         """Whether so many requests of at most so many tokens and stop tokens fit."""
         return batch <= self.batch and text <= self.text and stops <= self.stops
+
+    def stop_rows(self, stops: Sequence[Collection[int]]) -> list[list[int]]:
+        """Stop tokens of each request, filled up with -1."""
+        return [[*sorted(one), *[-1] * (self.stops - len(one))] for one in stops]
 
     @property
     def word(self) -> str:

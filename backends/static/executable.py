@@ -143,6 +143,26 @@ class StaticExecutable(BoundPlan):
                     known.append(track.known[0, start : start + len(rows)])
         return known
 
+    def blind(self, batch: Batch) -> list[Cache] | None:
+        """Caches of heads that cannot run in the first round, whose states are not there yet.
+
+        None where another cache lacks text of the prompt, which the round has to read.
+        """
+        blind, lengths = [], batch.lengths
+        for name, cache in batch.caches.items():
+            if all(
+                length <= 1 + done
+                for span in cache.segments
+                for length, done in zip(lengths, cache.lengths[span], strict=True)
+            ):
+                continue
+            model = self.analysis.whole[name].model
+            specs = [one for one in self.analysis.pass_specs.values() if one.model == model]
+            if self.models[model].optional_features or not all(one.features for one in specs):
+                return None
+            blind.append(cache)
+        return blind
+
     def graph(self, name: str, sampling: Sampling) -> RoundGraph:
         """A round as a graph."""
         key = (name, sampling)

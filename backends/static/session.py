@@ -89,10 +89,10 @@ class StaticSession(EagerSession):
         self.programs = programs
         self.bucket = bucket
         self.sampling = Sampling.of(batch.settings)
-        self._stops = _padded([sorted(stop) for stop in batch.stops], bucket.stops).to(batch.device)
-        self._limits = _numbers(batch.limits).to(batch.device)
+        self._stops = torch.tensor(bucket.stop_rows(batch.stops), device=batch.device)
+        self._limits = torch.tensor(batch.limits, device=batch.device)
         self._prompts = torch.tensor([len(one.prompt_tokens) for one in batch.requests])
-        self._lengths, self._done = _numbers(batch.lengths), torch.tensor(batch.done)
+        self._lengths, self._done = torch.tensor(batch.lengths), torch.tensor(batch.done)
         self._resident = {
             name: torch.zeros(batch.size, len(cache.lengths), dtype=torch.int64)
             for name, cache in batch.caches.items()
@@ -140,15 +140,24 @@ class StaticSession(EagerSession):
         """Run one round in one call; an observer gets one op `round`."""
         ready = self._rounds.get(round_name) or self._ready(round_name)
         graph, passes = ready.graph, ready.passes
+        known = self.programs.read_ahead(self.batch) if self._late else ()
+        blind = self.programs.blind(self.batch) if self._late else []
         short = self.batch.size == 1 and self.batch.lengths[0] < graph.least_text
-        if self._late or short or any(reads_more(self, *one) for one in passes):
-            return self._interpreted(graph)
+        if blind is None or short or any(reads_more(self, *one) for one in passes):
+            return self._interpreted(graph, known)
         used = max(self.batch.lengths) + self.analysis.speculative
         start = perf_counter()
         self.batch.begin_round()
+        if self._late:
+            self.batch.forget_keys()
+            self._late = False
         for cache, spec in passes:  # text that a schedule has left behind
             settle(self, cache, spec)
         result = self._take(self._report(ready, used).tolist(), graph.inputs)
+        for cache in blind:
+            cache.lengths = {span: [0] * self.batch.size for span in cache.segments}
+        for there in known:
+            there.fill_(True)
         if observer is not None:
             seconds = perf_counter() - start
             observer("round", None, self.batch.size, 1, used, seconds)
@@ -161,8 +170,13 @@ class StaticSession(EagerSession):
                 pass
         super().take_in(cache, spec)
 
-    def _interpreted(self, graph: RoundGraph) -> StepResult:
-        """Let the interpreter run a round whose passes read more text than a graph has room for."""
+    def _interpreted(self, graph: RoundGraph, known: Sequence[Tensor]) -> StepResult:
+        """Let the interpreter run a round whose passes read more text than a graph has room for.
+
+        Args:
+            graph: the round.
+            known: marks of states to set behind it.
+        """
         batch, analysis = self.batch, self.analysis
         if not self._late:
             states = {str(s.name): s for s in analysis.plan.states if isinstance(s, ValueState)}
@@ -170,7 +184,6 @@ class StaticSession(EagerSession):
                 name: value_of(states[name], graph.interface.parts(states[name].name), parts)
                 for name, parts in self.values.items()
             }
-        known = self.programs.read_ahead(self.batch) if self._late else ()
         step, self._late = super().step(graph.item.name), False
         for there in known:
             there.fill_(True)
@@ -283,12 +296,3 @@ class StaticSession(EagerSession):
         for (cache, span), lengths in zip(segments, resident, strict=True):
             cache.lengths[span] = [*lengths]
         return StepResult([line[: line[width]] for line in lines[: self.size]])
-
-
-def _numbers(values: Sequence[int]) -> Tensor:
-    return torch.tensor(values, dtype=torch.int64)
-
-
-def _padded(rows: Sequence[Sequence[int]], width: int) -> Tensor:
-    """Int64 `[B, width]`, filled up with -1."""
-    return torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows], dtype=torch.int64)
