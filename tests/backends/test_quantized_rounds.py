@@ -37,8 +37,11 @@ state @states = track target layer=last
 state @own = track eagle layer=last
 round decode {
   %t0 = root
-  %q0 = forward eagle %t0 cache=@ekv pending=2 features=@states shift=1 keep=@own
-  %c = grow %t0 at=%t0 logits=%q0 children=1
+  %q0 = forward eagle %t0 cache=@ekv pending=3 features=@states shift=1 keep=@own
+  %t1 = grow %t0 at=%t0 logits=%q0 children=1
+  %n1 = pick %t1 of=newest
+  %q1 = forward eagle %n1 cache=@ekv features=@own shift=1 keep=@own write=scratch
+  %c = grow %t1 at=%n1 logits=%q1 children=1
   %l = forward target %c cache=@kv pending=1 keep=@states
   %a = accept %c target=%l
   %e = emit %a
@@ -115,12 +118,20 @@ def test_plans_keep_the_output_of_the_quantized_target(
     assert not [name for name in names if ".qkv.0" in name or ".down.0" in name], "floats stay out"
 
 
-def test_the_prompt_of_a_head_runs_compiled_and_drafts_are_those_of_the_interpreter(
-    models: dict[str, CausalModel], requests: list[Request], monkeypatch: pytest.MonkeyPatch
+def test_all_rounds_of_a_head_run_compiled_and_drafts_are_those_of_the_interpreter(
+    models: dict[str, CausalModel],
+    requests: list[Request],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    """The head has the prompt's states from the second round on, as the language has it."""
+    """The head has the prompt's states from the second round on, as the language has it.
+
+    Its passes are one attention op each, as the target's layers are.
+    """
+    onnx = pytest.importorskip("onnx")
     compilable()
     from specplan.backends.onnxruntime.prompts import PromptProgram
+    from specplan.backends.static.session import StaticSession
 
     read: list[tuple[int, tuple[int, ...]]] = []
     call = PromptProgram.__call__
@@ -131,16 +142,25 @@ def test_the_prompt_of_a_head_runs_compiled_and_drafts_are_those_of_the_interpre
         return states
 
     monkeypatch.setattr(PromptProgram, "__call__", counted)
+    monkeypatch.setattr(StaticSession, "_interpreted", None)
     target, plan = models["target"], parse_plan(BY_HEAD)
-    with_head = {"target": target, "eagle": load_head(MODELS / "heads/eagle", target)}
-    request = requests[0]
-    executables = [back.compile(plan, with_head) for back in (EagerBackend(), OnnxRuntimeBackend())]
+    head = load_head(MODELS / "heads/eagle", target)
+    head.pack()
+    with_head, request = {"target": target, "eagle": head}, requests[0]
+    executables = [
+        EagerBackend().compile(plan, with_head),
+        OnnxRuntimeBackend().compile(plan, with_head, folder=tmp_path),
+    ]
     expected, own = (generate(one, [request]) for one in executables)
     assert read == [(len(request.prompt_tokens) - 1, (target.num_layers,))]
     (one,), (other,) = expected.completions, own.completions
     assert same_but_for_ties(target, request, one.tokens, other.tokens)
     assert own.rounds < len(other.tokens), "drafts are accepted"
     assert abs(own.rounds - expected.rounds) <= 1
+    (home,) = tmp_path.iterdir()
+    graph = onnx.load(home / CODE, load_external_data=False).graph
+    attentions = [node.op_type for node in graph.node if "Attention" in node.op_type]
+    assert attentions == ["GroupQueryAttention"] * (target.num_layers + 2)
 
 
 def test_every_other_compiler_sees_what_the_product_is_made_of(
