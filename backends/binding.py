@@ -10,6 +10,7 @@ from specplan.ir.ops import Forward, Grow, Place, Relabel
 from specplan.ir.ops.forward import stack_ends
 from specplan.ir.plan import CacheState, Plan, ValueState, walk_plan
 from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.heads.looking_ahead import looking_ahead
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.registry import shared_sources
@@ -21,7 +22,7 @@ class BoundPlan:
 
     Attributes:
         plan: what runs.
-        models: by the names the plan gives them.
+        models: by the names the plan gives them, the target with slots where a drafter brings them.
         shared: sources that outlive a batch, by name; see `Executable`.
 
     Raises:
@@ -32,7 +33,7 @@ class BoundPlan:
     def __init__(self, plan: Plan, models: Mapping[str, Module]) -> None:
         check_models(plan, models)
         self.plan = plan
-        self.models = dict(models)
+        self.models = looking_ahead(models, plan.models_run)
         self.shared: dict[str, Source] = {}
         self.forget()
 

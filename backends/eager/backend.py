@@ -51,7 +51,7 @@ class EagerExecutable(BoundPlan):
 
     def __init__(self, plan: Plan, models: Mapping[str, Module]) -> None:
         super().__init__(plan, models)
-        self.analysis = PlanAnalysis(plan, models)
+        self.analysis = PlanAnalysis(plan, self.models)
         self.side_by_side: bool | None = None
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> EagerSession:

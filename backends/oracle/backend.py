@@ -12,6 +12,7 @@ from specplan.backends.registry import missing_packages
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
 from specplan.ir.rules.verify import check_plan
+from specplan.runtime.models.heads.looking_ahead import looking_ahead
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.registry import shared_sources
@@ -47,7 +48,8 @@ class OracleExecutable:
 
     def __init__(self, plan: Plan, models: Mapping[str, Module | Stack]) -> None:
         self.plan = plan
-        self.stacks = {name: stack_of(model) for name, model in models.items()}
+        given = looking_ahead(models, plan.models_run)
+        self.stacks = {name: stack_of(model) for name, model in given.items()}
         self.shared = self._new_sources()
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> OracleSession:

@@ -26,6 +26,7 @@ from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError
 from specplan.ir.files import staged
 from specplan.ir.plan import Plan
 from specplan.ir.rules.verify import check_plan
+from specplan.runtime.models.heads.looking_ahead import looking_ahead
 from specplan.runtime.models.modules import Module
 
 
@@ -125,6 +126,7 @@ class RoundBackend(ABC):
         require_support(plan, self.capabilities)
         run = {"target", *plan.models_run}
         models = {name: model for name, model in models.items() if name in run}
+        models = looking_ahead(models, plan.models_run)
         self.check(models, frozen=frozen)
         packages = Packages(self, models, folder, frozen, set() if failed is None else failed)
         return StaticExecutable(

@@ -17,7 +17,7 @@ from specplan.cost_models.models.layers import Decoder, DenseMlp, GroupedAttenti
 from specplan.ir.errors import MissingCapabilityError
 
 __all__ = ["DrafterConfig", "DrafterKind", "is_drafter", "read_drafter_config"]
-DrafterKind = Literal["recurrent", "exit", "block", "parallel", "steps"]
+DrafterKind = Literal["recurrent", "exit", "block", "parallel", "steps", "slots"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ class DrafterConfig:
         kind: `recurrent` drafts a level per pass, from the target's hidden states first and from
             its own after that; `steps` does so without attention; `exit` reads a layer's states at
             drafted tokens too, which the target's layers up to there run; `block` drafts a block of
-            tokens in one pass, with a cache; `parallel` does so by heads on one state.
+            tokens in one pass, with a cache; `parallel` does so by heads on one state; `slots` are
+            embeddings that the target itself reads ahead of the text.
         decoder: its structure.
         token_ids: entries of the vocabulary whose ids it takes, the target's.
         feature_layers: after how many layers of the target the hidden states are taken; empty for
@@ -59,13 +60,15 @@ def read_drafter_config(config: Mapping[str, Any], target: Decoder, where: str) 
     kind = _kind(one)
     attends = one.body.layers > 0
     decoder = _attending(one, config, where) if attends else _without_layers(one, target, kind)
-    block = one.levels.count if kind in ("block", "parallel") else 1
+    block = one.levels.count if kind in ("block", "parallel", "slots") else 1
     block = one.steps if kind == "steps" else block
     mask = one.levels.mask_token
     return DrafterConfig(kind, decoder, one.token_ids, one.reads.layers, block, mask, one)
 
 
 def _kind(one: HeadDescription) -> DrafterKind:
+    if one.join == "slots":
+        return "slots"
     if one.levels.count > 1:
         return "block" if one.levels.by == "slots" else "parallel"
     if one.join == "feature":
@@ -133,12 +136,15 @@ def _without_layers(one: HeadDescription, target: Decoder, kind: DrafterKind) ->
     more = (heads - 1) * output.vocabulary + heads * blocks * inputs
     if output.inner:  # the target's own matrix follows, which is read once
         more = heads * 2 * output.inner
+    if kind == "slots":
+        more = one.levels.count
     if one.join == "stack":
         more = (one.steps + 3) * width + (blocks - 1) * width
     if one.join == "sum":
         more = hidden
     if one.join == "recurrent":
         more += width
+    at_once = kind in ("parallel", "slots")
     biases = heads * blocks * (hidden * output.residual_bias + output.inner)
     return Decoder(
         architecture=one.family,
@@ -149,8 +155,8 @@ def _without_layers(one: HeadDescription, target: Decoder, kind: DrafterKind) ->
         tied_embeddings=False,
         embedding_size=hidden,
         final_norm_parameters=biases,
-        entry_width=None if kind == "parallel" else more,
-        feature_width=more if kind == "parallel" else 0,
+        entry_width=None if at_once else more,
+        feature_width=more if at_once else 0,
         owns_embedding=False,
         owns_head=output.head != "target",
     )

@@ -34,7 +34,7 @@ ROOTS = 32
 def depth_of(head: Drafter) -> int:
     """Levels that are measured of a head."""
     one = head.description
-    if one.levels.count > 1:
+    if one.levels.count > 1 or one.levels.by == "slots":
         return one.levels.count
     return one.steps if one.steps > 1 else MOST_DEPTH
 

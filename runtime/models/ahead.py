@@ -1,12 +1,13 @@
-"""Several tokens ahead in one pass: mask tokens behind each root (PARD, arXiv 2504.18583).
+"""Several tokens ahead in one pass of a language model: slots behind each root.
 
-Masks of a root see its text up to itself and the masks before them, as in decoding, where they
-stand behind the last token. Gradients pass where the layers have them.
+They hold mask tokens (PARD, arXiv 2504.18583) or trained embeddings. Slots of a root see its text
+up to itself and the slots before them, as in decoding, where they stand behind the last token.
+Gradients pass where the layers have them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import torch
@@ -14,8 +15,7 @@ from torch import Tensor
 
 from specplan.runtime.models.attention import LayerMask, additive_mask
 from specplan.runtime.models.families import LayerMasks
-from specplan.runtime.models.heads.text_attention import TextAndOwn, Texts
-from specplan.runtime.models.heads.unrolled import Unrolled
+from specplan.runtime.models.heads.text_attention import TextAndOwn, Texts, Unrolled
 
 
 class Layers(Protocol):
@@ -57,14 +57,49 @@ def states_ahead(
     """What the LM head reads to tell 1, 2, ... tokens behind some tokens, `[B, R, hidden]` each.
 
     Args:
+        layers: see `hidden_ahead`.
+        count: see `hidden_ahead`.
+        groups: see `hidden_ahead`.
+        dtype: see `hidden_ahead`.
+        texts: see `hidden_ahead`.
+        roots: see `hidden_ahead`.
+        steps: see `hidden_ahead`.
+        mask_token: stands where tokens ahead are told; needed from the second one on.
+    """
+
+    def masks(ahead: Tensor, step: int) -> Tensor:
+        assert mask_token is not None, "only models with mask tokens look further ahead"
+        return layers.embed(torch.full_like(roots, mask_token), ahead)
+
+    for states in hidden_ahead(layers, count, groups, dtype, texts, roots, steps, masks):
+        yield layers.finish(states)
+
+
+def hidden_ahead(
+    layers: Layers,
+    count: int,
+    groups: int,
+    dtype: torch.dtype,
+    texts: Texts,
+    roots: Tensor,
+    steps: int,
+    enter: Callable[[Tensor, int], Tensor],
+) -> Iterator[Tensor]:
+    """States after the last layer at some tokens, and at 1, 2, ... slots behind each of them.
+
+    Args:
         layers: of the model.
         count: how many there are.
         groups: query heads per key/value head.
         dtype: of hidden states.
         texts: none of a row sees another, `[B, T]`.
-        roots: int64 `[B, R]`.
-        steps: tokens ahead.
-        mask_token: stands where tokens ahead are told; needed from the second one on.
+        roots: int64 `[B, R]`, the tokens.
+        steps: tokens and slots.
+        enter: what enters at slots, from their positions `[B, R]` and how many tokens they lie
+            ahead; new memory.
+
+    Yields:
+        For each step `[B, R, hidden]`, before the final norm.
     """
     seen, positions, store, span = texts.causal(), texts.positions, Store(), (0, count)
 
@@ -75,7 +110,7 @@ def states_ahead(
 
     entered = layers.embed(texts.tokens, positions)
     states = layers.run(entered, positions, first, store, span)
-    yield layers.finish(states.gather(1, roots[..., None].expand(-1, -1, states.shape[2])))
+    yield states.gather(1, roots[..., None].expand(-1, -1, states.shape[2]))
     place = positions.gather(1, roots)
     of_roots = seen.gather(1, roots[..., None].expand(-1, -1, seen.shape[2]))
     for step in range(1, steps):
@@ -86,6 +121,4 @@ def states_ahead(
             visible = of_roots if window is None else of_roots & (distance < window)
             return TextAndOwn(additive_mask(visible, groups, dtype), window)
 
-        assert mask_token is not None, "only models with mask tokens look further ahead"
-        masks = torch.full_like(roots, mask_token)
-        yield layers.finish(layers.run(layers.embed(masks, ahead), ahead, further, store, span))
+        yield layers.run(enter(ahead, step), ahead, further, store, span)

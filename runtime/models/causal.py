@@ -51,6 +51,7 @@ class CausalModel:
         mask_token: it was trained to tell several tokens ahead at slots that hold this token (PARD,
             arXiv 2504.18583; key `pard_token`); None for other models.
         recurrent: some layers have a recurrent state (`recurrent/states.py`).
+        learned_positions: positions have embeddings of their own.
         logits_dtype: float32, or float64 for a float64 model.
 
     It is a `specplan.runtime.models.modules.Module` without features and heads.
@@ -77,8 +78,8 @@ class CausalModel:
         self.logits_dtype = torch.promote_types(self.dtype, torch.float32)
         self.packs = self.family.packs
         self.recurrent: bool = any(self.family.states)
-        self._learned_positions = config.model_type in LEARNED_POSITIONS
-        ahead = None if self._learned_positions else getattr(config, "pard_token", None)
+        self.learned_positions = config.model_type in LEARNED_POSITIONS
+        ahead = None if self.learned_positions else getattr(config, "pard_token", None)
         self.mask_token: int | None = None if ahead is None else int(ahead)
         self.by_slots = self.mask_token is not None
 
@@ -203,7 +204,7 @@ class CausalModel:
             `[B, T, hidden]`, before the final norm.
         """
         last = self.max_positions - 1
-        positions = positions.clamp(0, last) if self._learned_positions else positions.clamp(min=0)
+        positions = positions.clamp(0, last) if self.learned_positions else positions.clamp(min=0)
         used = mask.shape[2] if isinstance(mask, Tensor) else cache.capacity + 1
         writer = cache.writer(positions, slots, used)
         writer.follow(mask, latest)

@@ -31,6 +31,7 @@ def with_heads(models: dict[str, CausalModel]) -> dict[str, Any]:
         "beside": formats.parallel_layers(size=size),
         "adapter": formats.kangaroo(layer=1, size=size),
         "steps": formats.hydra(size=size),
+        "slots": formats.look_ahead_tokens(size=size),
     }
     made: dict[str, Any] = {
         name: _random(read_description(one.config, target, name), target)

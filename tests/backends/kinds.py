@@ -33,6 +33,7 @@ from tests.planner.rich_facts import (
     HEAD,
     HEADS,
     PARALLEL,
+    SLOTS,
     STEPWISE,
     drafter_profiles,
     write_drafter,
@@ -49,6 +50,7 @@ DRAFTERS: dict[str, dict[str, Any]] = {
     "beside": BESIDE,
     "adapter": ADAPTER | {"exit_layer": 1},
     "steps": STEPWISE | {"hydra_num_heads": 3},
+    "slots": SLOTS,
 }
 """Heads by role; `tests.backends.heads` has models for them."""
 RUNNABLE = {name: method for name, method in discover_methods().items() if method.runnable}

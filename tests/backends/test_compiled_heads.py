@@ -10,6 +10,7 @@ import pytest
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.inductor.backend import InductorBackend
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend
+from specplan.ir.errors import MissingCapabilityError
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
 from specplan.runtime.executable import Executable
@@ -76,3 +77,9 @@ def test_inductor_runs_rounds_of_heads(name: str, case: Case, tmp_path: Path) ->
     if InductorBackend().available() is not None:
         pytest.skip(str(InductorBackend().available()))
     check(InductorBackend(), name, case, tmp_path)
+
+
+def test_states_of_slots_are_refused_by_name(case: Case, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    with pytest.raises(MissingCapabilityError, match="`state @states`: levels may only be 1"):
+        check(OnnxRuntimeBackend(), "trained_slots", case, tmp_path)

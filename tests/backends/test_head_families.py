@@ -41,6 +41,7 @@ DRAFTED_BY = {
     "mlp speculator": (formats.mlp_speculator(), "stepwise_heads"),
     "redrafter": (formats.redrafter(), "stepwise_heads"),
     "kangaroo": (formats.kangaroo(), "exit_adapter"),
+    "look-ahead tokens": (formats.look_ahead_tokens(), "trained_slots"),
 }  # fmt: skip
 SIZES = {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 6, "num_attention_heads": 4,

@@ -70,6 +70,7 @@ ADAPTER: dict[str, Any] = {**SHARED, **SIZES} | {
     "model_type": "kangaroo", "exit_layer": 2, "num_hidden_layers": 1, "dtype": "bfloat16",
 }  # fmt: skip
 STEPWISE: dict[str, Any] = {**SHARED, **SIZES} | {"hydra_num_heads": 4, "dtype": "bfloat16"}
+SLOTS: dict[str, Any] = {**SHARED, **SIZES} | {"num_look_ahead_tokens": 3, "dtype": "bfloat16"}
 
 
 def write_drafter(folder: Path, config: dict[str, Any]) -> None:
@@ -77,7 +78,7 @@ def write_drafter(folder: Path, config: dict[str, Any]) -> None:
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
 
 
-HEADS = tuple(map(Model, ("head", "flash", "heads", "beside", "adapter", "steps", "mtp")))
+HEADS = tuple(map(Model, ("head", "flash", "heads", "beside", "adapter", "steps", "slots", "mtp")))
 
 
 def drafter_profiles(temperature: float = 0.0) -> dict[Drafter, AcceptanceProfile]:
@@ -113,10 +114,11 @@ def rich_facts(
     write_drafter(folder / "beside", BESIDE)
     write_drafter(folder / "adapter", ADAPTER)
     write_drafter(folder / "steps", STEPWISE)
+    write_drafter(folder / "slots", SLOTS)
     write_drafter(folder / "corpus", {})
     for name in ("datastore.json", "trees.npz"):
         (folder / "corpus" / name).write_text("{}")
-    names = ("draft", "head", "flash", "heads", "beside", "adapter", "steps")
+    names = ("draft", "head", "flash", "heads", "beside", "adapter", "steps", "slots")
     given = profiles(temperature == 0.0, temperature=temperature) | drafter_profiles(temperature)
     settings: dict[str, Any] = {
         "given": given,

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 Norms = Literal["none", "each", "joined"]
-Join = Literal["feature", "concat", "wide", "sum", "recurrent", "stack", "block"]
+Join = Literal["feature", "concat", "wide", "sum", "recurrent", "stack", "block", "slots"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,8 @@ class Levels:
     Attributes:
         count: tokens ahead.
         by: `heads` on the state of a node, or `slots` below it, which run through its layers.
-        mask_token: whose embedding enters at slots.
+        mask_token: whose embedding enters at slots; None where each level has an embedding of its
+            own.
         own_state: slots enter with a trained state in place of hidden states (`mask_hidden`).
     """
 
@@ -122,7 +123,8 @@ class HeadDescription:
             `feature`: f alone. `concat`: a matrix on [norm(e); norm(f)]. `wide`: [e; f], of which
             the first attention reads the norms of both, and the residual is f. `sum`: GELU of a
             norm of a weighted sum of W f and e. `recurrent`: [f; SiLU(W e + U s + b)]. `stack`: f
-            and the embeddings since, side by side. `block`: f where there is one, else e.
+            and the embeddings since, side by side. `block`: f where there is one, else e. `slots`:
+            the target itself runs trained embeddings at slots, and f is what they leave.
         embedding: the table: the target's, its own, its own of `each` step; `either` is its own
             where the checkpoint has one, else the target's.
         begins: the first token of a text that has a row in its cache: above earlier ones there is

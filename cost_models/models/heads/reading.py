@@ -9,6 +9,7 @@ from specplan.cost_models.models.architectures.config import Config
 from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.cost_models.models.heads.dflash import dflash
 from specplan.cost_models.models.heads.eagle import eagle1, eagle3
+from specplan.cost_models.models.heads.look_ahead import COUNT, MODEL_TYPE, look_ahead_tokens
 from specplan.cost_models.models.heads.medusa import (
     blockwise,
     cerberus,
@@ -37,6 +38,7 @@ _TYPES: Mapping[str, Reader] = {
     "mlp_speculator": mlp_speculator,
     "recurrent_drafting_drafter": redrafter,
     "kangaroo": kangaroo,
+    MODEL_TYPE: look_ahead_tokens,
 }
 _KEYS: Mapping[str, Reader] = {
     "medusa_num_heads": medusa,
@@ -45,6 +47,7 @@ _KEYS: Mapping[str, Reader] = {
     "blockwise_num_heads": blockwise,
     "n_future_tokens": parallel_layers,
     "exit_layer": kangaroo,
+    COUNT: look_ahead_tokens,
 }
 """Keys that only one format has, where config.json names no class."""
 _WORDS = ("eagle", "medusa", "dflash", "dspark", "speculator", "mtp", "nextn", "draft", "hydra")

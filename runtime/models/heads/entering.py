@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from specplan.cost_models.models.heads.description import HeadDescription
+from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.layers import Norm
 
@@ -43,6 +44,8 @@ class Entering(nn.Module):
             self.feature_norms = nn.ModuleList(Norm(size, epsilon) for size in sizes)
         if reads.normed_after:
             self.after_project = Norm(width, epsilon)
+        if one.join == "slots":
+            self.slots = nn.Parameter(torch.empty(one.levels.count, width))
         if one.levels.own_state:
             self.mask_state = nn.Parameter(torch.empty(1, 1, wide))
         if one.join == "recurrent":
@@ -94,6 +97,8 @@ class Entering(nn.Module):
                 return self._longer(target, embedded, features, steps)
             case "sum":
                 return self._sum(target, tokens, features, steps)
+            case "slots":
+                return features
 
     def embed(self, target: CausalModel, tokens: Tensor) -> Tensor:
         """Embeddings `[B, T, width]` by the head's own table, or the target's."""
@@ -190,6 +195,19 @@ class Entering(nn.Module):
         if numbers is None:
             numbers = range(1, one.steps) if later else range(1)
         return by_step(step, numbers, steps)
+
+    def slot(self, places: Tensor, level: int) -> Tensor:
+        """What a target reads so many tokens ahead of some places `[B, R]`: new `[B, R, F]`.
+
+        Raises:
+            MissingCapabilityError: no embedding was trained for that.
+        """
+        if level > len(self.slots):
+            raise MissingCapabilityError(
+                f"the look-ahead tokens are {len(self.slots)}, and the plan looks {level} ahead",
+                remedy="Look less far ahead, or give a checkpoint with more of them.",
+            )
+        return self.slots[level - 1].repeat(*places.shape[:2], 1)
 
     def mask(self, target: CausalModel) -> Tensor:
         """What enters at a slot, `[1, 1, F]`."""

@@ -1,4 +1,4 @@
-"""Rows of texts, and the attention of a head along them that never compares what is far apart."""
+"""Rows of texts, and attention along them that never compares what is far apart."""
 
 from __future__ import annotations
 
@@ -111,3 +111,25 @@ class TextAndBlock:
         mixed = (mixed + shares[..., :length] @ values).reshape(batch, heads, -1, width)
         whole = torch.cat([mixed.new_zeros(batch, heads, length, width), mixed], 2)
         return whole.transpose(1, 2)
+
+
+class Unrolled:
+    """Keys and values of all steps so far, side by side, which gradients go through.
+
+    Attributes:
+        parts: keys and values by layer, `[B, H_kv, U, head_dim]`: those of the first step at every
+            token, then those of each further step at every root.
+    """
+
+    def __init__(self) -> None:
+        self.parts: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def update(
+        self, keys: Tensor, values: Tensor, layer_idx: int, *_: object, **__: object
+    ) -> tuple[Tensor, Tensor]:
+        """Those of a layer `[B, H_kv, T, head_dim]`, behind those of earlier steps."""
+        if layer_idx in self.parts:
+            before = self.parts[layer_idx]
+            keys, values = torch.cat([before[0], keys], 2), torch.cat([before[1], values], 2)
+        self.parts[layer_idx] = keys, values
+        return keys, values

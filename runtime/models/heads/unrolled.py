@@ -16,31 +16,15 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from specplan.runtime.models.ahead import hidden_ahead
 from specplan.runtime.models.attention import LayerMask, additive_mask
 from specplan.runtime.models.heads.drafter import Drafter
-from specplan.runtime.models.heads.text_attention import TextAndBlock, TextAndOwn, Texts
-
-
-class Unrolled:
-    """Keys and values of all steps so far, side by side, which gradients go through.
-
-    Attributes:
-        parts: keys and values by layer, `[B, H_kv, U, head_dim]`: those of the first step at every
-            token, then those of each further step at every root.
-    """
-
-    def __init__(self) -> None:
-        self.parts: dict[int, tuple[Tensor, Tensor]] = {}
-
-    def update(
-        self, keys: Tensor, values: Tensor, layer_idx: int, *_: object, **__: object
-    ) -> tuple[Tensor, Tensor]:
-        """Those of a layer `[B, H_kv, T, head_dim]`, behind those of earlier steps."""
-        if layer_idx in self.parts:
-            before = self.parts[layer_idx]
-            keys, values = torch.cat([before[0], keys], 2), torch.cat([before[1], values], 2)
-        self.parts[layer_idx] = keys, values
-        return keys, values
+from specplan.runtime.models.heads.text_attention import (
+    TextAndBlock,
+    TextAndOwn,
+    Texts,
+    Unrolled,
+)
 
 
 def unrolled(
@@ -90,6 +74,8 @@ def unrolled_states(
     head = modules[0]
     if head.description.join == "block":
         return _block(head, texts, features, steps, roots)
+    if head.description.join == "slots":
+        return _slots(head, texts, steps, roots)
     if len(modules) > 1:
         return _modules(modules, texts, features, steps, roots)
     if head.description.begins == 0:
@@ -225,3 +211,14 @@ def _block(
     everywhere = torch.cat([texts.positions, positions], 1)
     states = head.run(states, everywhere, masks, Unrolled(), (0, head.num_layers))[:, length:]
     yield from states.split(roots.shape[1], 1)[1 : steps + 1]
+
+
+def _slots(head: Drafter, texts: Texts, steps: int, roots: Tensor) -> Iterator[Tensor]:
+    """The target's own states at slots below the token before each root."""
+    target = head.target
+    states = hidden_ahead(
+        target.family, target.num_layers, target.groups, target.dtype, texts,
+        (roots - 1).clamp(min=0), steps + 1, head.entering.slot,
+    )  # fmt: skip
+    next(states)
+    yield from states

@@ -68,6 +68,7 @@ def test_a_problem_for_an_engine_chooses_what_it_can_express(tmp_path: Path) -> 
         "beside": "layers",
         "adapter": "model",
         "steps": "model",
+        "slots": "model",
     }
     assert own == replace(table, forms=forms)
     refused = [c for c in bound.candidates if c.unsupported is not None]

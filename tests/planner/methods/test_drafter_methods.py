@@ -77,6 +77,24 @@ update @past %t0 last=1
 commit @kv %e"""
 
 
+SLOTS = """\
+%t0 = root
+%x = forward slots %t0 features=@states shift=1 levels=2
+%t1 = grow %t0 at=%t0 logits=%x
+%f1 = pick %t1 of=newest
+%c = grow %t1 at=%f1 logits=%x
+%l = forward target %c cache=@kv pending=1 keep=@states levels=3
+%a = accept %c target=%l
+%e = emit %a
+commit @kv %e
+commit @states %e"""
+
+
+def settings_of(facts: ProblemFacts, method: str) -> list[Any]:
+    families = discover_methods()[method].choices(facts)
+    return [one for family in families if isinstance(family, Family) for one in family.settings]
+
+
 def plan_of(facts: ProblemFacts, method: str, words: str) -> Plan:
     drafting_method = discover_methods()[method]
     options = next(
@@ -213,6 +231,7 @@ def test_profiles_of_heads_by_their_own_names_are_of_best_ranks(tmp_path: Path) 
     assert hows == {
         "draft": "draw_distinct", "text": "given", "head": "best", "flash": "best", "mtp": "best",
         "heads": "best", "beside": "best", "adapter": "best", "steps": "best",
+        "slots": "best",
         **dict.fromkeys(SOURCES, "given"),
     }  # fmt: skip
     offered = set(possible_drafters(facts))
@@ -230,6 +249,28 @@ def test_profiles_of_heads_by_their_own_names_are_of_best_ranks(tmp_path: Path) 
         return {one for one in some if not isinstance(one, SkipBlocks | SmallCache)} - {later}
 
     assert whole(offered) == whole(facts.profiles)
+
+
+def test_slots_draft_in_the_pass_that_verifies_or_in_one_before(tmp_path: Path) -> None:
+    facts = rich_facts(tmp_path)
+    fused = body(plan_of(facts, "trained_slots", "chain of 2 by slots"))
+    assert fused == SLOTS
+    assert "tree of " in " ".join(one.words for one in settings_of(facts, "trained_slots"))
+    separate = plan_of(facts, "trained_slots", "chain of 3 by slots, in a pass of its own")
+    assert body(separate).startswith(
+        "%t0 = root\n"
+        "forward target %t0 cache=@kv pending=1 keep=@states gives=[] levels=3\n"
+        "%x = forward slots %t0 features=@states levels=3\n"
+    )
+    assert "%l = forward target %c cache=@kv pending=1\n" in body(separate)
+    chain = plan_of(facts, "trained_slots", "chain of 3 by slots")
+    widths = [
+        sorted(p.width for p in price(facts, one, Model("slots")).breakdown if p.model == "target")
+        for one in (chain, separate)
+    ]
+    assert widths == [[4 * 4], [1 + 2, 1 + 3]]  # all nodes have slots, or the root alone
+    drawn = settings_of(rich_facts(tmp_path, temperature=0.8), "trained_slots")
+    assert all(one.drawn for one in drawn if "in a pass of its own" in one.words)
 
 
 def test_models_and_sources_are_measured_here(tmp_path: Path) -> None:

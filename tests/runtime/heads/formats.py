@@ -297,3 +297,12 @@ def modules(
             tensors[f"{start}shared_head.head.weight"] = make(size, WIDTH, scale=6.0)
             tensors[f"{start}embed_tokens.weight"] = make(size, WIDTH, scale=2.0)
     return tensors
+
+
+def look_ahead_tokens(count: int = 3, size: int = VOCABULARY) -> Stored:
+    """Trained embeddings at slots of the target, in our own form."""
+    config = {
+        "model_type": "look_ahead_tokens", "num_look_ahead_tokens": count, "hidden_size": WIDTH,
+        "vocab_size": size,
+    }  # fmt: skip
+    return Stored(config, {"slots.weight": Random(12)(count, WIDTH, scale=3.0)})

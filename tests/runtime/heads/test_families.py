@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from transformers import LlamaForCausalLM
 
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
@@ -178,5 +179,22 @@ def test_logits_are_those_of_the_paper(case: str, target: CausalModel, tmp_path:
     by_step = [*unrolled(head, torch.tensor([TEXT]), states, steps)]
     wanted = paper(target, stored, states[0], steps)
     for step in range(steps):
+        torch.testing.assert_close(by_step[step][0, ROOT], wanted[step], rtol=0, atol=2e-5)
+    assert all(not torch.equal(a, b) for a, b in pairwise(wanted))
+
+
+def test_slots_are_inputs_of_the_target_behind_its_text(tmp_path: Path) -> None:
+    """PaSS, arXiv 2311.13581 section 3: embeddings appended to the text, and a plain pass."""
+    stored = formats.look_ahead_tokens()
+    save_pair(tmp_path, formats.VOCABULARY, scale=0.3)
+    target = load_model(tmp_path / "target", dtype="float64")
+    stock = LlamaForCausalLM.from_pretrained(tmp_path / "target", dtype=torch.float64)
+    head = load_head(stored.save(tmp_path / "slots"), target)
+    by_step = [*unrolled(head, torch.tensor([TEXT]), states_at(target, [3]), 3)]
+    before = stock.get_input_embeddings()(torch.tensor([TEXT[:ROOT]]))
+    given = torch.cat([before, stored.tensors["slots.weight"][None]], 1)
+    with torch.no_grad():
+        wanted = stock(inputs_embeds=given).logits[0, ROOT:]
+    for step in range(3):
         torch.testing.assert_close(by_step[step][0, ROOT], wanted[step], rtol=0, atol=2e-5)
     assert all(not torch.equal(a, b) for a, b in pairwise(wanted))

@@ -75,6 +75,18 @@ BROKEN: dict[str, tuple[Stored, str]] = {
     "no number": (
         changed(formats.eagle3(), **{"norm.weight": torch.full((32,), torch.nan)}), "no number"
     ),
+    "fewer slots than config.json says": (
+        Stored(formats.look_ahead_tokens(4).config, formats.look_ahead_tokens().tensors),
+        r"slots is \[3, 32\], config.json says \[4, 32\]",
+    ),
+    "slots beside something else": (
+        changed(formats.look_ahead_tokens(), extra=torch.zeros(2)), "not of the format look_ahead"
+    ),
+    "slots without weights": (changed(formats.look_ahead_tokens(), "slots.weight"), "no weights"),
+    "slots of another target": (
+        Stored({**formats.look_ahead_tokens().config, "hidden_size": 48}, {"x": torch.zeros(1)}),
+        "states of size 48, the target's hidden size is 32",
+    ),
     "copies that differ": (
         Stored(formats.mlp_speculator(tied=True).config, formats.mlp_speculator().tensors), "tied"
     ),

@@ -1,0 +1,32 @@
+"""Trained embeddings that a target itself reads at slots ahead of the text.
+
+PaSS (Monea et al. 2023, arXiv 2311.13581): look-ahead embeddings, the target's weights as they are.
+Parallel prompt decoding (Chen et al. 2024, arXiv 2405.18628) calls them prompt tokens, BiTA (Lin et
+al. 2024, arXiv 2401.12522) mask tokens. No format of theirs is read by engines; this is our own:
+config.json with `model_type: look_ahead_tokens` and their number, and one tensor, `slots.weight`
+`[number, hidden size of the target]`, the embedding of the slot one token ahead first.
+"""
+
+from __future__ import annotations
+
+from specplan.cost_models.models.architectures.config import Config
+from specplan.cost_models.models.heads.description import HeadDescription, Levels, Output, Reads
+from specplan.cost_models.models.heads.shared import Sizes
+
+MODEL_TYPE = "look_ahead_tokens"
+COUNT = "num_look_ahead_tokens"
+
+
+def look_ahead_tokens(config: Config, target: Sizes) -> HeadDescription:
+    """Embeddings for slots; the state after the last layer is read by the target's own head."""
+    width = config.size("hidden_size")
+    return HeadDescription(
+        family=MODEL_TYPE,
+        hidden_size=width,
+        token_ids=config.size("vocab_size", default=target.vocab_size),
+        reads=Reads(width=width),
+        join="slots",
+        levels=Levels(count=config.size(COUNT), by="slots"),
+        output=Output(finished=True, vocabulary=target.vocab_size),
+        names=((r"slots\.weight", "slots"),),
+    )

@@ -1,0 +1,151 @@
+"""Trained embeddings that the target itself reads at slots ahead of the text draft.
+
+In BiTA (Lin et al. 2024, arXiv 2401.12522) and parallel prompt decoding (Chen et al. 2024, arXiv
+2405.18628) one pass of the target verifies a draft and makes the next: below every drafted node
+stand as many slots as the next draft has levels, and those of the last accepted node draft. PaSS
+(Monea et al. 2023, arXiv 2311.13581) takes two passes, one with the slots and one that verifies:
+its first token is the target's own and always accepted, and neither pass is as wide.
+
+The drafter is a few embeddings (`num_look_ahead_tokens`, docs/heads.md). The other systems differ
+in what was trained beside these, which no plan shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from specplan.cost_models.acceptance.drafters import Drafter, Drawn, Model
+from specplan.ir.plan import Plan
+from specplan.planner.facts import ProblemFacts
+from specplan.planner.method import Family, Refusal, own_rounds
+from specplan.planner.reasons import Cause, Reason
+from specplan.planner.templates.head_drafts import (
+    ACCEPTANCE,
+    ChainsAndTrees,
+    HeadTreeOptions,
+    ways,
+)
+from specplan.planner.templates.plan_text import FEATURES, draft_and_verify
+from specplan.planner.templates.static_trees import grown_text
+from specplan.planner.trees import chain
+
+
+@dataclass(frozen=True)
+class SlotTreeOptions(HeadTreeOptions):
+    """Which embeddings draft, what shape, and how tokens are chosen."""
+
+
+@dataclass(frozen=True)
+class TwoPassOptions(SlotTreeOptions):
+    """A chain that a pass of its own drafts, the target's own token first."""
+
+    @property
+    def words(self) -> str:
+        """`chain of 4 by slots, in a pass of its own`."""
+        return f"{super().words}, in a pass of its own"
+
+
+class TrainedSlots(ChainsAndTrees):
+    """The target reads a few trained embeddings ahead of its text, and drafts for itself."""
+
+    summary = "trained embeddings at slots of the target draft a chain or static tree"
+    paper = (
+        "PaSS: Monea et al. 2023, arXiv 2311.13581; BiTA: Lin et al. 2024, arXiv 2401.12522; "
+        "parallel prompt decoding: Chen et al. 2024, arXiv 2405.18628; SPACE: Yi et al. 2024, "
+        "arXiv 2402.11809; SDSAT: Liu et al. 2024, arXiv 2403.18647"
+    )
+    differs = (
+        "Only the embeddings at slots are trained: BiTA's soft prompt, which its masks alone see, "
+        "and several prompt tokens for one place are not here, and SPACE and SDSAT also tune the "
+        "target; all nodes of a tree have the same number of slots, where parallel prompt decoding "
+        "gives nodes that are seldom accepted fewer."
+    )
+    acceptance = f"{ACCEPTANCE}; of chains in a pass of their own, the rounds that ran"
+    none = "models.drafts names no look-ahead tokens of the target"
+
+    def heads(self, facts: ProblemFacts) -> Mapping[str, int]:
+        """Sets of embeddings, and how many each has."""
+        return {name: one.block for name, one in facts.drafters.items() if one.kind == "slots"}
+
+    def families(
+        self, facts: ProblemFacts, drafter: Model | Drawn, most: int
+    ) -> Iterator[Family[HeadTreeOptions] | Refusal]:
+        """Chains and trees that the verifying pass drafts; chains by a pass of their own."""
+        yield from super().families(facts, drafter, most)
+        if not _may_lead(facts, drafter):
+            return
+        every = tuple(_two_passes(drafter, most))
+        own = [one for one in every if own_rounds(facts, self, one) in facts.profiles]
+        name = f"chain by {drafter}, in a pass of its own"
+        if own:
+            yield Family[HeadTreeOptions].of(name, own)
+        elif self._is_named(facts):
+            yield Refusal(name, facts.missing_profile(own_rounds(facts, self, every[0])))
+        else:
+            yield Refusal(name, _UNASKED)
+
+    def drafter(self, facts: ProblemFacts, options: HeadTreeOptions) -> Drafter | None:
+        """The embeddings; of chains in a pass of their own, the plan's own rounds."""
+        if isinstance(options, TwoPassOptions):
+            return own_rounds(facts, self, options)
+        return super().drafter(facts, options)
+
+    def run_settings(self, facts: ProblemFacts) -> Iterator[HeadTreeOptions]:
+        """Chains in a pass of their own, where the problem names the method."""
+        for name, most in self.heads(facts).items() if self._is_named(facts) else ():
+            for drafter in ways(facts, name):
+                if _may_lead(facts, drafter):
+                    yield from _two_passes(drafter, most)
+
+    def later_settings(self, facts: ProblemFacts) -> Iterator[HeadTreeOptions]:
+        """Here the same."""
+        return self.run_settings(facts)
+
+    def _is_named(self, facts: ProblemFacts) -> bool:
+        return self.name in (facts.problem.methods or ())
+
+    def plan(self, facts: ProblemFacts, options: HeadTreeOptions) -> Plan:
+        """Logits that slots left, or leave in a pass before, grow the shape; the target judges."""
+        tree, first = options.tree, isinstance(options, TwoPassOptions)
+        ahead = f"%x = forward {options.draft} %t0 features={FEATURES} "
+        levels = tree.depth + (not first)
+        if first:
+            recorded = f"keep={FEATURES} levels={levels} gives=[]"
+            own = f"forward target %t0 cache=@kv pending=1 {recorded}"
+            ahead = f"{own}\n{ahead}levels={levels}"
+        else:
+            ahead = f"{ahead}shift=1 levels={tree.depth}"
+        drafted = grown_text(
+            tree,
+            lambda level, _: ("" if level else ahead, "%x"),
+            drawn=options.drawn,
+            distinct=not tree.is_chain,
+        )
+        track = f"{FEATURES} = track target layer=last levels={levels}"
+        return draft_and_verify(
+            facts, self, drafted, len(tree), models=(options.draft,), rule=options.rule,
+            verify="" if first else f"keep={FEATURES} levels={levels}",
+            states=(track,),
+            after=f"commit {FEATURES} %e",
+            uncached=(options.draft,),
+        )  # fmt: skip
+
+
+def _may_lead(facts: ProblemFacts, drafter: Model | Drawn) -> bool:
+    """Whether its first token, the target's own, is always accepted: at 0, or where it is drawn."""
+    return facts.greedy or isinstance(drafter, Drawn)
+
+
+def _two_passes(drafter: Model | Drawn, most: int) -> Iterator[TwoPassOptions]:
+    """Chains of the target's own token and one or more by slots."""
+    for length in range(2, most + 2):
+        shape = chain(length)
+        drawn = isinstance(drafter, Drawn)
+        yield TwoPassOptions(drafter.name, shape.parents, shape.ranks, drawn)
+
+
+_UNASKED = Reason(
+    'its settings are measured by running them: name "trained_slots" in methods', Cause.OPT_IN
+)
+METHOD = TrainedSlots()
