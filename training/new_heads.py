@@ -75,6 +75,7 @@ _PUBLIC: Mapping[str, tuple[tuple[str, str], ...]] = {
         (r"embedding\.weight", "embed_tokens.weight"),
         (r"(layers\..*)", r"\1"),
     ),
+    "look_ahead_tokens": ((r"slots", "slots.weight"),),
     "kangaroo": ((r"(norm\.weight|layers\..*)", r"\1"),),
 }
 """Names of tensors in files by those in the runtime: vLLM's Medusa, SpecForge's EAGLE-3, z-lab's
@@ -89,7 +90,8 @@ def new_head(
 
     LM heads begin as the target's, and residual blocks as zeros, so that Medusa heads begin as the
     target's own next token (arXiv 2401.10774 section 2.2.1), and Hydra's, whose shortcuts begin as
-    the state; norms are ones, other matrices random.
+    the state; look-ahead tokens begin as embeddings of random tokens; norms are ones, and other
+    matrices random.
 
     Args:
         config: its config.json.
@@ -120,7 +122,10 @@ def new_head(
         rows = target.head(torch.eye(target.hidden_size, dtype=head.dtype, device=head.device)).T
         rows = rows if head.outputs.tokens is None else rows[head.outputs.tokens]
         for name, weight in head.weights_by_name().items():
-            if name.startswith("heads.") and weight.shape == rows.shape:
+            if name == "slots":  # of the size that the target's layers know
+                chosen = torch.randint(target.vocab_size, weight.shape[:1], generator=generator)
+                weight.copy_(target.family.embed(chosen.to(head.device)[None], chosen[None])[0])
+            elif name.startswith("heads.") and weight.shape == rows.shape:
                 weight.copy_(rows)
             elif weight.ndim == 1:
                 weight.fill_(0.0 if name.endswith("bias") else 1.0)

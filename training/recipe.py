@@ -29,7 +29,7 @@ class Recipe:
         clip: largest norm of a gradient.
         loss: a name of `specplan.training.losses.LOSSES`.
         unroll: tokens ahead that are learned; at most those of the head, all of block drafters.
-        blocks: roots of a row that block drafters learn from in a step.
+        blocks: roots of a row that block drafters and look-ahead tokens learn from in a step.
         answers: the target answers prompts, and the answers are learned; else the prompts are, as
             the target would go on after each token.
         decay: weight of a token ahead over that of the one before (EAGLE-3, Medusa).

@@ -32,12 +32,7 @@ from specplan.planner.trees import chain
 
 
 @dataclass(frozen=True)
-class SlotTreeOptions(HeadTreeOptions):
-    """Which embeddings draft, what shape, and how tokens are chosen."""
-
-
-@dataclass(frozen=True)
-class TwoPassOptions(SlotTreeOptions):
+class TwoPassOptions(HeadTreeOptions):
     """A chain that a pass of its own drafts, the target's own token first."""
 
     @property

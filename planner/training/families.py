@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from specplan.cost_models.models.heads.look_ahead import look_ahead_config
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.models.new_heads import (
     DRAFT_VOCABULARY,
@@ -232,6 +233,12 @@ FAMILIES: Mapping[str, Family] = {
             "Cerberus heads",
             cerberus_config,
             Recipe(68_000, 2, 1.0, "as Medusa's"),
+        ),
+        _measured(
+            "look_ahead_tokens",
+            "look-ahead tokens",
+            look_ahead_config,
+            Recipe(68_000, 2, 3.0, "data and epochs as Medusa's; three tokens as BiTA's masks"),
         ),
     )
 }

@@ -74,7 +74,7 @@ class RotaryLayer:
         """Apply the layer.
 
         Args:
-            hidden: `[B * T, hidden]`; changed in place.
+            hidden: `[B * T, hidden]`; changed in place, unless gradients are to pass.
             mask: see `grouped_attention`.
             cos: `[B, T, 1, head_dim]`.
             sin: `[B, T, 1, head_dim]`, its first half negated.
@@ -85,9 +85,10 @@ class RotaryLayer:
             `[B * T, hidden]`.
         """
         if self.index not in skips.attentions:
-            self._attend(rms_norm(hidden, self.input_norm), hidden, mask, cos, sin, writer)
+            normed = rms_norm(hidden, self.input_norm)
+            hidden = self._attend(normed, hidden, mask, cos, sin, writer)
         if self.index not in skips.mlps:
-            self._feed(hidden)
+            hidden = self._feed(hidden)
         return hidden
 
     def behind_norm(
@@ -113,9 +114,8 @@ class RotaryLayer:
             `[B, T, hidden]`.
         """
         hidden = residual.flatten(0, 1).clone()
-        self._attend(given.flatten(0, 1), hidden, mask, cos, sin, writer)
-        self._feed(hidden)
-        return hidden.view(residual.shape)
+        hidden = self._attend(given.flatten(0, 1), hidden, mask, cos, sin, writer)
+        return self._feed(hidden).view(residual.shape)
 
     def fill(self, given: Tensor, cos: Tensor, sin: Tensor, writer: CacheWriter) -> None:
         """Write keys and values alone; arguments as of `behind_norm`."""
@@ -144,16 +144,16 @@ class RotaryLayer:
         cos: Tensor,
         sin: Tensor,
         writer: CacheWriter,
-    ) -> None:
-        """Add the attention's output to hidden states, in place."""
+    ) -> Tensor:
+        """Hidden states with the attention's output added; see `add_linear`."""
         mixed = self._attention(given, mask, cos, sin, writer)
-        add_linear(hidden, mixed, self.output, self.output_bias)
+        return add_linear(hidden, mixed, self.output, self.output_bias)
 
-    def _feed(self, hidden: Tensor) -> None:
-        """Add the MLP's output to hidden states, in place."""
+    def _feed(self, hidden: Tensor) -> Tensor:
+        """Hidden states with the MLP's output added; see `add_linear`."""
         normed = rms_norm(hidden, self.middle_norm)
         gate, up = linear(normed, self.gate_up, self.gate_up_bias).chunk(2, dim=-1)
-        add_linear(hidden, self.activation(gate).mul_(up), self.down, self.down_bias)
+        return add_linear(hidden, self.activation(gate).mul_(up), self.down, self.down_bias)
 
     def _attention(
         self, normed: Tensor, mask: LayerMask, cos: Tensor, sin: Tensor, writer: CacheWriter
@@ -214,12 +214,18 @@ def for_rotation(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
     return cos[:, :, None], sin
 
 
-def add_linear(hidden: Tensor, inputs: Tensor, weight: Matrix, bias: Tensor | None) -> None:
-    """Add a projection to hidden states `[N, hidden]`, in place; in one launch on a GPU."""
+def add_linear(hidden: Tensor, inputs: Tensor, weight: Matrix, bias: Tensor | None) -> Tensor:
+    """Add a projection to hidden states `[N, hidden]`, in place; in one launch on a GPU.
+
+    States that gradients pass through are needed as they were, and stay so.
+    """
+    if hidden.requires_grad:
+        return hidden + linear(inputs, weight, bias)
     if hidden.is_cuda and bias is None and isinstance(weight, Tensor):
         hidden.addmm_(inputs, weight.t())
     else:
         hidden += linear(inputs, weight, bias)
+    return hidden
 
 
 def rotate(heads: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:

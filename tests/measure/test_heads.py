@@ -68,6 +68,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
         "flash": formats.dflash(size=size, dflash_config=ids),
         "medusa": formats.medusa(size=size),
         "hydra": formats.hydra(size=size),
+        "slots": formats.look_ahead_tokens(size=size),
     }
     problem = json.loads(path.read_text())
     for name, one in stored.items():
@@ -135,7 +136,7 @@ def rounds_of(bench: Workbench, plan: Plan) -> list[int]:
 
 
 def test_replayed_rounds_of_heads_are_the_rounds_that_run(bench: Workbench) -> None:
-    names = ("eagle", "flash", "medusa", "hydra", "mtp")
+    names = ("eagle", "flash", "medusa", "hydra", "slots", "mtp")
     wanted = [Model(name) for name in names]
     profiles = measure_acceptance(bench, facts_of(bench, {}), wanted=wanted, precision=0.0)
     facts = facts_of(bench, profiles)

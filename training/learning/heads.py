@@ -33,7 +33,9 @@ class HeadLearner(Learner):
         self.module = self.head = head
         self.target, self.config = head.target, dict(config or {})
         self.reads = one.reads.layers or (head.target.num_layers,)
-        self.begins, self.blocks = one.begins, one.join == "block"
+        self.begins, self.blocks = one.begins, one.join in ("block", "slots")
+        if one.join == "slots":  # the target runs them itself, and hands nothing over
+            self.reads = ()
         self.vocabulary = one.output.vocabulary
         self.identity = {"head": name_of(json.dumps(self.config, sort_keys=True))}
 

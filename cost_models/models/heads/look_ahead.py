@@ -9,6 +9,9 @@ config.json with `model_type: look_ahead_tokens` and their number, and one tenso
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from specplan.cost_models.models.architectures.config import Config
 from specplan.cost_models.models.heads.description import HeadDescription, Levels, Output, Reads
 from specplan.cost_models.models.heads.shared import Sizes
@@ -30,3 +33,19 @@ def look_ahead_tokens(config: Config, target: Sizes) -> HeadDescription:
         output=Output(finished=True, vocabulary=target.vocab_size),
         names=((r"slots\.weight", "slots"),),
     )
+
+
+def look_ahead_config(target: Mapping[str, Any], where: str, *, tokens: int = 3) -> dict[str, Any]:
+    """config.json of look-ahead tokens that are not trained yet.
+
+    Args:
+        target: the target's config.json; the text part of one for several modalities.
+        where: its path, for errors.
+        tokens: ahead; BiTA's code has three.
+
+    Raises:
+        UsageError: the target has no such sizes.
+    """
+    text = Config(target.get("text_config", target), where)
+    sizes = {key: text.size(key) for key in ("hidden_size", "vocab_size")}
+    return {"model_type": MODEL_TYPE, COUNT: tokens, **sizes}

@@ -10,7 +10,8 @@ import typer
 
 FAMILIES = (
     "eagle3, dflash, medusa, eagle or mtp; to train, also peagle, hydra, blockwise, cerberus, "
-    "mlp_speculator, redrafter, kangaroo or exit_layer, or a draft model of the problem by its name"
+    "mlp_speculator, redrafter, look_ahead_tokens, kangaroo or exit_layer, or a draft model of the "
+    "problem by its name"
 )
 
 

@@ -181,6 +181,7 @@ def test_gradients_reach_every_weight(target: CausalModel, tmp_path: Path) -> No
         "eagle3": formats.eagle3(fc_norm=True), "medusa": formats.medusa(),
         "hydra": formats.hydra(), "mlp": formats.mlp_speculator(), "redrafter": formats.redrafter(),
         "dflash": formats.dflash(), "eagle": formats.eagle1(),
+        "slots": formats.look_ahead_tokens(),
     }  # fmt: skip
     for name, one in stored.items():
         head = load_head(one.save(tmp_path / name), target)
