@@ -10,7 +10,7 @@ from torch import Tensor
 from specplan.backends.eager.op_runner import OpRunner
 from specplan.backends.eager.passes.levels import Slots
 from specplan.backends.eager.passes.pass_spec import PassSpec
-from specplan.backends.eager.state.static_slots import Fresh, Placement
+from specplan.backends.eager.state.placements import Fresh, Placement
 from specplan.backends.eager.state.tracks import Track
 from specplan.backends.ops.tensors.values import Nodes
 from specplan.runtime.models.attention import Packing

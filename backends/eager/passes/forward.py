@@ -24,8 +24,8 @@ from specplan.backends.eager.passes.text import (
     settle,
     text_to_read,
 )
+from specplan.backends.eager.state.placements import Fresh, Placement
 from specplan.backends.eager.state.slots import NodeSlots
-from specplan.backends.eager.state.static_slots import Fresh, Placement
 from specplan.backends.ops import forward as columns
 from specplan.backends.ops.tensors.values import Logits, Nodes, part
 from specplan.ir.errors import MissingCapabilityError

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from specplan.backends.eager.passes.columns import Columns, Pass
 from specplan.backends.eager.passes.levels import Slots
-from specplan.backends.eager.state.static_slots import Placement
+from specplan.backends.eager.state.placements import Placement
 from specplan.backends.eager.state.tracks import Track
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from specplan.backends.eager.passes.columns import Columns, Pass, Passed
 from specplan.backends.eager.passes.hidden_states import enter_slots, entered, keep, left_by_slots
+from specplan.backends.eager.state.placements import Fresh, Placement
 from specplan.backends.eager.state.slots import NodeSlots
-from specplan.backends.eager.state.static_slots import Fresh, Placement
 from specplan.backends.ops import forward as columns
 from specplan.backends.ops.tensors.values import part
 from specplan.runtime.masks import marked

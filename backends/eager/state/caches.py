@@ -13,9 +13,9 @@ from itertools import takewhile
 import torch
 from torch import Tensor
 
+from specplan.backends.eager.state.placements import Resident
 from specplan.backends.eager.state.rows import exchanged, first_difference, padded
 from specplan.backends.eager.state.slots import Layers, NodeSlots
-from specplan.backends.eager.state.static_slots import Resident
 from specplan.backends.ops.tensors.keys import NO_KEY, places_of
 from specplan.backends.ops.tensors.values import Nodes, Path
 from specplan.runtime.models.kv_cache import KVCache

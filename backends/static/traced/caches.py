@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager.passes.pass_spec import PassSpec
+from specplan.backends.eager.state.placements import Resident
 from specplan.backends.eager.state.slots import Layers, NodeSlots
-from specplan.backends.eager.state.static_slots import Resident
 from specplan.backends.ops.forward import attention_mask
 from specplan.backends.ops.tensors.values import Path
 from specplan.backends.static.fusing import FusedCache, kernel_mask

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specplan.backends.eager.backend import EagerBackend
-from specplan.backends.eager.state.static_slots import Places
+from specplan.backends.eager.state.placements import Places
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
 from specplan.runtime.generate import generate
