@@ -87,11 +87,10 @@ def train_drafter(
 
     Args:
         problem: a problem, the path of a problem file, or its content as a mapping.
-        drafter: "eagle3", "eagle", "medusa" or "dflash", of the published size unless `out` has a
-            config.json; "look_ahead_tokens", embeddings that the target itself reads; "kangaroo" or
-            "exit_layer", an adapter on the target's first layers without and with an MLP; or the
-            name of a draft model that the problem lists, "draft_model" for its only one, which is
-            distilled from its target.
+        drafter: "eagle3", "eagle", "medusa", "dflash" or "look_ahead_tokens", of the published size
+            unless `out` has a config.json; "kangaroo" or "exit_layer", an adapter on the target's
+            first layers without and with an MLP; or a draft model that the problem lists, by its
+            name or as "draft_model", which is distilled from its target.
         out: folder of the checkpoint, in the form that engines load.
         steps: of the whole training.
         prompts: JSON Lines of prompts to train on; None for the problem's of the split `train`.

@@ -199,8 +199,8 @@ def catch_up(session: Interpreter, cache: Cache, spec: PassSpec, pending: int) -
     blind = spec.features is not None and not batch.tracks[spec.features].known.any()
     if blind and not (spec.inside or session.models[spec.model].optional_features):
         return  # nothing of what it reads is there yet
-    model, kept = session.models[spec.model], {name for name, _ in spec.keeps}
-    fills = isinstance(model, Drafter) and model.fills and kept <= session.analysis.read_from_root
+    model, tracks = session.models[spec.model], {name for name, _ in spec.keeps}
+    fills = isinstance(model, Drafter) and model.fills and tracks <= session.analysis.read_from_root
     chunk = MOST_CHUNK if cache.retention is None else cache.retention.chunk
     active = session.active or [True] * batch.size
     while True:
