@@ -73,7 +73,8 @@ def read_drafter(
         folder: of a head in one of the public formats.
         target: what it drafts for.
         name: how messages call it; default the folder's name.
-        dtype: number format to run in; None or "auto" takes the target's.
+        dtype: number format to run in; None or "auto" takes the target's, in which everything is
+            but matrices that it rounds.
         weight_format: see `ModelShape.from_config`.
         kv_format: see `ModelShape.from_config`.
 
@@ -82,11 +83,11 @@ def read_drafter(
         UsageError: a broken folder, or a drafter for another target.
     """
     path = Path(folder)
-    if dtype in RUN_FORMATS:
+    if dtype in RUN_FORMATS and target.dtype != "float32":
         raise UsageError(
-            f"heads do not run in {dtype}",
+            f"heads whose target is in {target.dtype} do not run in {dtype}",
             where=str(path),
-            remedy="Leave the dtype out; it is float32 then, as everything but matrices is.",
+            remedy=f"Load the target in float32 or {dtype}, or leave out the head's dtype.",
         )
     chosen = Chosen(dtype, weight_format, cache=kv_format)
     described = described_drafter(
@@ -94,7 +95,8 @@ def read_drafter(
     )
     if not _check_weights(path, described):
         return described
-    return replace(described, shape=replace(described.shape, digest=model_digest(path)))
+    digest = chosen.identity(model_digest(path))
+    return replace(described, shape=replace(described.shape, digest=digest))
 
 
 def described_drafter(
@@ -121,8 +123,11 @@ def described_drafter(
     drafter = read_drafter_config(config, target, where)
     inner = {**config, **(config.get("transformer_layer_config") or {})}
     decoder = replace(drafter.decoder, max_positions=target.max_positions)
-    chosen = replace(chosen, dtype=chosen.stated_dtype or target.dtype)
+    if chosen.dtype not in RUN_FORMATS:
+        chosen = replace(chosen, dtype=chosen.stated_dtype or target.dtype)
     shape = ModelShape.of_stored(stated_model(decoder, inner, name, chosen))
+    if chosen.dtype in RUN_FORMATS:  # what joins and projects states is a matrix too
+        shape = replace(shape, formats=replace(shape.formats, other=shape.formats.mlp))
     return DrafterShape(
         drafter.kind,
         drafter.description.family,

@@ -27,7 +27,8 @@ def load_all(
     """Models by their role in plans.
 
     Args:
-        folders: folder and number type by role, `target` among them; heads run in the target's.
+        folders: folder and number type by role, `target` among them; heads run in the target's,
+            but for matrices that are rounded.
         roles: that a plan runs; modules of the target, `module_0` and so on, are in its folder.
         device: a torch device.
 
@@ -42,8 +43,10 @@ def load_all(
         if role == "target":
             continue
         if is_drafter_folder(folder):
-            models[role] = load_head(folder, target)
-            models[role].pack()
+            head = models[role] = load_head(folder, target)
+            if dtype in RUN_FORMATS:
+                head.quantize(dtype)
+            head.pack()
         else:
             models[role] = load_model(folder, dtype=dtype, device=device)
     for role in roles:

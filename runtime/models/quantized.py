@@ -9,7 +9,8 @@ every backend.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -91,20 +92,61 @@ def linear(inputs: Tensor, weight: Matrix, bias: Tensor | None = None) -> Tensor
 
 
 class QuantizedLinear(torch.nn.Module):
-    """A language model head in blocks; `weight` are its values."""
+    """A linear layer in blocks; `weight` are its values.
+
+    Args:
+        matrix: the weights.
+        bias: `[N]`; None for none.
+    """
 
     weight: Tensor
     codes: Tensor
     scales: Tensor
 
-    def __init__(self, matrix: QuantizedMatrix) -> None:
+    def __init__(self, matrix: QuantizedMatrix, bias: Tensor | None = None) -> None:
         super().__init__()
         for name, tensor in zip(("weight", "codes", "scales"), matrix, strict=True):
             self.register_buffer(name, tensor)
+        self.bias = bias
+
+    @property
+    def matrix(self) -> QuantizedMatrix:
+        """The weights."""
+        return QuantizedMatrix(self.weight, self.codes, self.scales)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Logits."""
-        return linear(inputs, QuantizedMatrix(self.weight, self.codes, self.scales))
+        """The product, plus the bias."""
+        return linear(inputs, self.matrix, self.bias)
+
+
+def quantize_layers(module: torch.nn.Module, form: str) -> None:
+    """Round the matrices of all linear layers inside of a module; see `quantize`."""
+    for name, part in [*module.named_modules()]:
+        if isinstance(part, torch.nn.Linear):
+            parent, _, own = name.rpartition(".")
+            rounded = QuantizedLinear(quantize(part.weight.detach(), form), part.bias)
+            setattr(module.get_submodule(parent), own, rounded)
+
+
+def matrix_of(layer: Any) -> Matrix:
+    """The weights of a linear layer, in blocks or not."""
+    matrix: Matrix = layer.matrix if isinstance(layer, QuantizedLinear) else layer.weight
+    return matrix
+
+
+def stacked(matrices: Sequence[Matrix]) -> Matrix:
+    """Matrices of one format below each other."""
+    blocks = [one for one in matrices if isinstance(one, QuantizedMatrix)]
+    if blocks:
+        return QuantizedMatrix(*(torch.cat(parts) for parts in zip(*blocks, strict=True)))
+    return torch.cat([one for one in matrices if isinstance(one, Tensor)])
+
+
+def rows_from(matrix: Matrix, first: int) -> Matrix:
+    """The rows of a matrix from one on."""
+    if isinstance(matrix, QuantizedMatrix):
+        return QuantizedMatrix(*(part[first:] for part in matrix))
+    return matrix[first:]
 
 
 def _rounded(inputs: Tensor) -> Tensor:

@@ -17,7 +17,14 @@ from torch.nn import functional
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.runtime.models.attention import LayerMask, RowMask, grouped_attention
 from specplan.runtime.models.kv_cache import CacheWriter
-from specplan.runtime.models.quantized import Matrix, linear, quantize
+from specplan.runtime.models.quantized import (
+    Matrix,
+    linear,
+    matrix_of,
+    quantize,
+    rows_from,
+    stacked,
+)
 
 
 class RotaryLayer:
@@ -27,15 +34,15 @@ class RotaryLayer:
         layer: a decoder layer of Llama, Mistral, Qwen2 or Qwen3 from `transformers`, or one of a
             head, which may lack the first norm; its weights are taken over.
         index: number of the layer, from 0.
-        shared: its projections become views of the joined matrices; else they are emptied.
+        shared: its projections go on, as views of the joined matrices; else they are emptied.
     """
 
     def __init__(self, layer: Any, index: int, *, shared: bool = False) -> None:
         attention, mlp = layer.self_attn, layer.mlp
         self.index = index
         self.head_dim: int = attention.head_dim
-        self.kv_heads: int = attention.k_proj.out_features // self.head_dim
-        self.heads: int = attention.q_proj.out_features // self.head_dim
+        self.kv_heads: int = matrix_of(attention.k_proj).shape[0] // self.head_dim
+        self.heads: int = matrix_of(attention.q_proj).shape[0] // self.head_dim
         self.scaling: float = attention.scaling
         self.input_norm = norm_of(getattr(layer, "input_layernorm", None))
         self.middle_norm = norm_of(layer.post_attention_layernorm)
@@ -45,9 +52,9 @@ class RotaryLayer:
         self.gate_up: Matrix
         self.qkv, self.qkv_bias = _join(attention.q_proj, attention.k_proj, attention.v_proj)
         self.gate_up, self.gate_up_bias = _join(mlp.gate_proj, mlp.up_proj)
-        self.output: Matrix = attention.o_proj.weight
+        self.output: Matrix = matrix_of(attention.o_proj)
         self.output_bias = attention.o_proj.bias
-        self.down: Matrix = mlp.down_proj.weight
+        self.down: Matrix = matrix_of(mlp.down_proj)
         self.down_bias = mlp.down_proj.bias
         silu = type(mlp.act_fn).__name__ in ("SiLU", "SiLUActivation")
         self.activation = functional.silu if silu else mlp.act_fn  # a module's call takes longer
@@ -55,12 +62,13 @@ class RotaryLayer:
             (self.qkv, (attention.q_proj, attention.k_proj, attention.v_proj)),
             (self.gate_up, (mlp.gate_proj, mlp.up_proj)),
         ):
-            parts = joined.split([projection.out_features for projection in projections])
-            for projection, part in zip(projections, parts, strict=True):
-                if shared:
-                    projection.weight.data = part
-                else:
-                    projection.weight = projection.bias = None
+            first = 0
+            for one in projections:
+                if not shared:
+                    one.weight = one.bias = None
+                elif isinstance(joined, Tensor):
+                    one.weight.data = joined[first : first + len(one.weight)]
+                    first += len(one.weight)
 
     def __call__(
         self,
@@ -121,9 +129,8 @@ class RotaryLayer:
         """Write keys and values alone; arguments as of `behind_norm`."""
         batch, tokens = cos.shape[:2]
         kv_heads, own = self.kv_heads, self.heads * self.head_dim
-        assert isinstance(self.qkv, Tensor), "heads are not quantized"
         bias = None if self.qkv_bias is None else self.qkv_bias[own:]
-        joined = linear(given, self.qkv[own:], bias)
+        joined = linear(given, rows_from(self.qkv, own), bias)
         joined = joined.view(batch, tokens, 2 * kv_heads, self.head_dim)
         key, value = joined[:, :, :kv_heads], joined[:, :, kv_heads:]
         if self.key_norm is not None:
@@ -234,8 +241,8 @@ def rotate(heads: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
     return torch.addcmul(heads * cos, torch.cat((second, first), dim=-1), signed_sin)
 
 
-def _join(*projections: Any) -> tuple[Tensor, Tensor | None]:
-    weight = torch.cat([projection.weight for projection in projections])
+def _join(*projections: Any) -> tuple[Matrix, Tensor | None]:
+    weight = stacked([*map(matrix_of, projections)])
     if projections[0].bias is None:
         return weight, None
     return weight, torch.cat([projection.bias for projection in projections])

@@ -116,14 +116,16 @@ def each_variant(problem: Problem) -> tuple[Problem, ...]:
 
 
 def in_format(problem: Problem, formats: Formats) -> Problem:
-    """The problem with these number formats alone; heads run in the target's."""
+    """The problem with these number formats alone; heads take over those of matrices."""
     from specplan.cost_models.models.drafter_shapes import is_drafter_folder
+    from specplan.cost_models.models.number_formats import RUN_FORMATS
 
     def chosen(role: str, model: ModelT) -> ModelT:
         if not isinstance(formats, str):
             dtype = formats.get(role, model.dtype)
         else:
-            dtype = model.dtype if is_drafter_folder(model.path) else formats
+            rounded = formats in RUN_FORMATS
+            dtype = formats if rounded or not is_drafter_folder(model.path) else model.dtype
         return model.model_copy(update={"dtype": dtype})
 
     models = problem.models

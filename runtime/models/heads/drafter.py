@@ -14,8 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from specplan.cost_models.models.heads.description import HeadDescription
+from specplan.cost_models.models.number_formats import OUTER_FORMAT
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import MissingCapabilityError
+from specplan.ir.files import quantized_digest
 from specplan.runtime.models.attention import (
     AttentionMask,
     LayerMask,
@@ -30,6 +32,7 @@ from specplan.runtime.models.heads.layers import Layers
 from specplan.runtime.models.heads.outputs import Outputs
 from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.modules import collect
+from specplan.runtime.models.quantized import quantize_layers
 from specplan.runtime.models.rotary_layers import for_rotation
 from specplan.runtime.requests import Request
 
@@ -48,6 +51,7 @@ class Drafter(nn.Module):
         target: the target.
         digest: identity of the checkpoint.
         name: name of the checkpoint's folder.
+        quantized: its matrices are in a format of `RUN_FORMATS`.
 
     For the others see `specplan.runtime.models.modules.Module`.
     """
@@ -60,7 +64,7 @@ class Drafter(nn.Module):
         self.entering = Entering(description)
         self.layers = Layers(body, description.join == "wide") if body.layers else None
         self.outputs = Outputs(description)
-        self.num_layers = body.layers
+        self.num_layers, self.quantized = body.layers, False
         self.vocab_size, self.max_positions = target.vocab_size, target.max_positions
         self.hidden_size = description.hidden_size + (description.join == "block")
         self.hidden_size *= body.layers if body.side_by_side else 1
@@ -89,8 +93,15 @@ class Drafter(nn.Module):
             name.removeprefix(parts[0]).removeprefix(parts[1]): weight for name, weight in named
         }
 
+    def quantize(self, form: str) -> None:
+        """Round its matrices to a format, and LM heads of its own to 8 bits; see `quantize`."""
+        if self.outputs.heads is not None:
+            quantize_layers(self.outputs.heads, OUTER_FORMAT)
+        quantize_layers(self, form)
+        self.quantized, self.digest = True, quantized_digest(self.digest, form)
+
     def pack(self) -> None:
-        """Get ready for decoding, see `Layers.pack`; it is not trained any more."""
+        """See `Layers.pack`."""
         if self.layers is not None:
             self.layers.pack()
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
 from specplan.runtime.models.heads.loading import load_head
+from specplan.runtime.models.loading import load_model
 from tests.runtime.heads import formats
 from tests.runtime.heads.test_families import TEXT, features_of, target
 
@@ -19,6 +20,7 @@ PACKED = {
     "eagle3": formats.eagle3(), "eagle": formats.eagle1(), "dflash": formats.dflash(),
     "beside": formats.parallel_layers(),
 }  # fmt: skip
+MODELS = Path(__file__).parents[3] / "examples/reference_models"
 STOCK = {"kangaroo": formats.kangaroo(), "medusa": formats.medusa()}
 
 
@@ -53,3 +55,26 @@ def test_packed_layers_are_the_stock_ones(case: str, target: CausalModel, tmp_pa
         if "q_proj.weight" in name:  # one memory for both
             joined = {w.untyped_storage().data_ptr() for k, w in after.items() if "qkv" in k}
             assert weight.untyped_storage().data_ptr() in joined
+
+
+@pytest.mark.parametrize("name", ["eagle", "eagle3", "medusa"])
+def test_rounded_heads_compute_with_their_blocks(name: str, shipped: CausalModel) -> None:
+    """Packed or not, and near the head that they were rounded from."""
+    head, rounded = (load_head(MODELS / "heads" / name, shipped) for _ in range(2))
+    rounded.quantize("Q8_0")
+    assert rounded.quantized and rounded.digest != head.digest
+    states = features_of(head, shipped)
+    before, exact = (logits_of(one, states) for one in (rounded, head))
+    rounded.pack()
+    torch.testing.assert_close(logits_of(rounded, states), before, rtol=0, atol=5e-3)
+    error = (before - exact).norm() / exact.norm()
+    assert 0 < error < 0.03
+
+
+@pytest.fixture(scope="module")
+def shipped() -> CausalModel:
+    return load_model(MODELS / "target", dtype="float32")
+
+
+def logits_of(head: Drafter, states: Tensor) -> Tensor:
+    return head.rows(passed(head, states), "logits", torch.zeros(1, len(TEXT)).long())
