@@ -26,8 +26,9 @@ class Pass:
         cache: name of the cache; "" for none.
         root: its operands hold the root.
         drafted: drafted nodes of its operands, per request.
-        ahead: rows beyond one per node, which look further ahead.
+        ahead: levels beyond the first, of all nodes together.
         slots: whether these take tokens of their own through the stack, as far as is known.
+        rows_ahead: of them, those whose logits some op may read.
         pending: most tokens of text, root included, that it may catch up.
         gives_logits: it gives logits; else it computes states alone.
         spans: half-open spans of layers, one pass each; (None,) for all layers.
@@ -44,6 +45,7 @@ class Pass:
     drafted: int
     ahead: int
     slots: bool
+    rows_ahead: int
     pending: int
     gives_logits: bool
     spans: tuple[tuple[int, int] | None, ...]

@@ -170,7 +170,7 @@ class _Reader:
             pending=most - least,
             drafted_before=before or 0,
             budget=needed.budget,
-            rows=drafted + needed.root + needed.ahead if needed.gives_logits else 0,
+            rows=drafted + needed.root + needed.rows_ahead if needed.gives_logits else 0,
             spans=needed.spans,
             own_states=needed.own_states,
             conditional=step.conditional,

@@ -15,6 +15,7 @@ from specplan.ir.op import Op, Problem, Step
 from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk, walk_plan
 from specplan.ir.tables.builtin import Tables
 from specplan.ir.types.context import Context
+from specplan.ir.types.scope import read_besides_judging
 from specplan.ir.types.value_types import LogitsType, NodesType, TreeType, Type
 from specplan.ir.values import Span, State, Value
 from specplan.ir.world import Batch, World
@@ -78,6 +79,10 @@ class Forward(Op):
     def head_only(self) -> bool:
         """Whether it runs no layer, but only the output head on hidden states of a track."""
         return bool(self.layers) and all(span.start == span.stop for span in self.layers)
+
+    def tells_ahead(self, plan: Plan) -> bool:
+        """Whether an op may read its logits beyond the first level; who judges reads that alone."""
+        return self.most_levels > 1 and read_besides_judging(walk_plan(plan), self.results)
 
     def misplaced(self, plan: Plan) -> Iterator[Problem]:
         """Its cache is of its model; passes on views or with `skip=` write as scratch."""
@@ -185,6 +190,7 @@ class Forward(Op):
     def demand(self, step: Step, plan: Plan) -> Pass:
         """A pass over the nodes of its operands."""
         root, drafted = _operands(self, step)
+        ahead = self._ahead(root + drafted)
         cache = None if self.cache is None else plan.state(self.cache)
         budget = cache.budget if isinstance(cache, CacheState) else None
         track = None if self.features is None else plan.state(self.features)
@@ -193,8 +199,9 @@ class Forward(Op):
             cache=str(self.cache or ""),
             root=root,
             drafted=drafted,
-            ahead=self._ahead(root + drafted),
+            ahead=ahead,
             slots=self.cache is not None and not self.head_only,
+            rows_ahead=ahead if self.tells_ahead(plan) else 0,
             pending=self.pending,
             gives_logits=self.gives != (),
             spans=tuple((span.start, span.stop) for span in self.layers) or (None,),
@@ -259,13 +266,6 @@ def _operands(op: Forward, step: Step) -> tuple[bool, int]:
             root = root or nodes.root
             drafted += nodes.width - (1 if nodes.root else 0)
     return root, drafted
-
-
-def judges(plan: Plan) -> Iterator[Forward]:
-    """Forwards that give scores."""
-    for op in walk_plan(plan):
-        if isinstance(op, Forward) and "score" in (op.gives or ()):
-            yield op
 
 
 def reads_in_chunks(plan: Plan) -> bool:

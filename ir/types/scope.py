@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from specplan.ir.errors import RuleError
@@ -48,6 +48,16 @@ def operands(op: Op) -> Iterator[Value]:
                         yield item
                     elif isinstance(item, tuple) and len(item) == 2 and isinstance(item[1], Value):
                         yield item[1]
+
+
+def read_besides_judging(ops: Iterable[Op], values: Iterable[Value]) -> bool:
+    """Whether some of the ops reads one of the values, or hands it on, and does not judge by it."""
+    wanted = set(values)
+    return any(
+        not wanted.isdisjoint((*operands(op), *(() if op.body is None else op.body.yields)))
+        for op in ops
+        if op.judges is None
+    )
 
 
 def states(op: Op) -> Iterator[State]:

@@ -45,15 +45,16 @@ def _outputs(
     model, steps = session.models[spec.model], passed.steps
     hidden, live = part(passed.hidden, first), part(passed.live, first)
     steps = None if steps is None else part(steps, first)
+    ahead = passed.ahead if name == "logits" else ()
+    if not spec.tells_ahead:
+        ahead = ahead[: int(model.slots_first)]
     by_slots = [
-        (model.rows(states[:, first:], name, steps), there[:, first:])
-        for states, there in passed.ahead
-        if name == "logits"
+        (model.rows(states[:, first:], name, steps), there[:, first:]) for states, there in ahead
     ]
     if model.slots_first and by_slots:
         return by_slots
     output = [(model.rows(hidden, name, steps), live), *by_slots]
-    if spec.most_levels == 1 or name != "logits":
+    if not spec.tells_ahead or name != "logits":
         return output
     if not passed.ahead:
         heads = range(1, spec.most_levels)

@@ -33,6 +33,7 @@ class PassSpec:
         keeps: tracks that are written, and after how many layers each of their parts; -1 for all.
         gives: what there are rows of.
         levels: how many tokens ahead its rows look, one number or one per node.
+        tells_ahead: whether rows of levels beyond the first are read.
         skips: blocks that are left out.
         block: all tokens of a pass see each other.
         scratch: what is written is no part of the text.
@@ -53,6 +54,7 @@ class PassSpec:
     keeps: tuple[tuple[str, tuple[int, ...]], ...] = ()
     gives: tuple[str, ...] = ("logits",)
     levels: int | tuple[int, ...] = 1
+    tells_ahead: bool = False
     skips: Skips = NO_SKIPS
     block: bool = False
     scratch: bool = False
@@ -134,6 +136,7 @@ def spec_of(
         keeps=keeps,
         gives=("logits",) if op.gives is None else op.gives,
         levels=op.levels,
+        tells_ahead=op.tells_ahead(plan),
         skips=Skips.read(op.skip) if op.skip else NO_SKIPS,
         block=op.attend == "block",
         scratch=op.write == "scratch",

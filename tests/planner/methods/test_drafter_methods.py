@@ -20,6 +20,7 @@ from specplan.cost_models.acceptance.drafters import (
 )
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.cost_models.rounds.demands import ForwardDemand, round_demands
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import Plan
 from specplan.ir.text.printer import print_plan
@@ -269,6 +270,9 @@ def test_slots_draft_in_the_pass_that_verifies_or_in_one_before(tmp_path: Path) 
         for one in (chain, separate)
     ]
     assert widths == [[4 * 4], [1 + 2, 1 + 3]]  # all nodes have slots, or the root alone
+    passes = (one for one in round_demands(chain, chain.rounds[0]).steps if one.op.runs is not None)
+    rows = {one.model: one.rows for one in passes if isinstance(one, ForwardDemand)}
+    assert rows == {"slots": 3, "target": 4}  # what slots say is read from their states alone
     drawn = settings_of(rich_facts(tmp_path, temperature=0.8), "trained_slots")
     assert all(one.drawn for one in drawn if "in a pass of its own" in one.words)
 
