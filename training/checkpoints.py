@@ -19,7 +19,7 @@ from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.files import read_json, staged, write_json_atomic
 from specplan.training.learning.learner import Learner
 
-STATE, OPTIMIZER = "training.json", "optimizer.state"
+STATE, OPTIMIZER, OPPONENT = "training.json", "optimizer.state", "adversary.state"
 
 
 def write_checkpoint(

@@ -41,7 +41,7 @@ from specplan.planner.trees import chain
 from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
-from specplan.training.checkpoints import OPTIMIZER, STATE
+from specplan.training.checkpoints import OPPONENT, OPTIMIZER, STATE
 from specplan.training.evaluating import (
     RANKS,
     evaluation,
@@ -53,6 +53,8 @@ from specplan.training.evaluating import (
 )
 
 PUBLISHED, PROFILE_FILE, CARD = "published", "acceptance.json", "README.md"
+OF_TRAINING = (STATE, OPTIMIZER, OPPONENT, "model.safetensors")
+"""Files of a training that are not published as they are."""
 CHECKED_PROMPTS = 200
 CHECKED_DEPTH = 3
 
@@ -133,7 +135,7 @@ def _write_weights(folder: Path, published: Path, number_type: torch.dtype) -> N
     }
     with staged(published) as place:
         for path in folder.iterdir():
-            if path.is_file() and path.name not in (STATE, OPTIMIZER, "model.safetensors"):
+            if path.is_file() and path.name not in OF_TRAINING:
                 shutil.copy(path, place / path.name)
         config = read_json(folder / "config.json")
         name = str(number_type).removeprefix("torch.")

@@ -10,9 +10,12 @@ probabilities sum to less than 1, and what is missing can never be accepted
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from specplan.ir.errors import UsageError
 
@@ -110,6 +113,78 @@ LOSSES: dict[str, Loss] = {
     "tvd++": tvd_plus_plus,
 }
 """By the names that trainers give them."""
+STATE, ADVERSARY = "state", "adversary"
+"""Parts of a loss that are no distance of two distributions."""
+
+
+def parts_of(loss: str) -> dict[str, float]:
+    """The parts of a loss, and their weights: `ce`, or a sum such as `0.1*ce+1*state`.
+
+    Raises:
+        UsageError: a part is no loss, a weight no number, or no part compares distributions.
+    """
+    parts: dict[str, float] = {}
+    for term in loss.replace(" ", "").replace("tvd++", "tvd#").split("+"):
+        term = term.replace("#", "++")
+        weight, name = term.split("*") if term.count("*") == 1 else ("1", term)
+        if name not in (*LOSSES, STATE, ADVERSARY) or name in parts or not _positive(weight):
+            raise UsageError(
+                f'no loss is called "{term}"',
+                where="loss",
+                remedy=f"Known: {', '.join(LOSSES)}. A sum has weights: 0.1*ce+1*{STATE}.",
+            )
+        parts[name] = float(weight)
+    if not LOSSES.keys() & parts.keys():
+        raise UsageError(
+            f'"{loss}" compares no distributions',
+            where="loss",
+            remedy=f"Add one of {', '.join(LOSSES)}: 0.1*ce+1*{STATE}.",
+        )
+    return parts
+
+
+def _positive(weight: str) -> bool:
+    try:
+        return 0.0 < float(weight) < inf
+    except ValueError:
+        return False
+
+
+def state_loss(states: Tensor, target: Tensor) -> Tensor:
+    """Smooth L1 between a drafter's states and the target's, both [..., F], mean over F: [...].
+
+    Source: EAGLE (arXiv 2401.15077 section 3.2), there 1 beside 0.1 of cross-entropy. FSPAD aligns
+    one state and takes logits of another (partial alignment, arXiv 2408.15562), by the same weights
+    in its code; Clover-2 (arXiv 2408.00264) has 10 beside 1.
+    """
+    return functional.smooth_l1_loss(states, target, reduction="none").mean(dim=-1)
+
+
+def discriminator_loss(real: Tensor, drafted: Tensor) -> Tensor:
+    """-log D(real) - log(1 - D(drafted)), of the logits of D, each [...] (arXiv 1406.2661).
+
+    KOALA (arXiv 2408.08146) trains draft heads against such a D beside their supervised loss.
+    """
+    return functional.softplus(-real) + functional.softplus(drafted)
+
+
+class _Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return -gradient
+
+
+def against(values: Tensor) -> Tensor:
+    """The same values, whose gradient is reversed (Ganin and Lempitsky 2015, arXiv 1409.7495).
+
+    Behind it a loss is learned, before it unlearned: both players of a minimax game in one step.
+    """
+    reverse: Any = _Reversed.apply
+    return cast(Tensor, reverse(values))
 
 
 def labels_ahead(tokens: Tensor, counts: Tensor, ahead: int) -> tuple[Tensor, Tensor]:

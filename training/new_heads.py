@@ -17,6 +17,7 @@ from specplan.measure.acceptance.heads import text_features
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
 from specplan.runtime.models.heads.text_attention import Texts
+from specplan.runtime.models.rotary_layers import RotaryLayer
 
 SPREAD = 0.02
 """Standard deviation of new matrices, that of GPT-2 and Llama (`initializer_range`)."""
@@ -32,6 +33,24 @@ _EAGLE3 = (
     (r"(norm\.weight|layers\.[1-9].*)", r"\1"),
     (r"mask_state", "mask_hidden"),
 )
+_CLOVER = (
+    (r"embedding\.weight", "clover_embed_tokens.weight"),
+    (r"by_token\.norm\.weight", "clover_norm.weight"),
+    (r"norm\.weight", "clover_head_norm.weight"),
+    (r"linear\.(weight|bias)", r"clover_head_mlp.\1"),
+    (r"beside\.(weight|bias)", r"clover_head_mlp2.\1"),
+    (r"blocks\.(\d+)\.(\d+)\.(weight|bias)", r"clover_head_mlp.\1.\2.linear.\3"),
+    (r"(layers\..*)", r"\1"),
+)
+
+
+def _clover_block(name: str, public: str) -> tuple[tuple[str, str], ...]:
+    return (
+        (rf"by_token\.{name}\.norm\.weight", f"{public}.input_layernorm.weight"),
+        (rf"by_token\.{name}\.([qkv]\..*)", rf"{public}.\1"),
+    )
+
+
 _PUBLIC: Mapping[str, tuple[tuple[str, str], ...]] = {
     "medusa": (
         (r"blocks\.(\d+)\.(\d+)\.(weight|bias)", r"blocks.\1.layers.\2.\3"),
@@ -76,11 +95,25 @@ _PUBLIC: Mapping[str, tuple[tuple[str, str], ...]] = {
         (r"(layers\..*)", r"\1"),
     ),
     "look_ahead_tokens": ((r"slots", "slots.weight"),),
+    "clover": (*_CLOVER, *_clover_block("later", "clover_head_mlp_rnn")),
+    "clover2": (
+        *_CLOVER,
+        *_clover_block("first", "clover_head_mlp_rnn"),
+        *_clover_block("later", "clover_head_mlp_rnn2"),
+    ),
+    "fspad": (
+        (r"project\.(weight|bias)", r"fc.fc.\1"),
+        (r"sampling\.norm\.weight", "fc.post_attention_layernorm.weight"),
+        (r"sampling\.(gate|up|down)\.weight", r"fc.mlp.\1_proj.weight"),
+        (r"embedding\.weight", "embed_tokens.weight"),
+        (r"(layers\..*)", r"\1"),
+    ),
     "kangaroo": ((r"(norm\.weight|layers\..*)", r"\1"),),
 }
 """Names of tensors in files by those in the runtime: vLLM's Medusa, SpecForge's EAGLE-3, z-lab's
 DFlash, SafeAILab's EAGLE, and those of the authors; `{last}` follows the last residual block."""
 TRAINED = tuple(_PUBLIC)
+_PASSED = ("linear.weight", "beside.weight", "q.weight", "k.weight")
 
 
 def new_head(
@@ -91,7 +124,8 @@ def new_head(
     LM heads begin as the target's, and residual blocks as zeros, so that Medusa heads begin as the
     target's own next token (arXiv 2401.10774 section 2.2.1), and Hydra's, whose shortcuts begin as
     the state; look-ahead tokens begin as embeddings of random tokens; norms are ones, and other
-    matrices random.
+    matrices random. Layers along the text and the norm behind them begin as the target's last ones,
+    and matrices that states pass as ones that change nothing, as in Clover's own code.
 
     Args:
         config: its config.json.
@@ -121,8 +155,12 @@ def new_head(
     with torch.no_grad():
         rows = target.head(torch.eye(target.hidden_size, dtype=head.dtype, device=head.device)).T
         rows = rows if head.outputs.tokens is None else rows[head.outputs.tokens]
+        like = last_layer(target) if description.body.on_text else {}
         for name, weight in head.weights_by_name().items():
-            if name == "slots":  # of the size that the target's layers know
+            given = like.get(re.sub(r"^(?:layers\.\d+|by_token)\.", "", name))
+            if given is not None and given.shape == weight.shape:
+                weight.copy_(given)
+            elif name == "slots":  # of the size that the target's layers know
                 chosen = torch.randint(target.vocab_size, weight.shape[:1], generator=generator)
                 weight.copy_(target.family.embed(chosen.to(head.device)[None], chosen[None])[0])
             elif name.startswith("heads.") and weight.shape == rows.shape:
@@ -131,13 +169,42 @@ def new_head(
                 weight.fill_(0.0 if name.endswith("bias") else 1.0)
             elif name.startswith("blocks.") and not (description.output.inner and ".0." in name):
                 weight.zero_()
-            elif name.startswith("shortcuts."):
+            elif name.startswith("shortcuts.") or name.endswith(_PASSED):
                 weight.copy_(torch.eye(*weight.shape))
             else:
                 weight.copy_(torch.randn(weight.shape, generator=generator) * SPREAD)
         if texts and head.entering.project is not None:
             head.entering.project.weight.div_(size_of_states(head, texts[0]))
     return head.requires_grad_(True).train()
+
+
+def last_layer(target: CausalModel) -> dict[str, Tensor]:
+    """A target's last layer and final norm, by the names of `transformers` in a layer.
+
+    Empty for targets whose layers are not those of Llama's kind, or are rounded.
+    """
+    layers: Any = getattr(target.family, "layers", ())
+    if target.quantized or not layers or not isinstance(layers[-1], RotaryLayer):
+        return {}
+    one: Any = layers[-1]
+    size = one.head_dim
+    queries, keys = one.heads * size, one.kv_heads * size
+    named = dict(zip("qkv", one.qkv.split((queries, keys, keys)), strict=True)) | {"o": one.output}
+    gate, up = one.gate_up.chunk(2)
+    final: Any = getattr(target.family, "final_norm", None)
+    norms = {
+        "input_layernorm": one.input_norm, "post_attention_layernorm": one.middle_norm,
+        "self_attn.q_norm": one.query_norm, "self_attn.k_norm": one.key_norm, "norm": final,
+    }  # fmt: skip
+    return {
+        **{f"self_attn.{name}_proj.weight": matrix for name, matrix in named.items()},
+        **{
+            "mlp.gate_proj.weight": gate,
+            "mlp.up_proj.weight": up,
+            "mlp.down_proj.weight": one.down,
+        },
+        **{f"{name}.weight": norm[1] for name, norm in norms.items() if norm is not None},
+    }
 
 
 @torch.no_grad()

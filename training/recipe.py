@@ -27,7 +27,7 @@ class Recipe:
         head_rate: part of the learning rate at which LM heads learn, which begin as the target's.
         warmup: steps over which the learning rate rises.
         clip: largest norm of a gradient.
-        loss: a name of `specplan.training.losses.LOSSES`.
+        loss: see `specplan.training.losses.parts_of`.
         unroll: tokens ahead that are learned; at most those of the head, all of block drafters.
         blocks: roots of a row that block drafters and look-ahead tokens learn from in a step.
         answers: the target answers prompts, and the answers are learned; else the prompts are, as

@@ -74,15 +74,10 @@ class Session:
         checked = bare_problem(given, prompts=True)
         require_torch()
         from specplan.measure.workbench import Workbench
-        from specplan.training.losses import LOSSES
+        from specplan.training.losses import parts_of
         from specplan.training.texts import training_texts
 
-        if more["loss"] not in LOSSES:
-            raise UsageError(
-                f'no loss is called "{more["loss"]}"',
-                where="loss",
-                remedy=f"Known: {', '.join(LOSSES)}.",
-            )
+        parts_of(more["loss"])
         for family in drafters:
             if family not in drafts:
                 published_config(checked, family)

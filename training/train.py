@@ -98,7 +98,7 @@ def train_drafter(
         rows: of up to 512 tokens that a step learns from; None for eight, and `recipe.usual`.
         unroll: tokens ahead that a head learns; None for seven, or as many as it drafts.
         warmup: steps over which the learning rate rises; None for twenty.
-        loss: a name of `specplan.training.losses.LOSSES`.
+        loss: a name of `specplan.training.losses.LOSSES`, or a sum such as "0.1*ce+1*state".
         answers: learn what the target answers; else the prompts themselves, as the target would go
             on after each of their tokens, which takes no decoding.
         on_policy: share of the steps in which a draft model learns from its own samples after the

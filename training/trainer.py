@@ -103,7 +103,7 @@ def train_head(
             whole.
     """
     head = new_head(config, target, recipe.seed, [text.tokens for text in texts])
-    learner = HeadLearner(head, config)
+    learner = HeadLearner(head, config, recipe.loss, recipe.seed)
     size = size_of_states(head, texts[0].tokens)
     learner.rates = {"heads.": recipe.head_rate, "entering.project.": 1.0 / size}
     objective = objective_of(head, recipe, fast_type(target.dtype))

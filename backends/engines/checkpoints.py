@@ -19,9 +19,13 @@ FORMS: dict[str, str] = {
     "dflash": "a DFlash block drafter",
     "dflash2": "a DFlash2 block drafter",
     "dspark": "a DSpark block drafter",
+    "clover": "a Clover head",
+    "fspad": "an EAGLE head with feature sampling (FSPAD)",
     "layers": "layers beside a target's last one (multi-token prediction, n_future_tokens)",
 }
 """Forms of checkpoints, in words."""
+_KEYS = {"n_future_tokens": "layers", "clover": "clover", "feature_sampling": "fspad"}
+"""Forms by a key that only they have."""
 SPECULATORS = "/speculators"
 """What ends the form of a checkpoint in the layout of the `speculators` library."""
 
@@ -50,8 +54,9 @@ def form_of(config: Mapping[str, Any]) -> str:
         return f"dflash{'2' * second}{ending}"
     if "eagle" in names:
         return f"{'p_eagle' if 'ptd_token_id' in config else 'eagle'}{ending}"
-    if "n_future_tokens" in config:
-        return "layers"
+    for key, form in _KEYS.items():
+        if key in config:
+            return form
     return "pard" if "pard_token" in config else "model"
 
 

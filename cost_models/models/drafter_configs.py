@@ -17,7 +17,7 @@ from specplan.cost_models.models.layers import Decoder, DenseMlp, GroupedAttenti
 from specplan.ir.errors import MissingCapabilityError
 
 __all__ = ["DrafterConfig", "DrafterKind", "is_drafter", "read_drafter_config"]
-DrafterKind = Literal["recurrent", "exit", "block", "parallel", "steps", "slots"]
+DrafterKind = Literal["recurrent", "regressive", "exit", "block", "parallel", "steps", "slots"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +26,17 @@ class DrafterConfig:
 
     Attributes:
         kind: `recurrent` drafts a level per pass, from the target's hidden states first and from
-            its own after that; `steps` does so without attention; `exit` reads a layer's states at
-            drafted tokens too, which the target's layers up to there run; `block` drafts a block of
-            tokens in one pass, with a cache; `parallel` does so by heads on one state; `slots` are
-            embeddings that the target itself reads ahead of the text.
+            its own after that; `regressive` does so with layers in the first pass alone, `steps`
+            without any; `exit` reads a layer's states at drafted tokens too, which the target's
+            layers up to there run; `block` drafts a block of tokens in one pass, with a cache;
+            `parallel` does so by heads on one state; `slots` are embeddings that the target itself
+            reads ahead of the text.
         decoder: its structure.
         token_ids: entries of the vocabulary whose ids it takes, the target's.
         feature_layers: after how many layers of the target the hidden states are taken; empty for
             after the last one.
-        block: tokens drafted by one pass; 1 for `recurrent`, and for `steps` those that it has
-            steps for.
+        block: tokens drafted by one pass; 1 for `recurrent` and `regressive`, and for `steps` those
+            that it has steps for.
         mask_token: the token that stands where a block is to be drafted.
         description: what it is made of.
     """
@@ -73,6 +74,8 @@ def _kind(one: HeadDescription) -> DrafterKind:
         return "block" if one.levels.by == "slots" else "parallel"
     if one.join == "feature":
         return "exit"
+    if one.body.on_text:
+        return "regressive"
     return "recurrent" if one.body.layers else "steps"
 
 
@@ -94,17 +97,42 @@ def _attending(one: HeadDescription, config: Mapping[str, Any], where: str) -> D
         layers[0] = replace(first, norm_parameters=first.norm_parameters - norm)
     if not one.body.mlp:
         layers = [_attention_alone(layer, norm) for layer in layers]
-    concat = one.join == "concat"
+    entry = norm + one.reads.width if one.join in ("concat", "sample") else 0
+    if one.join == "sample":  # three matrices of an MLP, and a second state of the layer's
+        mlp = layers[0].mlp
+        assert isinstance(mlp, DenseMlp), "heads have no experts"
+        norms, entry = norms + norm, entry + 4 * mlp.intermediate_size
+    if one.by_token is not None:
+        base = _by_token(one, base)
+        norms = base.final_norm_parameters
     return replace(
         base,
         layers=tuple(layers),
         vocab_size=one.output.vocabulary,
         tied_embeddings=False,
-        entry_width=norm + one.reads.width if concat else None,
-        feature_width=wide if one.reads.project else 0,
+        entry_width=entry or None,
+        feature_width=base.feature_width or (wide if one.reads.project else 0),
         final_norm_parameters=norms + norm * one.reads.bias,
         owns_embedding=one.embedding == "either" and norm != one.reads.width,
         owns_head=one.output.head != "target",
+    )
+
+
+def _by_token(one: HeadDescription, base: Decoder) -> Decoder:
+    """What a token passes before the layers or behind them: a block and a matrix.
+
+    At drafted tokens these are others. Of residual blocks each step has its own, and one counts.
+    """
+    assert one.by_token is not None
+    width, output = one.hidden_size, one.output
+    norms = width * (1 + output.norm)  # behind the layers, and before the head
+    blocks = 4 * width * (1 + one.by_token.first)  # norm and three biases
+    more = width * (2 if output.linear else output.residual)
+    return replace(
+        base,
+        feature_width=3 * width + width,
+        step_width=(5 if output.linear else 4) * width,
+        final_norm_parameters=norms + blocks + more,
     )
 
 

@@ -59,7 +59,7 @@ def forward_ops(
         `latent_up`), `attention`, `attention_output`, `state_input`, `state_scan`, `state_output`
         of recurrent states, `mlp_up` (gate and up) and `mlp_down` (or
         `router`, `shared_up`, `shared_down`, `expert_up`, `expert_down`); `all_reduce`,
-        `embedding_projection`, `feature_projection`, `lm_head`, `all_gather`.
+        `embedding_projection`, `feature_projection`, `step_projection`, `lm_head`, `all_gather`.
         Numbers in, numbers out; arrays in, arrays out; sympy symbols in, expressions out.
 
     Raises:
@@ -71,6 +71,8 @@ def forward_ops(
     ops = [*_layer_ops(work, shape.kinds(first, last, skips))]
     if first == 0:
         ops += _input_ops(work)
+    elif first == last and shape.step_width:
+        ops.append(work.linear("step_projection", "other", shape.step_width, shape.hidden_size))
     if hasattr(rows, "dtype"):  # an array: the head runs where there are rows
         runs = where_less(0, rows, 1, 0)
         ops += [op.times(runs) for op in _head_ops(replace(work, tokens=rows))]

@@ -106,6 +106,8 @@ class Decoder:
         exit_width: width that a matrix projects to after the last layer; None for no such matrix.
         feature_width: width of another model's hidden states, which a matrix projects to
             `hidden_size` where they enter; its own enter as they are. None for no such matrix.
+        step_width: width of what matrices project to `hidden_size` in a pass that goes on behind
+            the layers, from its own hidden states; None where such a pass runs them again.
         owns_embedding: the embedding is its own rather than another model's.
         owns_head: the LM head is its own rather than another model's.
         drafter_layers: layers of its multi-token-prediction modules, which draft and are no
@@ -124,6 +126,7 @@ class Decoder:
     entry_width: int | None = None
     exit_width: int | None = None
     feature_width: int | None = None
+    step_width: int | None = None
     owns_embedding: bool = True
     owns_head: bool = True
     drafter_layers: tuple[LayerShape, ...] = ()

@@ -105,9 +105,8 @@ def eagle_config(target: Mapping[str, Any], where: str) -> dict[str, Any]:
         "architectures": ["EagleLlamaForCausalLM"],
         "model_type": "llama",
         "num_hidden_layers": 1,
-        "max_position_embeddings": _CONTEXT,
         "tie_word_embeddings": False,
-        **_sizes(target, where),
+        **layered_config(target, where),
     }
 
 
@@ -134,8 +133,7 @@ def kangaroo_config(
         "exit_layer": max(1, round(layers / 16)) if exit_layer is None else exit_layer,
         "exit_mlp": mlp,
         "num_hidden_layers": 1,
-        "max_position_embeddings": _CONTEXT,
-        **_sizes(target, where),
+        **layered_config(target, where),
     }
 
 
@@ -254,6 +252,15 @@ def peagle_config(target: Mapping[str, Any], where: str, *, depth: int = 8) -> d
     entries = _sizes(target, where)["vocab_size"]
     masks = {"mask_token_id": entries - 1, "num_depths": depth, "parallel_drafting": True}
     return eagle3_config(target, where) | masks
+
+
+def layered_config(target: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """What config.json says of transformer layers of a target's size.
+
+    Raises:
+        UsageError: the target has no such sizes.
+    """
+    return {"max_position_embeddings": _CONTEXT, **_sizes(target, where)}
 
 
 def _outer(target: Mapping[str, Any], where: str) -> dict[str, Any]:

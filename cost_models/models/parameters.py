@@ -54,7 +54,8 @@ def parameter_inventory(decoder: Decoder, active: bool = False) -> dict[str, int
     counts["head"] = table * (decoder.owns_head and not decoder.tied_embeddings)
     counts["positions"] = decoder.learned_positions * decoder.hidden_size
     counts["norms"] += decoder.final_norm_parameters
-    for width in (decoder.entry_width, decoder.exit_width, decoder.feature_width):
+    entering = decoder.entry_width, decoder.feature_width, decoder.step_width
+    for width in (*entering, decoder.exit_width):
         counts["projections"] += decoder.hidden_size * (width or 0)
     return {part: counts[part] for part in PARTS}
 

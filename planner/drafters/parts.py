@@ -31,7 +31,8 @@ EXITS = (1 / 16, 1 / 8, 1 / 4)
 
 def heads_by_token(drafters: Mapping[str, DrafterShape]) -> tuple[str, ...]:
     """Roles of the heads that draft one token at a time, from hidden states."""
-    return tuple(name for name, drafter in drafters.items() if drafter.kind == "recurrent")
+    kinds = ("recurrent", "regressive")
+    return tuple(name for name, drafter in drafters.items() if drafter.kind in kinds)
 
 
 def head_family(drafters: Mapping[str, DrafterShape], drafter: Drafter | None) -> str:

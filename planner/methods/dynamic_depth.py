@@ -68,7 +68,9 @@ class DynamicDepth(ProfiledByRunning[DynamicDepthOptions]):
         """Grow layers until the beam is improbable, prune to the best nodes, verify, accept."""
         draft, beam, nodes = options.draft, options.beam, options.nodes
         head, longest, begun = facts.drafters.get(draft), options.layers, "%t0"
-        first, later = draft_passes(draft) if head is None else head_passes(draft, longest + 1)
+        first, later = (
+            draft_passes(draft) if head is None else head_passes(facts, draft, longest + 1)
+        )
         drafted = "%t0 = root"
         if head is None:  # its passes differ only in the text that the first one catches up with
             later = first

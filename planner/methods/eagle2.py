@@ -3,7 +3,8 @@
 EAGLE-2 (Li et al. 2024, arXiv 2406.16858, section 4), with an EAGLE-1 or EAGLE-3 head: the root
 gets the head's best `beam` children; level after level, each of the `beam` most probable new nodes
 gets its own; of all these the most probable `nodes` are verified. Probability is the head's own,
-multiplied along the path. Its code grows 60 nodes, ten at a level, seven levels deep at most.
+multiplied along the path. EAGLE-2's code grows 60 nodes, ten at a level, seven levels deep at most.
+FSPAD (Gui et al. 2024, arXiv 2408.15562) drafts so with a head of another body.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Eagle2(ProfiledByRunning[Eagle2Options]):
     """More accepted tokens than a fixed tree of as many nodes: the shape follows the context."""
 
     summary = "a head grows a tree by a beam, its most probable nodes are verified"
-    paper = "Li et al. 2024, arXiv 2406.16858"
+    paper = "Li et al. 2024, arXiv 2406.16858; FSPAD: Gui et al. 2024, arXiv 2408.15562"
     engine_drafter = "head"
     shape = "dynamic tree"
     family = "dynamic trees by a head"
@@ -54,7 +55,7 @@ class Eagle2(ProfiledByRunning[Eagle2Options]):
     def plan(self, facts: ProblemFacts, options: Eagle2Options) -> Plan:
         """The head grows the pool and the best of it is judged."""
         head, nodes = options.draft, options.nodes
-        passes = head_passes(head, options.depth + 1)
+        passes = head_passes(facts, head, options.depth + 1)
         tree = likeliest_tree(passes, options.beam, options.depth, nodes)
         layers = features_of(facts.drafters[head])
         return draft_and_verify(

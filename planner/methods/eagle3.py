@@ -5,6 +5,9 @@ layers with the embedding of the next token, and gives the logits of the first l
 read the head's own hidden states. After a round the head runs the accepted tokens again from the
 target's hidden states, so that its cache keeps none of the drafted nodes. Children are the head's
 best ranks, as vLLM, SGLang and TensorRT-LLM draft with it, or above temperature 0 its draws.
+
+Clover and Clover-2 (Xiao et al. 2024, arXiv 2405.00263 and 2408.00264): layers along the text run
+once per step, and deeper levels go on behind them, without attention to the text.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ class Eagle3(ChainsAndTrees):
     summary = "a head over the target's hidden states drafts a chain or static tree"
     paper = (
         "Li et al. 2025, arXiv 2503.01840; the first form: Li et al. 2024, arXiv 2401.15077; "
+        "Clover and Clover-2: Xiao et al. 2024, arXiv 2405.00263 and 2408.00264; deeper heads "
+        "against an adversary: KOALA, Zhang et al. 2024, arXiv 2408.08146; "
         "vocabulary by frequency: FR-Spec, Zhao et al. 2025, arXiv 2502.14856"
     )
     differs = "Trees have a fixed shape; `eagle2` grows them as the paper does, by the context."
@@ -41,7 +46,7 @@ class Eagle3(ChainsAndTrees):
     def plan(self, facts: ProblemFacts, options: HeadTreeOptions) -> Plan:
         """The head grows the shape level by level, the target judges it."""
         tree, head, drawn = options.tree, options.draft, options.drawn
-        passes = head_passes(head, tree.depth + 1)
+        passes = head_passes(facts, head, tree.depth + 1)
         if tree.is_chain:
             drafted = layers_text(len(tree), passes, drawn=drawn)
         else:

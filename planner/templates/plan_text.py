@@ -44,16 +44,23 @@ def draft_passes(draft: str, pending: int = 2) -> tuple[Pass, Pass]:
     return Pass(draft, f"{cache} pending={pending}"), Pass(draft, cache)
 
 
-def head_passes(head: str, pending: int) -> tuple[Pass, Pass]:
+def head_passes(facts: ProblemFacts, head: str, pending: int) -> tuple[Pass, Pass]:
     """A head's first pass, from the target's hidden states, and its later ones, from its own.
 
+    Later passes of a head whose layers run along the text alone go on behind the layers.
+
     Args:
+        facts: the problem.
         head: role of a head that reads one token's states with the next token.
         pending: text tokens at most that the first pass reads.
     """
     cache, own = cache_of(head), states_of(head)
     first = f"cache={cache} pending={pending} features={FEATURES} shift=1 keep={own}"
-    later = f"cache={cache} features={own} shift=1 keep={own} write=scratch"
+    later, drafter = f"features={own} shift=1 keep={own} write=scratch", facts.drafters[head]
+    if drafter.kind == "regressive":
+        layers = drafter.shape.num_layers
+        return Pass(head, first), Pass(head, f"layers=[{layers}:{layers}] {later}")
+    later = f"cache={cache} {later}"
     return Pass(head, first), Pass(head, later)
 
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from specplan.cost_models.models.heads.clover import clover_config
+from specplan.cost_models.models.heads.eagle import fspad_config
 from specplan.cost_models.models.heads.look_ahead import look_ahead_config
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.models.new_heads import (
@@ -227,6 +230,24 @@ FAMILIES: Mapping[str, Family] = {
             "blockwise heads",
             blockwise_config,
             Recipe(68_000, 2, 1.0, "as Medusa's"),
+        ),
+        _measured(
+            "fspad",
+            "FSPAD head",
+            fspad_config,
+            Recipe(68_000, 20, 1.0, "ShareGPT, arXiv 2408.15562; epochs of Luc4Gui/FSPAD"),
+        ),
+        _measured(
+            "clover",
+            "Clover head",
+            partial(clover_config, version=1),
+            Recipe(68_000, 20, 5.0, "as Clover-2's"),
+        ),
+        _measured(
+            "clover2",
+            "Clover-2 head",
+            clover_config,
+            Recipe(68_000, 20, 5.0, "ShareGPT, arXiv 2408.00264; epochs of XiaoBin1992/clover"),
         ),
         _measured(
             "cerberus",

@@ -13,7 +13,7 @@ from specplan.cost_models.models.heads.own_modules import mtp
 from specplan.cost_models.models.heads.reading import read_description
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
-from tests.runtime.heads import formats
+from tests.runtime.heads import bodies, formats
 
 
 def with_heads(models: dict[str, CausalModel]) -> dict[str, Any]:
@@ -32,6 +32,9 @@ def with_heads(models: dict[str, CausalModel]) -> dict[str, Any]:
         "adapter": formats.kangaroo(layer=1, size=size),
         "steps": formats.hydra(size=size),
         "slots": formats.look_ahead_tokens(size=size),
+        "clover": bodies.clover(version=1, size=size),
+        "clover2": bodies.clover(size=size),
+        "fspad": bodies.fspad(size=size),
     }
     made: dict[str, Any] = {
         name: _random(read_description(one.config, target, name), target)

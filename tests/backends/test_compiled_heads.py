@@ -11,6 +11,7 @@ from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.inductor.backend import InductorBackend
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend
 from specplan.ir.errors import MissingCapabilityError
+from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
 from specplan.runtime.executable import Executable
@@ -19,6 +20,7 @@ from specplan.runtime.requests import Request
 from tests.backends.heads import with_heads
 from tests.backends.kinds import all_facts
 from tests.backends.pairs import load_pair, save_pair
+from tests.backends.test_heads import CHAIN, plan_of
 from tests.matrix import LONG
 
 VOCABULARY = 61
@@ -44,12 +46,17 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 def check(backend: Any, name: str, case: Case, folder: Path) -> None:
-    """Two drafted tokens a round, judged by draws; of one request, or of two together."""
+    """Two drafted tokens a round."""
     method = discover_methods()[name]
     family = method.choices(case.facts)[0]
     assert isinstance(family, Family)
     plan = method.plan(case.facts, [*family.settings][1])
     models = {role: case.models[role] for role in ("target", *(m.name for m in plan.models[1:]))}
+    check_plan(backend, plan, models, folder)
+
+
+def check_plan(backend: Any, plan: Plan, models: dict[str, Any], folder: Path) -> None:
+    """Judged by draws; of one request, or of two together."""
     requests = [
         Request(prompt_tokens=one, max_new_tokens=10, temperature=0.8, seed=row)
         for row, one in enumerate(PROMPTS if LONG else PROMPTS[:1])
@@ -68,6 +75,19 @@ def test_onnx_runtime_runs_rounds_of_heads(name: str, case: Case, tmp_path: Path
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     check(OnnxRuntimeBackend(), name, case, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["clover", "clover2"])
+def test_onnx_runtime_goes_on_behind_layers_along_the_text(
+    name: str, case: Case, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    models = {"target": case.models["target"], "head": case.models[name]}
+    plan = plan_of(CHAIN, 0.8, behind=models["head"].num_layers)
+    check_plan(OnnxRuntimeBackend(), plan, models, tmp_path)
 
 
 @pytest.mark.slow

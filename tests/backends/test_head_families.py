@@ -23,7 +23,7 @@ from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 from tests.backends.pairs import in_batches, plain, save_pair
 from tests.planner.example_facts import HAZARDS, example_facts
-from tests.runtime.heads import formats
+from tests.runtime.heads import bodies, formats
 from tests.runtime.heads.test_families import EAGLE3, PEAGLE
 
 DRAFTED_BY = {
@@ -42,6 +42,9 @@ DRAFTED_BY = {
     "redrafter": (formats.redrafter(), "stepwise_heads"),
     "kangaroo": (formats.kangaroo(), "exit_adapter"),
     "look-ahead tokens": (formats.look_ahead_tokens(), "trained_slots"),
+    "fspad": (bodies.fspad(), "eagle3"),
+    "clover": (bodies.clover(version=1), "eagle3"),
+    "clover 2": (bodies.clover(), "eagle3"),
 }  # fmt: skip
 SIZES = {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 6, "num_attention_heads": 4,

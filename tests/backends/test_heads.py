@@ -62,12 +62,20 @@ BLOCK = """
 SHAPES = {"chain": CHAIN, "tree": TREE, "dynamic tree": DYNAMIC}
 
 
-def plan_of(drafted: str, temperature: float = 0.8, block: bool = False) -> Plan:
-    """A head drafts, the target judges."""
+def plan_of(
+    drafted: str,
+    temperature: float = 0.8,
+    block: bool = False,
+    behind: int | None = None,
+    read: str = "[1, 2]",
+) -> Plan:
+    """A head drafts, the target judges; `behind`: layers behind which its later passes go on."""
     how = "pending=4 features=@s shift=1 keep=@o"
     own = "state @o = track head layer=last\n"
     if block:
         how, own = "pending=5 features=@s levels=7 attend=block", ""
+    if behind is not None:
+        drafted, read = drafted.replace("cache=@hkv", f"layers=[{behind}:{behind}]"), "last"
     judge = "  %a = accept %c target=%l"
     if temperature:
         judge = "  %v = uniform 13 stream=accept\n  %a = accept %c target=%l rule=recursive by=%v"
@@ -75,7 +83,7 @@ def plan_of(drafted: str, temperature: float = 0.8, block: bool = False) -> Plan
     return parse_plan(
         f"plan heads\nmodel target\nmodel head\nassume temperature={temperature}\n"
         "state @kv = cache target\nstate @hkv = cache head\n"
-        f"state @s = track target layer=[1, 2]\n{own}round decode {{\n  %t0 = root\n"
+        f"state @s = track target layer={read}\n{own}round decode {{\n  %t0 = root\n"
         f"  %q0 = forward head %t0 cache=@hkv {how}{drafted}\n"
         f"  %l = forward target %c cache=@kv pending=1 keep=@s\n{judge}\n  %e = emit %a\n"
         + "".join(f"  commit @{name} %e\n" for name in commits)
@@ -88,7 +96,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("pair")
     save_pair(folder, VOCABULARY, scale=0.14, sureness=3.0)
     models = with_heads(load_pair(folder))
-    for name in ("head", "flash"):
+    for name in ("head", "flash", "clover", "clover2", "fspad"):
         teach(models[name])
     return models
 
@@ -99,7 +107,7 @@ def teach(head: Drafter, rounds: int = 150) -> None:
     outputs = in_batches(plain(), {"target": head.target}, requests, 4)
     texts = [(*r.prompt_tokens, *out)[-10:] for r, out in zip(requests, outputs, strict=True)]
     tokens = torch.tensor(texts)
-    features = text_features(head.target, Texts.alone(tokens), (1, 2))
+    features = text_features(head.target, Texts.alone(tokens), head.description.reads.layers)
     head.requires_grad_(True)
     optimiser = torch.optim.Adam(head.parameters(), lr=0.01)
     for _ in range(rounds):
@@ -152,6 +160,24 @@ def test_rounds_of_a_block_drafter_are_those_of_the_definition(
 ) -> None:
     plan = plan_of(BLOCK, temperature, block=True)
     check_alike(plan, {**models, "head": models["flash"]}, temperature)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("name", ["clover", "clover2"])
+def test_rounds_of_a_head_with_layers_along_the_text_are_those_of_the_definition(
+    name: str, temperature: float, models: dict[str, Any]
+) -> None:
+    """Drafted tokens go on behind the layers: they are never in its cache."""
+    given = {**models, "head": models[name]}
+    for shape in SHAPES.values() if temperature else (CHAIN,):
+        plan = plan_of(shape, temperature, behind=given["head"].num_layers)
+        check_alike(plan, given, temperature)
+
+
+def test_the_next_step_reads_the_second_state_of_a_head(models: dict[str, Any]) -> None:
+    given = {**models, "head": models["fspad"]}
+    check_alike(plan_of(DYNAMIC, 0.8, read="last"), given, 0.8)
+    check_alike(plan_of(CHAIN, 0.0, read="last"), given, 0.0)
 
 
 def fresh_keys(head: Drafter, text: Sequence[int], block: bool) -> Tensor:

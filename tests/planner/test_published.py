@@ -36,6 +36,8 @@ def test_systems_are_listed_once_and_reasons_are_sentences() -> None:
         assert re.fullmatch(r"\d{4}\.\d{5}|\S+/\S+|[A-Z]+ \d{4}", one.paper), one
         assert not one.reason or re.fullmatch(r"[A-Z].*[^.]\.", one.reason), one
         assert ". " not in one.reason, one
+        assert not one.differs or re.fullmatch(r"[A-Z].*[^.]\.", one.differs), one
+        assert not (one.differs and one.reason), one
 
 
 def test_what_is_outside_the_language_has_no_plan_text() -> None:

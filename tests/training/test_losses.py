@@ -11,14 +11,18 @@ import torch
 from specplan.ir.errors import UsageError
 from specplan.training.losses import (
     LOSSES,
+    against,
     cross_entropy,
+    discriminator_loss,
     forward_kl,
     jensen_shannon,
     labels_ahead,
     mean_loss,
     multi_step_loss,
     negative_log_acceptance,
+    parts_of,
     reverse_kl,
+    state_loss,
     step_weights,
     target_probabilities,
     total_variation,
@@ -123,6 +127,38 @@ def test_steps_are_means_over_their_own_labels() -> None:
     assert mean_loss(losses[0], torch.zeros(3, dtype=torch.bool)).item() == 0.0
     with pytest.raises(UsageError, match="1 weights"):
         multi_step_loss(losses, counts, weights[:1])
+
+
+def test_parts_of_a_loss_have_weights() -> None:
+    assert parts_of("ce") == {"ce": 1.0} and parts_of("tvd++") == {"tvd++": 1.0}
+    assert parts_of("0.1*ce + 1*state") == {"ce": 0.1, "state": 1.0}
+    assert parts_of("2*tvd++ + lk+.5*adversary") == {"tvd++": 2.0, "lk": 1.0, "adversary": 0.5}
+    for wrong in ("", "l2", "0*ce", "-1*ce", "x*ce", "ce+ce", "nan*ce", "1*2*ce"):
+        with pytest.raises(UsageError, match="no loss is called"):
+            parts_of(wrong)
+    with pytest.raises(UsageError, match="compares no distributions"):
+        parts_of("1*state")
+
+
+def test_states_are_aligned_by_smooth_l1() -> None:
+    """Half the square below a distance of 1, the distance less a half above; EAGLE's numbers."""
+    states, target = torch.tensor([[0.5, 3.0]]).double(), torch.zeros(1, 2).double()
+    assert state_loss(states, target).item() == pytest.approx((0.125 + 2.5) / 2)
+    given, other = pair(5)
+    assert torch.autograd.gradcheck(lambda x: state_loss(x, other), (given,))
+
+
+def test_a_discriminator_and_what_it_judges_learn_against_each_other() -> None:
+    """Where it is at chance the loss is 2 log 2; what comes through `against` climbs it."""
+    real, drafted = pair(6)[0], pair(7)[0]
+    assert torch.autograd.gradcheck(discriminator_loss, (real, drafted))
+    exact = -real.sigmoid().log() - (1 - drafted.sigmoid()).log()
+    torch.testing.assert_close(discriminator_loss(real, drafted), exact)
+    zero = torch.zeros(2).double()
+    assert discriminator_loss(zero, zero).tolist() == pytest.approx([2 * log(2.0)] * 2)
+    (down,) = torch.autograd.grad(discriminator_loss(real, drafted).sum(), drafted)
+    (up,) = torch.autograd.grad(discriminator_loss(real, against(drafted)).sum(), drafted)
+    assert torch.equal(up, -down) and torch.equal(against(drafted), drafted)
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -9,12 +9,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from specplan.cost_models.models.new_heads import dflash_config, eagle3_config, medusa_config
+from specplan.cost_models.models.heads.clover import clover_config
+from specplan.cost_models.models.heads.eagle import fspad_config
+from specplan.cost_models.models.new_heads import (
+    dflash_config,
+    eagle3_config,
+    eagle_config,
+    medusa_config,
+)
+from specplan.ir.errors import UsageError
 from specplan.measure.acceptance.heads import text_features
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
 from specplan.runtime.models.heads.text_attention import Texts
-from specplan.runtime.models.heads.unrolled import unrolled
+from specplan.runtime.models.heads.unrolled import unrolled, unrolled_states
 from specplan.runtime.models.loading import load_model
 from specplan.training.learning.features import Features
 from specplan.training.learning.heads import HeadLearner
@@ -107,6 +115,44 @@ def test_packed_rows_in_chunks_are_separate_texts(
         for name, weight in head.named_parameters():
             torch.testing.assert_close(weight.grad, wanted[name], msg=name)
         head.zero_grad()
+
+
+ALIGNED = {"eagle": eagle_config, "fspad": fspad_config, "clover2": clover_config}
+
+
+@pytest.mark.parametrize("family", ALIGNED)
+def test_aligned_states_are_the_targets_own_at_the_token_before_the_label(
+    target: CausalModel, family: str, tmp_path: Path
+) -> None:
+    """Packed and in chunks as text by text; without the part there is nothing of it."""
+    folder = write_problem(tmp_path, prompts=1, output_tokens=4).parent / "target"
+    config = json.loads((folder / "config.json").read_text())
+    head, texts = new_head(ALIGNED[family](config, "target"), target, 0), texts_of((9, 14, 6))
+    learner, sums, counts = HeadLearner(head), torch.zeros(3).double(), torch.zeros(3)
+    for text in texts:
+        alone = Texts.alone(torch.tensor([text.tokens]))
+        features = text_features(target, alone, (target.num_layers,))
+        true = target.family.finish(features)[0]
+        roots = torch.arange(len(text.tokens))[None]
+        for step, states in enumerate(unrolled_states([head], alone, features, 3, roots)):
+            own = learner.aligned(states[0], step)
+            for root in range(max(1, text.start - step - 1), len(text.tokens) - 1 - step):
+                away = (own[root] - true[root + step]).abs()
+                sums[step] += torch.where(away < 1, away**2 / 2, away - 0.5).mean().detach()
+                counts[step] += 1
+    plain = (sums / counts * torch.tensor(WEIGHTS)).sum()
+
+    def loss(text: str, chunk: int) -> torch.Tensor:
+        objective = Objective(text, WEIGHTS, 0.7, torch.float64, chunk)
+        rows, features = Features(learner, packed(texts, 30), objective).rows([0])
+        return loss_of(learner, rows, labels_of(rows, 3, 1), features, objective)
+
+    for chunk in (1, 10**9):
+        difference = loss("1*ce+2*state", chunk) - loss("ce", chunk)
+        torch.testing.assert_close(difference, 2 * plain)
+    with pytest.raises(UsageError, match="states that are to be the target's"):
+        learner = HeadLearner(head_of(target, "medusa", folder))
+        loss("ce+1*state", 1)
 
 
 def test_states_are_the_same_bits_whatever_is_remembered(

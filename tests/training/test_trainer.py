@@ -20,6 +20,8 @@ from safetensors.torch import load_file
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
 from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.models.heads.clover import clover_config
+from specplan.cost_models.models.heads.eagle import fspad_config
 from specplan.cost_models.models.new_heads import (
     blockwise_config,
     cerberus_config,
@@ -88,6 +90,9 @@ def configs(bench: Workbench) -> dict[str, dict[str, Any]]:
         "mlp_speculator": mlp_speculator_config(target, "target"),
         "redrafter": redrafter_config(target, "target"),
         "kangaroo": kangaroo_config(target, "target", exit_layer=1),
+        "fspad": fspad_config(target, "target"),
+        "clover": clover_config(target, "target", version=1, heads=3),
+        "clover2": clover_config(target, "target", heads=3),
     }  # fmt: skip
 
 
@@ -105,7 +110,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 @pytest.mark.parametrize(
     "family",
     ["eagle3", "medusa", "eagle", "dflash", "peagle", "hydra", "blockwise", "cerberus",
-     "mlp_speculator", "redrafter", "kangaroo"],
+     "mlp_speculator", "redrafter", "kangaroo", "clover", "clover2", "fspad"],
 )  # fmt: skip
 def test_half_and_half_is_the_whole_and_is_what_is_loaded(
     bench: Workbench, texts: list[Text], family: str, tmp_path: Path
@@ -129,7 +134,18 @@ def test_half_and_half_is_the_whole_and_is_what_is_loaded(
 
 
 @pytest.mark.parametrize(
-    "family", ["eagle3", "medusa", "hydra", "mlp_speculator", "redrafter", "kangaroo"]
+    "family",
+    [
+        "eagle3",
+        "medusa",
+        "hydra",
+        "mlp_speculator",
+        "redrafter",
+        "kangaroo",
+        "clover",
+        "clover2",
+        "fspad",
+    ],
 )
 def test_acceptance_in_training_is_acceptance_served(
     bench: Workbench, texts: list[Text], family: str, tmp_path: Path
@@ -170,6 +186,24 @@ def test_acceptance_in_training_is_acceptance_served(
     expected = drafting.rounds(served.output_tokens, 1).mean
     assert sum(rounds) / len(rounds) == pytest.approx(expected)
     assert drafting.tokens_per_round.mean > 2.5
+
+
+def test_a_head_is_trained_against_an_adversary(
+    bench: Workbench, texts: list[Text], tmp_path: Path
+) -> None:
+    """It learns beside the head, goes on with it, and is no part of the checkpoint."""
+    config, target = configs(bench)["eagle"], bench.models["target"]
+    recipe = replace(RECIPE, loss="ce+0.2*adversary", unroll=2)
+    whole = train_head(config, target, texts, 20, tmp_path / "whole", recipe)
+    train_head(config, target, texts, 20, tmp_path / "parts", recipe, until=9)
+    train_head(config, target, texts, 20, tmp_path / "parts", recipe)
+    for name in ("model.safetensors", "optimizer.state", "adversary.state"):
+        files = [(tmp_path / folder / name).read_bytes() for folder in ("whole", "parts")]
+        assert files[0] == files[1], name
+    alone = train_head(config, target, texts, 20, tmp_path / "alone", replace(recipe, loss="ce"))
+    loaded = load_head(tmp_path / "whole", target)
+    losses = [head_loss(head, texts, recipe) for head in (whole.head, loaded, alone.head)]
+    assert losses[0] == losses[1] != losses[2] and losses[0] < 0.8 * alone.losses[0]
 
 
 def test_medusa_heads_begin_as_the_target(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from specplan.ir.errors import UsageError
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.text_attention import Texts
 
@@ -30,6 +31,8 @@ class Learner(ABC):
         vocabulary: entries of its logits.
         blocks: it learns from some roots of a row in a step, and not from all.
         identity: what a training must go on with, by name.
+        adversary: tells distributions `[N, vocabulary]` of the target from those of the drafter, by
+            a logit `[N]`; a part of the module; None unless the loss has one.
         rates: part of the learning rate at which weights with something in their name learn.
     """
 
@@ -42,6 +45,7 @@ class Learner(ABC):
     blocks: bool = False
     identity: Mapping[str, Any]
     rates: Mapping[str, float] = {}
+    adversary: nn.Module | None = None
 
     @property
     def width(self) -> int:
@@ -62,6 +66,18 @@ class Learner(ABC):
     @abstractmethod
     def logits(self, states: Tensor, step: int) -> Tensor:
         """Logits `[N, vocabulary]` of states `[N, F]` of a step."""
+
+    def aligned(self, states: Tensor, step: int) -> Tensor:
+        """The part of states `[N, F]` of a step that is to be the target's own state, `[N, H]`.
+
+        Raises:
+            UsageError: there is none.
+        """
+        raise UsageError(
+            "this drafter has no states that are to be the target's",
+            where="loss",
+            remedy="Leave the part `state` out.",
+        )
 
     def rows(self, features: Features, numbers: Sequence[int], step: int) -> tuple[Rows, Tensor]:
         """The rows of a step of the training, and the target's states at their tokens."""

@@ -7,7 +7,7 @@ vocabulary times the tokens. Positions without a label have no logits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -15,10 +15,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from specplan.ir.errors import UsageError
 from specplan.runtime.models.causal import CausalModel
 from specplan.training.learning.learner import Learner
 from specplan.training.learning.packing import Labels, Rows
-from specplan.training.losses import LOSSES, target_probabilities
+from specplan.training.losses import (
+    ADVERSARY,
+    LOSSES,
+    STATE,
+    against,
+    discriminator_loss,
+    parts_of,
+    state_loss,
+    target_probabilities,
+)
 
 CHUNK = 1 << 21
 """Logits of a step that are computed at once: 8 MiB in float32."""
@@ -32,7 +42,7 @@ class Objective:
     """What is learned.
 
     Attributes:
-        loss: a name of `specplan.training.losses.LOSSES`.
+        loss: see `specplan.training.losses.parts_of`.
         weights: of the tokens ahead, one for each.
         temperature: that the target is served at.
         compute: number type of products; sums and weights have the target's.
@@ -51,9 +61,16 @@ class Objective:
     def reads_target(self) -> bool:
         """It needs the target's states after the last layer.
 
-        Of answers that the target wrote at temperature 0, these are all there is to learn.
+        Of answers that the target wrote at temperature 0, these are all there is to learn from
+        distributions.
         """
-        return self.temperature > 0.0 or not self.answers
+        beside = {STATE, ADVERSARY} & self.parts.keys()
+        return self.temperature > 0.0 or not self.answers or bool(beside)
+
+    @property
+    def parts(self) -> Mapping[str, float]:
+        """The parts of the loss, and their weights."""
+        return parts_of(self.loss)
 
     def products(self, target: CausalModel) -> AbstractContextManager[object]:
         """The context in which products have the type `compute`."""
@@ -137,40 +154,94 @@ def _in_chunks(
     size = max(1, objective.chunk // learner.vocabulary)
     for chunk in every.split(size):
         wanted = _wanted(learner, rows, chunk, features, objective)
+        beside = _beside(learner, chunk, features, objective)
         for part in parts:
             inside = part.within(chunk[0], chunk[-1])
             if inside.start == inside.stop:
                 continue
-            logits = learner.logits(part.leaf[inside], part.step)
+            logits = learner.logits(part.leaf[inside], part.step).to(exact)
             row = torch.searchsorted(chunk, part.places[inside])
-            loss = part.weight * wanted(logits.to(exact), row)
+            loss = wanted(logits, row)
+            if beside is not None:
+                loss = loss + beside(part.leaf[inside], part.step, logits, row)
+            loss = part.weight * loss
             if loss.requires_grad:
                 loss.backward()
             total += loss.detach()
     return total
 
 
+def _last(learner: Learner, chunk: Tensor, features: Tensor) -> Tensor:
+    """The target's states after the last layer that tell the labels of a chunk, `[N, H]`."""
+    size = learner.target.hidden_size
+    return features[..., -size:].flatten(0, 1)[chunk - 1].to(learner.target.dtype)
+
+
+@torch.no_grad()
+def _beside(
+    learner: Learner, chunk: Tensor, features: Tensor, objective: Objective
+) -> Callable[[Tensor, int, Tensor, Tensor], Tensor] | None:
+    """What the loss has beside distances of distributions, of the labels of a chunk; None for none.
+
+    Arguments of the function: states `[N, F]`, their step, their logits, and the labels by number.
+    """
+    parts, target = objective.parts, learner.target
+    if not {STATE, ADVERSARY} & parts.keys():
+        return None
+    last = _last(learner, chunk, features)
+    true = target.family.finish(last[None])[0]
+    real = target_probabilities(
+        target.rows(last[None], "logits", None)[0], objective.temperature or 1.0, learner.tokens
+    )
+
+    def beside(states: Tensor, step: int, logits: Tensor, row: Tensor) -> Tensor:
+        loss = logits.new_zeros(())
+        if STATE in parts:
+            own = learner.aligned(states, step).to(logits.dtype)
+            loss = loss + parts[STATE] * state_loss(own, true[row].to(logits.dtype)).sum()
+        if ADVERSARY in parts and torch.is_grad_enabled():
+            if learner.adversary is None:
+                raise UsageError("only heads are trained against an adversary", where="loss")
+            judged = learner.adversary(real[row]), learner.adversary(against(logits.softmax(-1)))
+            loss = loss + parts[ADVERSARY] * discriminator_loss(*judged).sum()
+        return loss
+
+    return beside
+
+
 def _wanted(
     learner: Learner, rows: Rows, chunk: Tensor, features: Tensor, objective: Objective
 ) -> Callable[[Tensor, Tensor], Tensor]:
     """The loss of logits `[N, vocabulary]` on some labels `[N]` of a chunk, by their numbers."""
-    target, known, loss = learner.target, learner.tokens, LOSSES[objective.loss]
+    target, known = learner.target, learner.tokens
+    parts = {name: weight for name, weight in objective.parts.items() if name in LOSSES}
     tokens = rows.texts.tokens.flatten()[chunk]
-    if objective.reads_target:
-        last = features[..., -target.hidden_size :].flatten(0, 1)[chunk - 1]
+
+    def loss(logits: Tensor, wanted: Tensor) -> Tensor:
+        return sum(
+            (weight * LOSSES[name](logits, wanted) for name, weight in parts.items()),
+            logits.new_zeros(()),
+        )
+
+    if objective.temperature > 0.0 or not objective.answers:
+        last = _last(learner, chunk, features)
         with torch.no_grad():
-            logits = target.rows(last[None].to(target.dtype), "logits", None)[0]
+            logits = target.rows(last[None], "logits", None)[0]
             wanted = target_probabilities(logits, objective.temperature, known)
             tokens = logits.argmax(-1)
         if objective.temperature > 0.0:
             return lambda logits, row: loss(logits, wanted[row]).sum()
-    if objective.loss in _HARD:
+    if parts.keys() <= set(_HARD):
+        total = sum(parts.values())
         if known is not None:
             own = torch.full((target.vocab_size,), _OF_NO_LABEL, device=target.device)
             own[known] = torch.arange(len(known), device=target.device)
             tokens = own[tokens]
-        return lambda logits, row: functional.cross_entropy(
-            logits, tokens[row], ignore_index=_OF_NO_LABEL, reduction="sum"
+        return lambda logits, row: (
+            total
+            * functional.cross_entropy(
+                logits, tokens[row], ignore_index=_OF_NO_LABEL, reduction="sum"
+            )
         )
     sure = functional.one_hot(tokens, target.vocab_size).to(target.logits_dtype)
     sure = sure if known is None else sure[:, known]

@@ -8,7 +8,9 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 Norms = Literal["none", "each", "joined"]
-Join = Literal["feature", "concat", "wide", "sum", "recurrent", "stack", "block", "slots"]
+Join = Literal[
+    "feature", "concat", "wide", "sum", "recurrent", "stack", "block", "attend", "sample", "slots"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,10 @@ class Body:
             (`norm_before_residual`), for `wide` heads.
         side_by_side: each layer is of a level of its own and reads what enters, not the one
             before it.
+        on_text: they run along the text alone; drafted tokens go on from what they gave there, by
+            steps without them (Clover).
+        two_states: the MLP adds to the state twice: one goes on to the logits, the other to the
+            next step (FSPAD).
     """
 
     layers: int = 0
@@ -60,6 +66,24 @@ class Body:
     mlp: bool = True
     normed_residual: bool = False
     side_by_side: bool = False
+    on_text: bool = False
+    two_states: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenBlocks:
+    """Blocks by which a state attends to one token's embedding, f + V e cos(Q norm(f), K e).
+
+    The cosine is taken by attention head: a softmax over one key would be 1 (Clover).
+
+    Attributes:
+        heads: attention heads of a block.
+        first: the token of the text enters before the layers, by a block of its own; else behind
+            them, by the block of drafted tokens.
+    """
+
+    heads: int
+    first: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +119,8 @@ class Output:
         neighbours: a block reads its state beside that of the level before (Cerberus).
         head: whose matrix: the target's, its own, or its own for `each` level or step.
         bias: of that matrix.
+        linear: a matrix before the norm, and at drafted tokens another one, which reads the token's
+            embedding beside the state (Clover-2).
         vocabulary: tokens it knows; fewer than the target's where `d2t` or a map says which.
     """
 
@@ -107,6 +133,7 @@ class Output:
     neighbours: bool = False
     head: Literal["target", "own", "each"] = "target"
     bias: bool = False
+    linear: bool = False
     vocabulary: int
 
 
@@ -123,8 +150,10 @@ class HeadDescription:
             `feature`: f alone. `concat`: a matrix on [norm(e); norm(f)]. `wide`: [e; f], of which
             the first attention reads the norms of both, and the residual is f. `sum`: GELU of a
             norm of a weighted sum of W f and e. `recurrent`: [f; SiLU(W e + U s + b)]. `stack`: f
-            and the embeddings since, side by side. `block`: f where there is one, else e. `slots`:
-            the target itself runs trained embeddings at slots, and f is what they leave.
+            and the embeddings since, side by side. `block`: f where there is one, else e. `sample`:
+            g + W (SiLU(G e) * U norm(g)), g as `concat` has it without norms. `attend`: f attends
+            to e by `by_token`; behind the layers an RMSNorm follows. `slots`: the target itself
+            runs trained embeddings at slots, and f is what they leave.
         embedding: the table: the target's, its own, its own of `each` step; `either` is its own
             where the checkpoint has one, else the target's.
         begins: the first token of a text that has a row in its cache: above earlier ones there is
@@ -135,6 +164,7 @@ class HeadDescription:
         tied: weights of the steps that are one (`embedding`, `norm`, `head`, `project`).
         scaled_input: what enters the first step is normed without weights (`scale_input`).
         body: its transformer layers.
+        by_token: how tokens enter a state one by one, for `attend`.
         levels: tokens ahead in one pass.
         output: from states to logits.
         names: (pattern, replacement) pairs from names of tensors in its files to those of
@@ -155,6 +185,7 @@ class HeadDescription:
     tied: frozenset[str] = frozenset()
     scaled_input: bool = False
     body: Body = Body()
+    by_token: TokenBlocks | None = None
     levels: Levels = Levels()
     output: Output
     names: tuple[tuple[str, str], ...] = ()

@@ -10,6 +10,10 @@ llama_eagle3.py, `speculators` eagle3/core.py, NVIDIA Model-Optimizer.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 from specplan.cost_models.models.architectures.config import Config
 from specplan.cost_models.models.heads.description import (
     Body,
@@ -28,6 +32,7 @@ from specplan.cost_models.models.heads.shared import (
     one_layer,
     refused,
 )
+from specplan.cost_models.models.new_heads import eagle_config
 
 _NAMES = (
     (r"(?:model\.)?embed_tokens\.weight", "embedding.weight"),
@@ -128,6 +133,33 @@ def feature_layers(config: Config, target: Sizes) -> tuple[int, ...]:
     return layers or (2, count // 2, count - 3)
 
 
+def fspad(config: Config, target: Sizes) -> HeadDescription:
+    """FSPAD (Gui et al. 2024, arXiv 2408.15562): EAGLE-1 whose states are sampled by the token.
+
+    Its authors' config.json is EAGLE's; `feature_sampling: true` is a key of our own. Names of
+    tensors: Luc4Gui/FSPAD model/cnets_fspad.py.
+
+    Raises:
+        MissingCapabilityError: more than one layer.
+    """
+    one = eagle1(config, target)
+    if one.body.layers != 1 or not config.flag("feature_sampling"):
+        raise refused("feature_sampling: false, or more than one layer", config.where)
+    return replace(
+        one,
+        family="fspad",
+        join="sample",
+        inner_norm=float(config.get("rms_norm_eps", 1e-6)),
+        body=replace(one.body, two_states=True),
+        names=(
+            (r"fc\.fc\.(weight|bias)", r"project.\1"),
+            (r"fc\.mlp\.(gate|up|down)_proj\.weight", r"sampling.\1.weight"),
+            (r"fc\.post_attention_layernorm\.weight", "sampling.norm.weight"),
+            *_NAMES,
+        ),
+    )
+
+
 def eagle1(config: Config, target: Sizes) -> HeadDescription:
     """EAGLE-1 or EAGLE-2: a layer without a norm before its attention, and no final norm.
 
@@ -151,3 +183,9 @@ def eagle1(config: Config, target: Sizes) -> HeadDescription:
         output=Output(vocabulary=config.size("vocab_size")),
         names=_NAMES,
     )
+
+
+def fspad_config(target: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """config.json of an FSPAD head for a target; arguments and errors as of `eagle_config`."""
+    named = {"architectures": ["LlamaForCausalLM"], "feature_sampling": True}
+    return {**eagle_config(target, where), **named}

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from specplan.cost_models.models.architectures.config import Config
+from specplan.cost_models.models.heads.clover import clover
 from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.cost_models.models.heads.dflash import dflash
-from specplan.cost_models.models.heads.eagle import eagle1, eagle3
+from specplan.cost_models.models.heads.eagle import eagle1, eagle3, fspad
 from specplan.cost_models.models.heads.look_ahead import COUNT, MODEL_TYPE, look_ahead_tokens
 from specplan.cost_models.models.heads.medusa import (
     blockwise,
@@ -48,6 +49,8 @@ _KEYS: Mapping[str, Reader] = {
     "n_future_tokens": parallel_layers,
     "exit_layer": kangaroo,
     COUNT: look_ahead_tokens,
+    "clover": clover,
+    "feature_sampling": fspad,
 }
 """Keys that only one format has, where config.json names no class."""
 _WORDS = ("eagle", "medusa", "dflash", "dspark", "speculator", "mtp", "nextn", "draft", "hydra")

@@ -67,6 +67,8 @@ class Drafter(nn.Module):
         self.vocab_size, self.max_positions = target.vocab_size, target.max_positions
         self.hidden_size = description.hidden_size + (description.join == "block")
         self.hidden_size *= body.layers if body.side_by_side else 1
+        self.by_token = description.by_token is not None
+        self.hidden_size *= 2 if self.by_token or body.two_states else 1
         self.dtype, self.device = target.dtype, target.device
         self.logits_dtype = target.logits_dtype
         self.optional_features = self.slots_first = description.join == "block"
@@ -240,6 +242,8 @@ class Drafter(nn.Module):
             if window not in by_window:
                 by_window[window] = masks(window)
             states = self._layer(number, states, by_window[window], angles, writer)
+        if self.by_token and span[1] == self.num_layers:
+            states = self.entering.by_token.behind(states)
         return states
 
     def _layer(
@@ -258,6 +262,9 @@ class Drafter(nn.Module):
             given = torch.where(text > 0, inner, layer.input_layernorm(inner))
             after = stack.attend(number, given, inner, mask, angles, writer)
             return torch.cat([torch.where(text > 0, inner, after), text], -1)
+        if self.by_token:
+            after = stack.attend(number, *self._given(number, states), mask, angles, writer)
+            return torch.cat([after, states.chunk(2, -1)[1]], -1)
         if stack.body.side_by_side:
             parts = [*states.chunk(self.num_layers, -1)]
             own = parts[number]
@@ -270,6 +277,7 @@ class Drafter(nn.Module):
     def _given(self, number: int, states: Tensor) -> tuple[Tensor, Tensor]:
         """What the attention of a layer reads, and what its output is added to."""
         stack: Any = self.layers
+        states = states.chunk(2, -1)[0] if self.by_token else states
         if stack.wide and number == 0:
             token, state = states.chunk(2, -1)
             token, normed = self.entering.norms(token, state)
@@ -290,6 +298,8 @@ class Drafter(nn.Module):
             hidden = hidden[..., :-1]
         if self.description.body.side_by_side:
             hidden = hidden.chunk(self.num_layers, -1)[level]
+        if self.description.body.two_states:
+            hidden = hidden.chunk(2, -1)[0]
         return self.outputs.logits(self.target, hidden, steps, level)
 
     def _lacks(self, what: str) -> MissingCapabilityError:

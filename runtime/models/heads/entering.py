@@ -12,6 +12,7 @@ from torch.nn import functional
 from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.heads.by_token import ByToken, Sampling
 from specplan.runtime.models.heads.layers import Norm
 
 
@@ -32,7 +33,7 @@ class Entering(nn.Module):
                 tables, lambda: nn.Embedding(one.token_ids, width), "embedding" in one.tied
             )
         wide = reads.count * reads.width
-        if one.join == "concat":
+        if one.join in ("concat", "sample"):
             self.project = nn.Linear(width + reads.width, width, bias=reads.bias)
         elif reads.project:
             self.project = nn.Linear(wide, width, bias=reads.bias)
@@ -48,6 +49,10 @@ class Entering(nn.Module):
             self.slots = nn.Parameter(torch.empty(one.levels.count, width))
         if one.levels.own_state:
             self.mask_state = nn.Parameter(torch.empty(1, 1, wide))
+        if one.join == "sample":
+            self.sampling = Sampling(width, one.body.config["intermediate_size"], epsilon)
+        if one.by_token is not None:
+            self.by_token = ByToken(one)
         if one.join == "recurrent":
             self.cell_state = nn.Linear(reads.width, reads.width)
             self.cell_token = nn.Linear(reads.width, reads.width, bias=False)
@@ -92,6 +97,14 @@ class Entering(nn.Module):
             case "concat" | "wide":
                 assert embedded is not None
                 return self._joined(target, embedded, positions, features, steps)
+            case "sample":
+                assert embedded is not None and self.project is not None
+                state = self.state(target, features, steps)[..., -one.hidden_size :]
+                joined = self.project(torch.cat([embedded, state], -1))
+                return cast(Tensor, self.sampling(joined, embedded))
+            case "attend":
+                assert embedded is not None
+                return self.by_token.enter(self.state(target, features, steps), embedded)
             case "stack" | "recurrent":
                 assert embedded is not None
                 return self._longer(target, embedded, features, steps)

@@ -87,13 +87,17 @@ class Layers(nn.ModuleList):
         for number, layer in enumerate(self):
             if number == 0 and (wide or not body.input_norm):
                 del layer.input_layernorm
+            if body.two_states:
+                mlp: Any = layer.mlp
+                inner, width = mlp.down_proj.in_features, mlp.down_proj.out_features
+                mlp.down_proj = nn.Linear(inner, 2 * width, bias=False)
             if not body.mlp:
                 del layer.mlp, layer.post_attention_layernorm
 
     def pack(self) -> None:
         """Join projections for decoding; from now on weights do not change."""
         rotary = FAMILIES.get(str(self.body.config.get("model_type"))) is RotaryFamily
-        if rotary and self.body.mlp:
+        if rotary and self.body.mlp and not self.body.two_states:
             layers = [RotaryLayer(layer, n, shared=True) for n, layer in enumerate(self)]
             self.packed = tuple(layers)
 
@@ -127,5 +131,6 @@ class Layers(nn.ModuleList):
         )
         states: Tensor = residual + mixed
         if self.body.mlp:
-            states = states + layer.mlp(layer.post_attention_layernorm(states))
+            added = layer.mlp(layer.post_attention_layernorm(states))
+            states = (states.repeat(1, 1, 2) if self.body.two_states else states) + added
         return states

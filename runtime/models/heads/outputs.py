@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,10 @@ class Outputs(nn.Module):
         one, output = description, description.output
         width = one.reads.width if one.join == "stack" else one.hidden_size
         self.norm = Norm(width, one.inner_norm) if output.norm else None
-        count = 1 if output.head != "each" else max(one.steps, one.levels.count)
+        each = output.head == "each" or one.by_token is not None
+        count = max(one.steps, one.levels.count) if each else 1
+        if output.linear:
+            self.linear, self.beside = nn.Linear(width, width), nn.Linear(2 * width, width)
         self.blocks, self.shortcuts = nn.ModuleList(), nn.ModuleList()
         if output.inner:
             self.blocks.extend(
@@ -62,6 +65,8 @@ class Outputs(nn.Module):
     ) -> Tensor:
         """Of the tokens that it knows; see `specplan.runtime.models.modules.Module.rows`."""
         one = self.description
+        if one.by_token is not None:
+            return self._of(target, self.finished(states, steps, level), 0)
         if one.steps == 1 or steps is None:
             return self._logits(target, states, level)
         return by_step(lambda step: self._logits(target, states, step), range(one.steps), steps)
@@ -84,6 +89,25 @@ class Outputs(nn.Module):
         else:
             states = self._residual(states, number)
         return self._of(target, states, number)
+
+    def finished(self, states: Tensor, steps: Tensor | None, level: int) -> Tensor:
+        """States [s; e] as the matrix of logits reads them, of heads whose states meet tokens."""
+        states = self._by_token(states, steps, level)
+        return states if self.norm is None else cast(Tensor, self.norm(states))
+
+    def _by_token(self, states: Tensor, steps: Tensor | None, level: int) -> Tensor:
+        """States [s; e] as one vector each: by a matrix, or by the residual blocks of a step."""
+        one, inner = self.description, states.chunk(2, -1)[0]
+        kinds = range(2 if one.output.linear else one.steps)
+
+        def made(step: int) -> Tensor:
+            if not one.output.linear:
+                return self._residual(inner, step)
+            return cast(Tensor, self.beside(states) if step else self.linear(inner))
+
+        if steps is None:
+            return made(min(level, kinds[-1]))
+        return by_step(made, kinds, steps)
 
     def _of(self, target: CausalModel, states: Tensor, number: int) -> Tensor:
         """Logits of states that are done, by one matrix."""

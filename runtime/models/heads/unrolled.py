@@ -161,6 +161,10 @@ def _steps(
         else:
             moved = _at(texts.tokens, roots + step)
             entered = head.enter(moved, place, states, known, torch.full_like(roots, step))
+        if head.description.body.on_text:
+            states = entered
+            yield states
+            continue
 
         def masks(window: int | None, place: Tensor = place) -> LayerMask:
             distance = place[:, :, None] - texts.positions[:, None]

@@ -45,7 +45,9 @@ def train(
     rows: RowsOption = None,
     unroll: UnrollOption = None,
     warmup: WarmupOption = None,
-    loss: Annotated[str, typer.Option(help="ce, kl, rkl, jsd, tv, lk or tvd++.")] = "ce",
+    loss: Annotated[
+        str, typer.Option(help="ce, kl, rkl, jsd, tv, lk or tvd++, or a sum: 0.1*ce+1*state.")
+    ] = "ce",
     answers: AnswersOption = True,
     on_policy: PolicyOption = None,
     parallel: ParallelOption = None,

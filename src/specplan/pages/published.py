@@ -27,12 +27,14 @@ class Published:
         title: what its authors call it.
         paper: arXiv id of its paper, or what else it is cited by.
         reason: why no method runs it, in one sentence; empty where one does.
+        differs: how it is run here in another way than it was published, in one sentence.
     """
 
     id: str
     title: str
     paper: str
     reason: str = ""
+    differs: str = ""
 
     @property
     def link(self) -> str:
@@ -67,7 +69,9 @@ def not_here(methods: Iterable[Method[Any]]) -> list[dict[str, str]]:
 def published_rows(methods: Iterable[Method[Any]]) -> list[tuple[str, ...]]:
     """Rows of a table: title, paper, and the methods that run it or the reason why none does."""
     known = tuple(methods)
-    return [
-        (one.title, one.link, ", ".join(f"`{name}`" for name in one.run_by(known)) or one.reason)
-        for one in published()
-    ]
+    return [(one.title, one.link, _words(one, known)) for one in published()]
+
+
+def _words(one: Published, methods: Iterable[Method[Any]]) -> str:
+    names = ", ".join(f"`{name}`" for name in one.run_by(methods))
+    return f"{names}. {one.differs}" if one.differs else names or one.reason

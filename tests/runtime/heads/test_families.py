@@ -18,7 +18,7 @@ from specplan.runtime.models.heads.loading import load_head
 from specplan.runtime.models.heads.unrolled import unrolled
 from specplan.runtime.models.loading import load_model
 from tests.backends.pairs import save_pair
-from tests.runtime.heads import formats, papers
+from tests.runtime.heads import bodies, formats, papers
 from tests.runtime.heads.formats import Stored
 
 TEXT = (3, 14, 15, 9, 26, 5, 35, 8, 9, 7, 9, 32)
@@ -127,6 +127,18 @@ def by_kangaroo(target: CausalModel, stored: Stored, states: Tensor, steps: int)
     return torch.stack([papers.kangaroo(given, None, head, row) for row in rows])
 
 
+def by_clover(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
+    text, drafted = TEXT[: ROOT + 1], TEXT[ROOT + 1 : ROOT + steps]
+    head = target.head.weight
+    return bodies.by_clover(stored, _table(target), head, states[:ROOT], text, drafted)
+
+
+def by_fspad(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
+    text, drafted = TEXT[: ROOT + 1], TEXT[ROOT + 1 : ROOT + steps]
+    given = target.family.finish(states[:ROOT])
+    return bodies.by_fspad(stored.tensors, target.head.weight, given, text, drafted)
+
+
 EAGLE3 = {
     "specforge": formats.eagle3(),
     "nvidia": formats.eagle3(
@@ -164,6 +176,9 @@ CASES: dict[str, tuple[Stored, Any, int]] = {
     "redrafter": (formats.redrafter(), by_redrafter, 3),
     "dflash": (formats.dflash(), by_dflash, 3),
     "kangaroo": (formats.kangaroo(), by_kangaroo, 3),
+    "fspad": (bodies.fspad(), by_fspad, 3),
+    "clover": (bodies.clover(version=1), by_clover, 3),
+    "clover 2": (bodies.clover(), by_clover, 3),
 }
 
 

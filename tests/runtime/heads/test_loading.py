@@ -17,7 +17,7 @@ from specplan.runtime.models.heads.loading import load_head, load_module
 from specplan.runtime.models.heads.unrolled import unrolled
 from specplan.runtime.models.loading import load_model
 from tests.backends.pairs import save_pair
-from tests.runtime.heads import formats, papers
+from tests.runtime.heads import bodies, formats, papers
 from tests.runtime.heads.formats import Stored
 
 TEXT = (3, 14, 15, 9, 26, 5, 35, 8, 9, 7)
@@ -86,6 +86,15 @@ BROKEN: dict[str, tuple[Stored, str]] = {
     "slots of another target": (
         Stored({**formats.look_ahead_tokens().config, "hidden_size": 48}, {"x": torch.zeros(1)}),
         "states of size 48, the target's hidden size is 32",
+    ),
+    "no block": (
+        changed(bodies.clover(), "clover_head_mlp_rnn2.v.bias"), "missing: by_token.later.v.bias"
+    ),
+    "a block of Clover-2": (
+        changed(bodies.clover(1), **{"clover_head_mlp2.bias": torch.zeros(32)}), "describes no"
+    ),
+    "heads that do not divide": (
+        bodies.clover(num_attention_heads=5, head_dim=8), "do not divide the hidden size 32"
     ),
     "copies that differ": (
         Stored(formats.mlp_speculator(tied=True).config, formats.mlp_speculator().tensors), "tied"

@@ -12,13 +12,13 @@ from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
 from specplan.runtime.models.heads.loading import load_head
 from specplan.runtime.models.loading import load_model
-from tests.runtime.heads import formats
+from tests.runtime.heads import bodies, formats
 from tests.runtime.heads.test_families import TEXT, features_of, target
 
 __all__ = ["target"]
 PACKED = {
     "eagle3": formats.eagle3(), "eagle": formats.eagle1(), "dflash": formats.dflash(),
-    "beside": formats.parallel_layers(),
+    "beside": formats.parallel_layers(), "clover 2": bodies.clover(),
 }  # fmt: skip
 MODELS = Path(__file__).parents[3] / "examples/reference_models"
 STOCK = {"kangaroo": formats.kangaroo(), "medusa": formats.medusa()}

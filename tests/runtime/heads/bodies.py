@@ -1,0 +1,136 @@
+"""Heads whose bodies have forms of their own: random checkpoints, and what their papers compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from tests.runtime.heads.formats import INNER, LAYERS, VOCABULARY, WIDTH, Random, Stored
+from tests.runtime.heads.papers import Weights, attention, causal, mlp, part, rms
+
+
+def clover(version: int = 2, steps: int = 3, size: int = VOCABULARY, **changes: Any) -> Stored:
+    """Clover-2 in its authors' names, or Clover in ours."""
+    make = Random(15)
+    sizes = {"num_heads": steps, "num_layers": version}
+    sizes |= {"version": 1} if version == 1 else {}
+    tensors = {"clover_norm.weight": make.norm(WIDTH)}
+    for number in range(version):
+        tensors |= make.layer(f"layers.{number}.")
+        tensors[f"layers.{number}.input_layernorm.weight"] = make.norm(WIDTH)
+    for block in ("clover_head_mlp_rnn", "clover_head_mlp_rnn2")[:version]:
+        tensors[f"{block}.input_layernorm.weight"] = make.norm(WIDTH)
+        for name in "qkv":
+            tensors[f"{block}.{name}.weight"] = make(WIDTH, WIDTH)
+            tensors[f"{block}.{name}.bias"] = make(WIDTH)
+    linear = {"": (WIDTH, WIDTH), "2": (WIDTH, 2 * WIDTH)}
+    if version == 1:
+        linear = {f".{step}.0.linear": (WIDTH, WIDTH) for step in range(steps)}
+    else:
+        tensors["clover_head_norm.weight"] = make.norm(WIDTH)
+        tensors["clover_embed_tokens.weight"] = make(size, WIDTH, scale=4.0)
+        tensors["lm_head.weight"] = make(size, WIDTH)  # the target's, which is used
+    for name, shape in linear.items():
+        tensors[f"clover_head_mlp{name}.weight"] = make(*shape)
+        tensors[f"clover_head_mlp{name}.bias"] = make(WIDTH)
+    config = {**LAYERS, "architectures": ["LlamaForCausalLM"], "vocab_size": size, "clover": sizes}
+    return Stored(config | changes, tensors)
+
+
+def fspad(size: int = VOCABULARY) -> Stored:
+    """FSPAD in its authors' names."""
+    make = Random(16)
+    config = {**LAYERS, "architectures": ["LlamaForCausalLM"], "vocab_size": size}
+    layer = make.layer("layers.0.")
+    layer["layers.0.mlp.down_proj.weight"] = make(2 * WIDTH, INNER)
+    tensors = {
+        "embed_tokens.weight": make(size, WIDTH, scale=2.0),
+        "fc.fc.weight": make(WIDTH, 2 * WIDTH), "fc.fc.bias": make(WIDTH),
+        "fc.mlp.gate_proj.weight": make(INNER, WIDTH), "fc.mlp.up_proj.weight": make(INNER, WIDTH),
+        "fc.mlp.down_proj.weight": make(WIDTH, INNER),
+        "fc.post_attention_layernorm.weight": make.norm(WIDTH),
+    }  # fmt: skip
+    return Stored(config | {"feature_sampling": True}, tensors | layer)
+
+
+def by_fspad(
+    t: Weights, head: Tensor, states: Tensor, text: Sequence[int], drafted: Sequence[int]
+) -> Tensor:
+    """FSPAD, arXiv 2408.15562 section 3: sampled features, and two states of the last MLP.
+
+    Arguments as of `by_clover`, states behind the target's final norm.
+    """
+    tokens, g, logits = list(text[1:]), states, []
+    for step in range(len(drafted) + 1):
+        e = t["embed_tokens.weight"][torch.tensor(tokens)]
+        x = functional.linear(torch.cat([e, g], 1), t["fc.fc.weight"], t["fc.fc.bias"])
+        given = rms(x, t["fc.post_attention_layernorm.weight"], 1e-5)
+        gate = functional.silu(functional.linear(e, t["fc.mlp.gate_proj.weight"]))
+        up = functional.linear(given, t["fc.mlp.up_proj.weight"])
+        x = x + functional.linear(gate * up, t["fc.mlp.down_proj.weight"])
+        w, place = part(t, "layers.0."), range(len(tokens))
+        x = x + attention(w, x, x, place, place, causal(len(tokens)))
+        predict, regress = (
+            mlp({**w, "mlp.down_proj.weight": half}, x)
+            for half in w["mlp.down_proj.weight"].split(WIDTH)
+        )
+        logits.append(functional.linear(predict[-1], head))
+        if step < len(drafted):
+            tokens, g = [*tokens, drafted[step]], torch.cat([g, regress[-1:]])
+    return torch.stack(logits)
+
+
+def regressive(w: Weights, state: Tensor, token: Tensor, heads: int = 4) -> Tensor:
+    """Clover-2's block (model/clover2.py `ResAttentionBlock`), for one state or several."""
+    given = rms(state, w["input_layernorm.weight"], 1e-5), token, token
+    q, k, v = (
+        functional.linear(x, w[f"{n}.weight"], w[f"{n}.bias"]).unflatten(-1, (heads, -1))
+        for x, n in zip(given, "qkv", strict=True)
+    )
+    lengths = [x.pow(2).sum(-1).sqrt().clamp(min=1e-5) for x in (q, k)]
+    cosine = (q * k).sum(-1) / (lengths[0] * lengths[1])
+    return state + (v * cosine[..., None]).flatten(-2)
+
+
+def by_clover(
+    stored: Stored, table: Tensor, head: Tensor, states: Tensor, text: Sequence[int],
+    drafted: Sequence[int],
+) -> Tensor:  # fmt: skip
+    """Clover, arXiv 2405.00263 section 3, and Clover-2, arXiv 2408.00264 section 3.
+
+    Args:
+        stored: the checkpoint.
+        table: embeddings where it has none of its own.
+        head: the target's LM head.
+        states: of the target at x_0 ... x_(n-1), before its final norm.
+        text: x_0 ... x_n.
+        drafted: what follows.
+    """
+    t, second = stored.tensors, "clover_head_mlp.weight" in stored.tensors
+    table = t.get("clover_embed_tokens.weight", table)
+    e, place = table[torch.tensor(text[1:])], range(len(states))
+    first = part(t, "clover_head_mlp_rnn.")
+    later = part(t, "clover_head_mlp_rnn2.") if second else first
+    x = regressive(first, states, e) if second else states
+    for number in range(stored.config["clover"]["num_layers"]):
+        w = part(t, f"layers.{number}.")
+        given = rms(x, w["input_layernorm.weight"], 1e-5)
+        x = mlp(w, x + attention(w, given, given, place, place, causal(len(x))))
+    s, logits = rms(x[-1], t["clover_norm.weight"], 1e-5), []
+    for step, token in enumerate([text[-1], *drafted]):
+        if step or not second:
+            s = regressive(later, s, table[token])
+        if second:
+            name, given = ("2", torch.cat([s, table[token]])) if step else ("", s)
+            name = f"clover_head_mlp{name}"
+            out = functional.linear(given, t[f"{name}.weight"], t[f"{name}.bias"])
+            out = rms(out, t["clover_head_norm.weight"], 1e-5)
+        else:
+            name = f"clover_head_mlp.{step}.0.linear"
+            out = s + functional.silu(functional.linear(s, t[f"{name}.weight"], t[f"{name}.bias"]))
+        logits.append(functional.linear(out, head))
+    return torch.stack(logits)
