@@ -30,6 +30,7 @@ from specplan.runtime.models.families import LayerMasks
 from specplan.runtime.models.heads.entering import Entering
 from specplan.runtime.models.heads.layers import Layers
 from specplan.runtime.models.heads.outputs import Outputs
+from specplan.runtime.models.heads.passing import Passing
 from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.modules import collect
 from specplan.runtime.models.quantized import quantize_layers
@@ -65,10 +66,8 @@ class Drafter(nn.Module):
         self.layers = Layers(body, description.join == "wide") if body.layers else None
         self.num_layers, self.quantized = body.layers, False
         self.vocab_size, self.max_positions = target.vocab_size, target.max_positions
-        self.hidden_size = description.hidden_size + (description.join == "block")
-        self.hidden_size *= body.layers if body.side_by_side else 1
-        self.by_token = description.by_token is not None
-        self.hidden_size *= 2 if self.by_token or body.two_states else 1
+        self.passing = Passing(description, self.entering, self.layers)
+        self.hidden_size = self.passing.width
         self.dtype, self.device = target.dtype, target.device
         self.logits_dtype = target.logits_dtype
         self.optional_features = self.slots_first = description.join == "block"
@@ -197,7 +196,7 @@ class Drafter(nn.Module):
         assert self.layers is not None
         positions = positions.clamp(min=0)
         writer = cache.writer(positions, slots, cache.capacity + 1)
-        given, _ = self._given(0, features)
+        given, _ = self.passing.given(0, features)
         cos, sin = for_rotation(*self.layers.angles(features, positions))
         self.layers.packed[0].fill(given, cos, sin, writer)
 
@@ -234,56 +233,14 @@ class Drafter(nn.Module):
         if self.layers is None or span[0] == span[1]:
             return states
         stack, by_window = self.layers, dict[int | None, LayerMask]()
-        if stack.body.side_by_side and span[0] == 0:
-            states = states.repeat(1, 1, self.num_layers)
+        states = states if span[0] else self.passing.begin(states)
         angles = stack.angles(states, positions)
         for number in range(*span):
             window = stack.windows[number]
             if window not in by_window:
                 by_window[window] = masks(window)
-            states = self._layer(number, states, by_window[window], angles, writer)
-        if self.by_token and span[1] == self.num_layers:
-            states = self.entering.by_token.behind(states)
-        return states
-
-    def _layer(
-        self,
-        number: int,
-        states: Tensor,
-        mask: LayerMask,
-        angles: tuple[Tensor, Tensor],
-        writer: Any,
-    ) -> Tensor:
-        assert self.layers is not None
-        layer: Any = self.layers[number]
-        stack = self.layers
-        if self.description.join == "block":  # text gives keys and values, and does not change
-            inner, text = states[..., :-1], states[..., -1:]
-            given = torch.where(text > 0, inner, layer.input_layernorm(inner))
-            after = stack.attend(number, given, inner, mask, angles, writer)
-            return torch.cat([torch.where(text > 0, inner, after), text], -1)
-        if self.by_token:
-            after = stack.attend(number, *self._given(number, states), mask, angles, writer)
-            return torch.cat([after, states.chunk(2, -1)[1]], -1)
-        if stack.body.side_by_side:
-            parts = [*states.chunk(self.num_layers, -1)]
-            own = parts[number]
-            parts[number] = stack.attend(
-                number, layer.input_layernorm(own), own, mask, angles, writer
-            )
-            return torch.cat(parts, -1)
-        return stack.attend(number, *self._given(number, states), mask, angles, writer)
-
-    def _given(self, number: int, states: Tensor) -> tuple[Tensor, Tensor]:
-        """What the attention of a layer reads, and what its output is added to."""
-        stack: Any = self.layers
-        states = states.chunk(2, -1)[0] if self.by_token else states
-        if stack.wide and number == 0:
-            token, state = states.chunk(2, -1)
-            token, normed = self.entering.norms(token, state)
-            return torch.cat([token, normed], -1), normed if stack.body.normed_residual else state
-        bare = number == 0 and not stack.body.input_norm
-        return states if bare else stack[number].input_layernorm(states), states
+            states = self.passing.layer(number, states, by_window[window], angles, writer)
+        return self.passing.end(states) if span[1] == self.num_layers else states
 
     def rows(self, hidden: Tensor, name: str, steps: Tensor | None, level: int = 0) -> Tensor:
         """See `Module.rows`; tokens that it does not know have minus infinity."""
@@ -294,12 +251,7 @@ class Drafter(nn.Module):
 
     def own_logits(self, hidden: Tensor, steps: Tensor | None, level: int = 0) -> Tensor:
         """Logits of the tokens that it knows, `[B, T, vocabulary]`; see `Module.rows`."""
-        if self.description.join == "block":
-            hidden = hidden[..., :-1]
-        if self.description.body.side_by_side:
-            hidden = hidden.chunk(self.num_layers, -1)[level]
-        if self.description.body.two_states:
-            hidden = hidden.chunk(2, -1)[0]
+        hidden = self.passing.read(hidden, level)
         return self.outputs.logits(self.target, hidden, steps, level)
 
     def _lacks(self, what: str) -> MissingCapabilityError:
