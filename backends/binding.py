@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from specplan.ir.blocks import Skips
+from specplan.ir.blocks import Skips, read_heads
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.ops import Forward, Grow, Place, Relabel
-from specplan.ir.ops.forward import stack_ends
 from specplan.ir.plan import CacheState, Plan, ValueState, walk_plan
+from specplan.ir.types.residency import stack_ends
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.looking_ahead import looking_ahead
 from specplan.runtime.models.modules import Module
@@ -27,7 +27,7 @@ class BoundPlan:
 
     Raises:
         UsageError: a model is missing, or has other layers or another vocabulary than the plan.
-        MissingCapabilityError: a cache retrieves chunks of a model with sliding windows.
+        MissingCapabilityError: heads of a model with sliding windows choose what a cache holds.
     """
 
     def __init__(self, plan: Plan, models: Mapping[str, Module]) -> None:
@@ -143,6 +143,9 @@ def _differences(plan: Plan, models: Mapping[str, Module]) -> Iterator[str]:
         if isinstance(state, ValueState) and state.kind.name == "tree"
     ]
     for op in walk_plan(plan):
+        if isinstance(op, Forward) and op.policy is not None:
+            heads = read_heads(op.policy.words("retrieval"))
+            yield from _missing_heads(op.model, models[op.model], heads)
         match op:
             case Forward() if op.skip:
                 height, layers = Skips.read(op.skip).height, models[op.model].num_layers
@@ -162,21 +165,33 @@ def _differences(plan: Plan, models: Mapping[str, Module]) -> Iterator[str]:
         yield f"{what}, and the vocabulary has {vocabulary} tokens"
 
 
+def _missing_heads(role: str, model: Module, heads: Collection[tuple[int, int]]) -> Iterator[str]:
+    """Heads that a plan names and a model does not have."""
+    if not isinstance(model, CausalModel) or model.recurrent:
+        yield f"the plan tells heads of {role} apart, and not all its layers have keys and values"
+        return
+    wide = max((head for _, head in heads), default=0)
+    high = max((layer for layer, _ in heads), default=0)
+    if high >= model.num_layers or wide >= model.family.kv_heads:
+        has = f"{model.num_layers} layers of {model.family.kv_heads} heads"
+        yield f"the plan names head {wide} or layer {high} of {role}, and it has {has}"
+
+
 def _check_windows(plan: Plan, models: Mapping[str, Module]) -> None:
-    """Windows go by the positions of slots, and heads that retrieve chunks share none.
+    """Windows go by the positions of slots, and heads that choose tokens share none.
 
     Raises:
         MissingCapabilityError: names the view and its model.
     """
     for state in plan.states:
-        if not isinstance(state, CacheState) or not state.retrieves:
+        if not isinstance(state, CacheState) or not (state.retrieves or state.observes):
             continue
         model = models[state.model]
         windows = model.family.windows if isinstance(model, CausalModel) else ()
         if any(window is not None for window in windows):
             raise MissingCapabilityError(
-                f"@{state.name} keeps retrieved chunks, and layers of {state.model} have sliding "
-                "windows",
+                f"@{state.name} keeps other tokens in each head, and layers of {state.model} have "
+                "sliding windows",
                 where=f"plan {plan.name}",
                 remedy="Keep the first and the latest tokens: policy=sink_recent.",
             )

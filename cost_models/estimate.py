@@ -21,7 +21,7 @@ from specplan.cost_models.intervals import Interval, Seconds, total
 from specplan.cost_models.memory.by_cell import memory_by_cell
 from specplan.cost_models.memory.plan_memory import PlanMemory, Runtime, plan_memory, runtime_of
 from specplan.cost_models.models.model_shape import ModelShape
-from specplan.cost_models.prefill import prefill_seconds
+from specplan.cost_models.prefill import observing_seconds, prefill_seconds
 from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import PricedOp, Unpriced, own_error
 from specplan.cost_models.rounds.segments import (
@@ -253,7 +253,10 @@ class Pricer:
             self._prefills[model] = prefill_seconds(
                 self.device, shape, self.batch, self.prompt_tokens, cached
             )
-        return total(self._prefills[model] for model in models)
+        observed = observing_seconds(
+            self.device, self.round_pricer.shape, self.batch, states, self.prompt_tokens
+        )
+        return total([*(self._prefills[model] for model in models), *observed])
 
     @cached_property
     def _prefills(self) -> dict[str, Seconds]:

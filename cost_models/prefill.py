@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+
 import numpy as np
 
-from specplan.cost_models.cost import Quantity
+from specplan.cost_models.cost import Quantity, minimum
 from specplan.cost_models.devices.device import Device
 from specplan.cost_models.intervals import Seconds
 from specplan.cost_models.models.model_shape import ModelShape
+from specplan.ir.plan import CacheState
 
 
 def prefill_seconds(
@@ -25,3 +28,21 @@ def prefill_seconds(
     if not isinstance(prompt_tokens, np.ndarray) and prompt_tokens <= 1:
         return Seconds.exact(0.0)
     return device.prefill_seconds(shape, batch, prompt_tokens, cached)
+
+
+def observing_seconds(
+    device: Device,
+    shape: Callable[[str], ModelShape],
+    batch: Quantity,
+    states: Iterable[CacheState],
+    prompt_tokens: Quantity,
+) -> Iterator[Seconds]:
+    """Passes over the last tokens of prompts that tell which tokens some views hold.
+
+    Raises:
+        UnpricedError: the device cannot say.
+    """
+    for state in states:
+        if state.observes and state.policy is not None:
+            window = minimum(state.policy.integer("window", 32), prompt_tokens)
+            yield device.forward_seconds(shape(state.model), batch, window, prompt_tokens, 0)

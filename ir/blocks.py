@@ -1,7 +1,8 @@
-"""Blocks of a model's stack, and sets of them that a forward leaves out.
+"""Blocks of a model's stack, sets of them that a forward leaves out, and heads.
 
 A block is the attention or the MLP of one layer, its norm included: `attn.3`, `mlp.4`, layers
-counted from 0. One that is left out adds nothing to the residual stream.
+counted from 0. One that is left out adds nothing to the residual stream. A head is one of keys and
+values, with all its query heads: `head.3.1` is the second one of layer 3.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-ATTENTION, MLP = "attn", "mlp"
+ATTENTION, MLP, HEAD = "attn", "mlp", "head"
 _BLOCK = re.compile(rf"({ATTENTION}|{MLP})\.(0|[1-9][0-9]{{0,5}})")
+_HEAD = re.compile(rf"{HEAD}\.(0|[1-9][0-9]{{0,5}})\.(0|[1-9][0-9]{{0,5}})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,20 @@ class Skips:
 
 
 NO_SKIPS = Skips()
+
+
+@lru_cache(maxsize=1024)
+def read_heads(words: tuple[str, ...]) -> frozenset[tuple[int, int]]:
+    """Layers and numbers of heads by name, `head.3.1`.
+
+    Raises:
+        ValueError: a word names no head.
+    """
+    places = [(word, _HEAD.fullmatch(word)) for word in words]
+    for word, place in places:
+        if place is None:
+            raise ValueError(f'"{word}" names no head; heads are called head.3.1')
+    return frozenset((int(place[1]), int(place[2])) for _, place in places if place is not None)
 
 
 @lru_cache(maxsize=1024)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from specplan.ir.errors import MissingCapabilityError
-from specplan.ir.ops import Forward, Op
-from specplan.ir.plan import CacheState, Plan, SourceState, TrackState, walk, walk_plan
+from specplan.ir.ops import Op
+from specplan.ir.plan import CacheState, Plan, SourceState, TrackState, walk
 from specplan.ir.text.printer import print_op
 from specplan.ir.types.host_ops import misplaced
+from specplan.ir.types.residency import judges
 
 INTERPRETER = "eager"
 """The backend that runs plans op by op, and all that the others leave to it."""
@@ -111,9 +112,7 @@ def refusals(plan: Plan, capabilities: Capabilities) -> tuple[Refusal, ...]:
     if capabilities.from_checkpoints:
         reason = "no checkpoint of a judge can be loaded yet"
         name = capabilities.backend
-        forwards = (op for op in walk_plan(plan) if isinstance(op, Forward))
-        judging = [op for op in forwards if "score" in (op.gives or ())]
-        refused += [Refusal(name, print_op(op), reason) for op in judging]
+        refused += [Refusal(name, print_op(op), reason) for op in judges(plan)]
     return tuple(refused)
 
 

@@ -36,7 +36,8 @@ class Pass:
             of a model cost alike.
         way: passes of one way run no node twice in a round.
         own_states: the features that it reads are its own model's, not another's.
-        budget: most tokens that the cache keeps, None for all.
+        budget: most tokens that the cache keeps, or that heads read of it; None for all.
+        whole_heads: key/value heads of all layers together that read the whole cache in any case.
     """
 
     model: str
@@ -53,6 +54,7 @@ class Pass:
     way: str
     own_states: bool
     budget: float | None
+    whole_heads: int = 0
 
 
 @dataclass(frozen=True, slots=True)

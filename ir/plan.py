@@ -103,6 +103,11 @@ class CacheState:
         """Whether it holds the chunks that the queries of another cache ask for."""
         return self.policy is not None and self.policy.name == "retrieved"
 
+    @property
+    def observes(self) -> bool:
+        """Whether it holds what the last tokens of the prompt attend to."""
+        return self.policy is not None and self.policy.name == "observed"
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrackState:

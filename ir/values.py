@@ -78,6 +78,11 @@ class Entry:
         argument = self.get(key, default)
         return argument if isinstance(argument, int) else default
 
+    def words(self, key: str) -> tuple[str, ...]:
+        """The words in the list called `key`; none when it is absent."""
+        listed = self.get(key, ())
+        return tuple(map(str, listed)) if isinstance(listed, tuple) else ()
+
 
 Atom: TypeAlias = int | float | bool | str | Span | Range | Entry | tuple["Atom", ...]
 

@@ -15,7 +15,8 @@ from specplan.planner.drafters.candidates import (
     profiling_plan,
     searches_blocks,
 )
-from specplan.planner.drafters.parts import CHUNK, SINKS
+from specplan.planner.drafters.gates import Gates, write_gates
+from specplan.planner.drafters.parts import CHUNK, POOL, SINKS, WINDOW
 from specplan.planner.drafters.prices import DrafterPrices
 from specplan.planner.drafters.profiles import acceptance_key
 from specplan.planner.drafters.skip_search import (
@@ -50,11 +51,14 @@ __all__ = [
     "DATASTORE_FILE",
     "MOST_SKIPPED_DRAFT",
     "PLAIN",
+    "POOL",
     "SINKS",
+    "WINDOW",
     "Candidate",
     "DrafterPrices",
     "Family",
     "Followed",
+    "Gates",
     "MeasuredPlan",
     "MeasuredPlans",
     "Method",
@@ -96,4 +100,5 @@ __all__ = [
     "searches_blocks",
     "settings_by",
     "tuned",
+    "write_gates",
 ]

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from specplan.ir.errors import MissingCapabilityError
-from specplan.ir.ops.forward import reads_in_chunks
 from specplan.ir.schedule import select_round
+from specplan.ir.types.residency import reads_in_chunks
 from specplan.runtime.executable import ContinuousSession, Executable
 from specplan.runtime.generate import (
     OnTokens,

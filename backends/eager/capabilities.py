@@ -11,7 +11,7 @@ CAPABILITIES = Capabilities(
     ops=frozenset(OPS),
     states=frozenset({"cache", "track", "source", "value"}),
     sources=frozenset(entry.name for entry in SOURCE_ENTRIES),
-    policies=frozenset({"sink_recent", "retrieved"}),
+    policies=frozenset({"sink_recent", "retrieved", "observed"}),
     limits={
         ("cache", "reads"): (None,),
         ("cache", "rollback"): (None, "snapshot"),

@@ -186,6 +186,7 @@ class Interpreter(OpRunner):
             longest = max(cache.whole)
             width = -(-longest // retention.retrieved) if retention.retrieved else retention.budget
             name = "retrieved" if retention.retrieved else "sink_recent"
+            name = name if cache.prompts is None else "observed"
             self.op_record = OpRecord(f"{op.keyword}:{name}", width=width)
 
     def run_compute(self, op: ir.Compute, scope: Scope) -> None:

@@ -286,6 +286,8 @@ def _unusual(plan: Plan, item: Round, judged: Sequence[Step]) -> Iterator[str]:
         yield f"{len(judged)} acceptances in a round"
     ending = read_ending(plan, item)
     for op in walk(item.ops):
+        if isinstance(op, Forward) and op.policy is not None:
+            yield "heads that read a part of the text"
         region = op.body
         if region is not None and region.until is not None and not ending:
             yield "drafting that stops early by what was drafted"

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from specplan.backends.oracle.memory import Memory
 from specplan.backends.oracle.stacks import Context
+from specplan.ir.blocks import read_heads
 from specplan.ir.meaning import Path
 
 if TYPE_CHECKING:
@@ -63,12 +64,25 @@ def _source(run: Pass, number: int, paths: Sequence[Path]) -> tuple[Tensor | Non
 
 
 def _by_head(run: Pass, number: int, columns: list[Path], mask: Tensor) -> Tensor:
-    """The mask `[H, T, U]`: of the text that a view copied, each head holds its own part."""
-    heads = run.memory.visible.get(number)
-    if heads is None:
+    """The mask `[H, T, U]`: of the text that a view copied, each head holds its own part.
+
+    By a policy of the pass, streaming heads read the first tokens and the latest ones before the
+    root, and what is drafted.
+    """
+    policy = run.op.policy
+    if policy is not None:
+        budget, root = policy.integer("budget", 0), len(run.world.text) - 1
+        sink = min(policy.integer("sink", 16), budget)
+        near = [not sink <= len(one) - 1 < root - budget + sink for one in columns]
+        retrieval = read_heads(policy.words("retrieval"))
+        streaming = mask & torch.tensor(near)
+        heads = range(run.stack.kv_heads)
+        return torch.stack([mask if (number, i) in retrieval else streaming for i in heads])
+    visible_to = run.memory.visible.get(number)
+    if visible_to is None:
         return mask[None]
     masks = []
-    for positions in heads:
+    for positions in visible_to:
         visible = set(positions)
         holds = [len(one) > run.memory.upto or len(one) - 1 in visible for one in columns]
         masks.append(mask & torch.tensor(holds))

@@ -11,11 +11,13 @@ from torch import Tensor
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.meaning import Path
-from specplan.runtime.models.attention import additive_mask
+from specplan.ir.values import Entry
+from specplan.runtime.models.attention import additive_mask, always
+from specplan.runtime.models.cache_parts.observed import Voting, Window, most_voted, no_votes
+from specplan.runtime.models.cache_parts.retrieval import best_chunks
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.modules import Module
-from specplan.runtime.models.retrieval import best_chunks
 from specplan.runtime.requests import Request
 
 
@@ -57,6 +59,13 @@ class Stack:
         self.by_slots, self.slots_enter = module.by_slots, module.slots_enter
         self.optional_features = module.optional_features
         self.slots_first = module.slots_first
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values in each layer."""
+        if not isinstance(self.module, CausalModel):
+            raise self._lacks("heads that each see a part of the text")
+        return self.module.family.kv_heads
 
     def enter(self, path: Path, feature: Tensor | None, step: int) -> Tensor:
         """The state `[width]` that enters the first layer at a path.
@@ -171,6 +180,42 @@ class Stack:
         chunks = best_chunks(keys, query, torch.tensor([size]), chunk, budget // chunk)
         starts = (chunks[0] * chunk).tolist()
         return [[i for s in head for i in range(s, min(s + chunk, size))] for head in starts]
+
+    def observed(
+        self,
+        number: int,
+        states: Sequence[Tensor],
+        paths: Sequence[Path],
+        size: int,
+        budget: int,
+        policy: Entry,
+    ) -> list[list[int]]:
+        """Places in a text that each key/value head of a layer holds for its prompt, rising.
+
+        Args:
+            number: the layer.
+            states: what entered it for the prompt but its last token; none where that was not read.
+            paths: prefixes of the text that end there, the shortest first.
+            size: tokens of the text.
+            budget: most tokens.
+            policy: how the last tokens of the prompt vote.
+        """
+        window = Window.of(policy)
+        voted, latest = window.parts(budget, len(states), size)
+        behind = [*range(size - latest, size)]
+        if not voted:
+            return [behind] * self.kv_heads
+        model, before = self.module, len(states) - window.size
+        assert isinstance(model, CausalModel)
+        votes = no_votes(model, before)
+        cache = model.new_cache(1, len(states))
+        positions, slots = _positions(paths), torch.arange(len(paths))[None]
+        writer = cache.writer(positions, slots, len(paths))
+        masks = always(Voting(before, window.size, votes))
+        entered = torch.stack([*states])[None]
+        model.family.run(entered, positions, masks, writer, (number, number + 1))
+        chosen = most_voted(votes, window, voted).sort(dim=1).values.tolist()
+        return [[*head, *behind] for head in chosen]
 
     def _lacks(self, what: str) -> MissingCapabilityError:
         name = type(self.module).__name__

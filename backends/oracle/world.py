@@ -158,6 +158,11 @@ class OneRequest(Arithmetic):
                 asks = max(i for i, path in enumerate(there) if len(path) <= len(self.begin))
                 heads = stack.retrieved(layer, states, there, asks, budget, chunk)
                 visible[layer] = [[len(there[i]) - 1 for i in head] for head in heads]
+            elif view.policy.name == "observed":
+                there = [self.text[:n] for n in range(1, self.prompt_length)]
+                facts = [whole.get(layer, path) for path in there] if size >= len(there) else []
+                heads = stack.observed(layer, facts, there[: len(facts)], size, budget, view.policy)
+                visible[layer] = heads
             else:
                 sink = min(view.policy.integer("sink", 16), budget)
                 visible[layer] = [[i for i in range(size) if i < sink or i >= size - budget + sink]]

@@ -14,6 +14,7 @@ STATIC = replace(
     limits={
         **EAGER.limits,
         ("forward", "most"): (None,),
+        ("forward", "policy"): (None,),
         ("cache", "rollback"): (None,),
         ("commit", "alive"): (None,),
         ("track", "levels"): (1,),

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Literal, TypeAlias, TypeGuard, get_args
 
 from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
-from specplan.ir.blocks import Skips
+from specplan.ir.blocks import Skips, read_heads
 from specplan.ir.errors import UsageError
 from specplan.ir.files import name_of
 from specplan.ir.plan import Assumptions, Plan
@@ -21,7 +21,8 @@ from specplan.ir.text.printer import print_plan
 from specplan.ir.text.reader import Reader
 from specplan.ir.values import Atom, print_atom
 
-RETRIEVED = "retrieved"
+Retained: TypeAlias = Literal["recent", "retrieved", "observed", "by_head"]
+"""Which tokens of a text a small cache holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +92,28 @@ class SmallCache:
     Attributes:
         model: its role in plans.
         budget: tokens.
-        retrieved: they are the chunks that the latest query asks for; else the first tokens and
-            the latest.
+        how: `recent` for the first tokens and the latest; `retrieved` for the chunks that the
+            latest query asks for; `observed` for what the last queries of the prompt attend to;
+            `by_head` for the first and the latest of all heads but some.
+        heads: those that read the whole text.
     """
 
     model: str
     budget: int
-    retrieved: bool = False
+    how: Retained = "recent"
+    heads: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        how = f", {RETRIEVED}" if self.retrieved else ""
-        return f"small_cache({self.model}, {self.budget}{how})"
+        more: list[Atom] = [] if self.how == "recent" else [self.how]
+        more += [self.heads] if self.how == "by_head" else []
+        return f"small_cache({', '.join([self.model, str(self.budget), *map(print_atom, more)])})"
 
     @property
     def words(self) -> str:
         """What it reads: `512 cached tokens`, or `512 retrieved tokens`."""
-        return f"{self.budget} {RETRIEVED if self.retrieved else 'cached'} tokens"
+        if self.how == "by_head":
+            return f"{self.budget} cached tokens, the whole text in {len(self.heads)} heads"
+        return f"{self.budget} {'cached' if self.how == 'recent' else self.how} tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,21 +214,13 @@ def named_drafter(name: str) -> Model | Source:
     return Source(name) if name in _SOURCES else Model(name)
 
 
-def file_name(drafter: Drafter) -> str:
-    """A name for files about a drafter: `first_layers-target-4`."""
-    letters = (c if c.isalnum() or c == "_" else " " for c in str(drafter))
-    return "-".join("".join(letters).split())
-
-
 def model_of(drafter: Drafter | None) -> str | None:
     """The one model that drafts, by its role; None where none does, or the rounds of a plan."""
     match drafter:
         case Model(name) | Drawn(name):
             return name
-        case FirstLayers(model) | SkipBlocks(model) | SmallCache(model):
-            return model
-        case Beam(model) | Interleaved(model):
-            return model
+        case FirstLayers(who) | SkipBlocks(who) | SmallCache(who) | Beam(who) | Interleaved(who):
+            return who
     return None
 
 
@@ -258,26 +257,31 @@ def read_drafter(text: str) -> Drafter:
 
 def _word(atom: Atom) -> str:
     if not isinstance(atom, str):
-        raise TypeError(f"{print_atom(atom)} is no name")
+        raise TypeError
     return str(atom)
 
 
 def _number(atom: Atom) -> int:
     if isinstance(atom, bool) or not isinstance(atom, int) or atom < 1:
-        raise TypeError(f"{print_atom(atom)} is no whole number above 0")
+        raise TypeError
     return atom
 
 
 def _skip_blocks(model: Atom, blocks: Atom) -> SkipBlocks:
     if not isinstance(blocks, tuple) or not blocks:
-        raise TypeError(f"{print_atom(blocks)} is no list of blocks")
+        raise TypeError
     return SkipBlocks(_word(model), Skips.read(map(_word, blocks)))
 
 
-def _small_cache(model: Atom, budget: Atom, how: Atom = "") -> SmallCache:
-    if how not in ("", RETRIEVED):
-        raise TypeError(f"{print_atom(how)} is not {RETRIEVED}")
-    return SmallCache(_word(model), _number(budget), how == RETRIEVED)
+def _is_retained(how: Atom) -> TypeGuard[Retained]:
+    return how in get_args(Retained)
+
+
+def _small_cache(model: Atom, budget: Atom, how: Atom = "recent", heads: Atom = ()) -> SmallCache:
+    if not _is_retained(how) or not isinstance(heads, tuple) or (heads and how != "by_head"):
+        raise TypeError
+    read_heads(words := tuple(map(_word, heads)))
+    return SmallCache(_word(model), _number(budget), how, words)
 
 
 _KINDS: Mapping[str, Callable[..., Drafter]] = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from specplan.cost_models.acceptance.drafters import Drafter, read_drafter
+from specplan.ir.files import name_of
 
 How = Literal["best", "draw", "draw_distinct", "given", "run"]
 
@@ -71,3 +72,10 @@ class AcceptanceKey:
             for name in {**mine, **theirs}
             if mine.get(name) != theirs.get(name)
         )
+
+
+def file_name(drafter: Drafter) -> str:
+    """A name for files about a drafter: `first_layers-target-4`; a long one ends in a digest."""
+    letters = (c if c.isalnum() or c == "_" else " " for c in str(drafter))
+    name = "-".join("".join(letters).split())
+    return name if len(name) <= 120 else f"{name[:60]}-{name_of(name)}"

@@ -79,7 +79,9 @@ def drafter_of_old_name(name: str) -> Drafter | None:
     if parts["beam"]:
         return Beam(model, int(parts["beam"]))
     if parts["budget"]:
-        return SmallCache(model, int(parts["budget"]), bool(parts["retrieved"]))
+        return SmallCache(
+            model, int(parts["budget"]), "retrieved" if parts["retrieved"] else "recent"
+        )
     if parts["source"]:
         return Interleaved(model, parts["source"])
     if parts["blocks"]:

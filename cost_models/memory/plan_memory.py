@@ -18,7 +18,7 @@ from specplan.cost_models.memory.buffers import round_buffers, round_peak
 from specplan.cost_models.memory.workspace import PREFILL_CHUNK, peak_of, prefill_peak, row_bytes
 from specplan.cost_models.models.layers import Attention, GroupedAttention
 from specplan.cost_models.models.model_shape import ModelShape
-from specplan.cost_models.rounds.refreshing import query_bytes
+from specplan.cost_models.rounds.refreshing import choice_bytes
 from specplan.cost_models.rounds.round_types import round_types
 from specplan.ir.needs import Pass
 from specplan.ir.op import Step
@@ -175,7 +175,7 @@ def _cache_parts(
     drafted: int,
     runtime: Runtime,
 ) -> Iterator[MemoryPart]:
-    """Keys and values of one cache, its recurrent states, and the queries by which it retrieves."""
+    """Keys and values of one cache, its recurrent states, and by what its heads choose."""
     cached = slots
     if cache.budget is not None:
         cached = minimum(slots, _small(cache, cache.budget, drafted))
@@ -183,8 +183,8 @@ def _cache_parts(
     yield MemoryPart(f"cache @{cache.name}", size)
     if states := (drafted + runtime.spare_states) * shape.state_bytes:
         yield MemoryPart(f"states of @{cache.name}", batch * states)
-    if cache.retrieves:
-        yield MemoryPart(f"queries of @{cache.name}", batch * query_bytes(shape))
+    if choices := choice_bytes(cache, shape):
+        yield MemoryPart(f"choices of @{cache.name}", batch * choices)
 
 
 def _tracks(plan: Plan, shapes: Mapping[str, ModelShape], tokens: Quantity) -> Iterator[MemoryPart]:

@@ -142,6 +142,12 @@ class Decoder:
         mixers = (layer.mixer for layer in self.layers)
         return sum(mixer.state_elements for mixer in mixers if mixer is not None)
 
+    @cached_property
+    def kv_heads(self) -> tuple[int, ...]:
+        """Per layer, heads that have keys and values of their own; 0 where heads share a latent."""
+        mixing = (layer.attention for layer in self.layers)
+        return tuple(one.num_kv_heads if isinstance(one, GroupedAttention) else 0 for one in mixing)
+
     def kinds(self, first: int, last: int, skips: Skips = NO_SKIPS) -> LayerKinds:
         """Kinds of the layers of a span, blocks left out; remembered, since every price asks.
 

@@ -32,7 +32,8 @@ class ForwardDemand:
         tokens: query tokens per request when nothing but the root is pending.
         pending: query tokens that join them for a request that lags behind.
         drafted_before: tokens that earlier passes of its kind have put into the cache this round.
-        budget: most tokens that the cache keeps, None for all.
+        budget: most tokens that the cache keeps, or that heads read of it; None for all.
+        whole_heads: key/value heads that read the whole cache in any case.
         rows: rows of logits per request.
         spans: half-open spans of layers, one pass each; (None,) for all layers.
         own_states: the features that it reads are its own model's, not another's.
@@ -56,6 +57,7 @@ class ForwardDemand:
     lane: str | None
     skips: Skips
     region: int | None = None
+    whole_heads: int = 0
 
     @property
     def width(self) -> int:
@@ -176,6 +178,7 @@ class _Reader:
             conditional=step.conditional,
             lane=step.lane,
             skips=needed.skips,
+            whole_heads=needed.whole_heads,
             region=step.region,
         )
 

@@ -101,7 +101,7 @@ class RoundPricer:
         return total(self._pass(demand, tokens, rows, span) for rows, span in _heads(demand))
 
     def _pass(self, demand: ForwardDemand, tokens: int, rows: int, span: Span) -> Seconds:
-        before = demand.drafted_before, demand.budget, demand.own_states
+        before = demand.drafted_before, demand.budget, demand.whole_heads, demand.own_states
         key = (demand.model, tokens, *before, rows, span, demand.skips)
         if key not in self._passes:
             self._passes[key] = self.device.forward_seconds(
@@ -121,7 +121,11 @@ class RoundPricer:
         return shape.on_own_states if borrowed else shape
 
     def _context(self, demand: ForwardDemand) -> Quantity:
+        """Cached tokens that a pass reads, in the mean of its heads where these differ."""
         cached = self.context if demand.budget is None else minimum(self.context, demand.budget)
+        if demand.whole_heads:
+            share = demand.whole_heads / max(sum(self.shape(demand.model).kv_heads), 1)
+            cached = share * self.context + (1.0 - share) * cached
         return cached + demand.drafted_before
 
     def _op_seconds(self, name: str, width: Quantity, moved: Quantity) -> Seconds:

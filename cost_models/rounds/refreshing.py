@@ -40,9 +40,16 @@ def refresh_bytes(view: CacheState, shape: ModelShape, context: Quantity) -> Qua
     return moved
 
 
-def query_bytes(shape: ModelShape) -> float:
-    """Bytes of one request's queries, one of each layer and key/value head, as large as a key."""
-    return cache_elements(shape) * shape.kv_format.bytes_per_element / 2
+def choice_bytes(view: CacheState, shape: ModelShape) -> float:
+    """Bytes of one request by which heads choose what a view holds; 0 where they do not.
+
+    Chunks are retrieved by a query of each layer and key/value head, as large as a key; of a prompt
+    that was observed each keeps the places of as many tokens as the budget has.
+    """
+    if view.observes:
+        return 8 * sum(shape.kv_heads) * (view.budget or 0)
+    queries = cache_elements(shape) * shape.kv_format.bytes_per_element / 2
+    return queries if view.retrieves else 0
 
 
 def chunk_of(view: CacheState) -> int:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Literal
 
-from specplan.ir.blocks import Skips
+from specplan.ir.blocks import Skips, read_heads
 from specplan.ir.errors import RuleError
 from specplan.ir.meaning import Scope, numbered
 from specplan.ir.needs import Allocation, Pass, Sizes
 from specplan.ir.op import Op, Problem, Step
-from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk, walk_plan
+from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
 from specplan.ir.tables.builtin import Tables
 from specplan.ir.types.context import Context
 from specplan.ir.types.scope import read_besides_judging
 from specplan.ir.types.value_types import LogitsType, NodesType, TreeType, Type
-from specplan.ir.values import Span, State, Value
+from specplan.ir.values import Entry, Span, State, Value
 from specplan.ir.world import Batch, World
 
 
@@ -32,7 +31,8 @@ class Forward(Op):
     that many tokens ahead, one number or one per node. They come from heads or from slots below the
     node, as the model has them; slots see everything above them and are never cached. `most`: bound
     on the tokens of all requests of the batch together. Drafted nodes and roots come first, then
-    text in the order of requests; a request that does not fit waits.
+    text in the order of requests; a request that does not fit waits. `policy`: which part of the
+    cached text each head reads.
 
     %l = forward target %t cache=@kv pending=1
     %q = forward head %f cache=@hkv pending=5 features=@h shift=1 write=scratch
@@ -41,6 +41,7 @@ class Forward(Op):
     keyword = "forward"
     positional = ("model", "nodes")
     touches = (("cache", ("cache",)), ("features", ("track",)), ("keep", ("track",)))
+    entries = (("policy", "policy"),)
     writes = ("cache", "keep")
     narrowed = (
         (
@@ -64,6 +65,7 @@ class Forward(Op):
     attend: Literal["ancestors", "block"] = "ancestors"
     write: Literal["exact", "scratch"] = "exact"
     only: Literal["keys_values"] | None = None
+    policy: Entry | None = None
 
     @property
     def runs(self) -> str:
@@ -85,7 +87,7 @@ class Forward(Op):
         return self.most_levels > 1 and read_besides_judging(walk_plan(plan), self.results)
 
     def misplaced(self, plan: Plan) -> Iterator[Problem]:
-        """Its cache is of its model; passes on views or with `skip=` write as scratch."""
+        """Its cache is of its model; passes that read or run a part of it write as scratch."""
         cache = None if self.cache is None else plan.state(self.cache)
         if not isinstance(cache, CacheState):
             return
@@ -98,6 +100,11 @@ class Forward(Op):
             yield "view", f"@{cache.name} is a view; give write=scratch"
         if self.write != "scratch" and self.skip:
             yield "view", f"skip= leaves gaps in @{cache.name}; give write=scratch"
+        if self.policy is not None and (self.write != "scratch" or self.is_reduced(plan)):
+            what = "is for passes with write=scratch on a cache that holds all text"
+            yield "view", f"policy={self.policy.name} {what}"
+        if self.policy is not None and self.pending > 1:
+            yield "view", f"policy={self.policy.name} reads no text but the root; give pending=1"
 
     def infer(self, context: Context) -> tuple[Type, ...]:
         """Logits per operand and kind of output."""
@@ -105,6 +112,7 @@ class Forward(Op):
             raise RuleError("arity", "forward needs at least one operand: a tree or nodes")
         try:
             Skips.read(self.skip)
+            read_heads(() if self.policy is None else self.policy.words("retrieval"))
         except ValueError as error:
             raise RuleError("type", str(error)) from error
         kinds = self.gives if self.gives is not None else ("logits",)
@@ -142,7 +150,7 @@ class Forward(Op):
 
     def alters_stack(self, plan: Plan) -> bool:
         """Whether it computes something else than the model's own stack at those layers."""
-        if self.skip or self.only is not None or self.attend != "ancestors":
+        if self.skip or self.only or self.policy or self.attend != "ancestors":
             return True
         return self.features is not None and not self.continues_stack(plan)
 
@@ -193,6 +201,9 @@ class Forward(Op):
         ahead = self._ahead(root + drafted)
         cache = None if self.cache is None else plan.state(self.cache)
         budget = cache.budget if isinstance(cache, CacheState) else None
+        heads: tuple[str, ...] = ()
+        if self.policy is not None:
+            budget, heads = self.policy.integer("budget", 0), self.policy.words("retrieval")
         track = None if self.features is None else plan.state(self.features)
         return Pass(
             model=self.model,
@@ -209,6 +220,7 @@ class Forward(Op):
             way=self.write,
             own_states=isinstance(track, TrackState) and track.model == self.model,
             budget=None if budget is None else float(budget),
+            whole_heads=len(heads),
         )
 
     def _ahead(self, nodes: int) -> int:
@@ -266,21 +278,6 @@ def _operands(op: Forward, step: Step) -> tuple[bool, int]:
             root = root or nodes.root
             drafted += nodes.width - (1 if nodes.root else 0)
     return root, drafted
-
-
-def reads_in_chunks(plan: Plan) -> bool:
-    """Whether a plan reads prompts in chunks along with the requests that decode."""
-    return any(isinstance(op, Forward) and op.most is not None for op in walk_plan(plan))
-
-
-def stack_ends(plan: Plan, item: Round) -> dict[str, int]:
-    """Per model, the last layer that any forward names, which is taken as the end of its stack."""
-    ends: dict[str, int] = {}
-    for op in chain(walk_plan(plan), walk(item.ops)):
-        if isinstance(op, Forward):
-            stops = [span.stop for span in op.layers]
-            ends[op.model] = max([ends.get(op.model, 0), *stops])
-    return ends
 
 
 def _keeps(op: Op, track: State, ways: tuple[str, ...]) -> bool:

@@ -8,10 +8,9 @@ from typing import TypeGuard
 
 from specplan.ir.op import Op
 from specplan.ir.ops import Forward, Measure, Repeat, When
-from specplan.ir.ops.forward import stack_ends
 from specplan.ir.plan import Plan, Round, TrackState, walk
 from specplan.ir.types.infer import RoundTypes
-from specplan.ir.types.residency import operands_of
+from specplan.ir.types.residency import operands_of, stack_ends
 from specplan.ir.types.scope import operands
 from specplan.ir.types.value_types import ROOT
 from specplan.ir.values import State, Value

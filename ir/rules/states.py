@@ -104,12 +104,19 @@ def _read(plan: Plan, state: CacheState) -> Iterator[str]:
 
 
 def _retrieved(state: CacheState, tables: Tables) -> Iterator[str]:
-    """`retrieved` copies chunks of another cache and has room for two of them."""
-    if not state.retrieves or state.policy is None:
+    """What is chosen per head is of another cache; `retrieved` has room for two chunks of it."""
+    if state.policy is None or not (state.retrieves or state.observes):
         return
     declared = tables.find("policy", state.policy.name)
     assert declared is not None
-    least = 2 * int(declared.arguments(state.policy)["chunk"])
+    arguments = declared.arguments(state.policy)
+    if state.observes:
+        if state.view is None:
+            yield f"policy=observed of @{state.name} copies tokens of another cache; give view="
+        if arguments["pool"] % 2 == 0:
+            yield f"pool= of @{state.name} has a token in its middle; give an odd number"
+        return
+    least = 2 * int(arguments["chunk"])
     if state.view is None:
         yield f"policy=retrieved of @{state.name} copies chunks of another cache; give view="
     elif state.budget is not None and state.budget < least:

@@ -18,6 +18,7 @@ from specplan.ir.plan import (
 from specplan.ir.tables.builtin import Tables
 from specplan.ir.types.infer import RoundTypes
 from specplan.ir.types.value_types import FlagType, NumberType, Type
+from specplan.ir.values import Entry
 
 Finding = tuple[Op | None, str]
 _SAY_SO = ", so that draws do; declare assume reproducible=false"
@@ -27,8 +28,11 @@ def entries(item: Round, tables: Tables) -> Iterator[Finding]:
     """Entries of open tables exist and take the parameters given."""
     for op in walk(item.ops):
         for field, table in op.entries:
-            for what in tables.problems(table, getattr(op, field)):
+            entry = getattr(op, field)
+            for what in () if entry is None else tables.problems(table, entry):
                 yield op, what
+            if entry is not None and table == "policy" and not _is_of_passes(entry, tables):
+                yield op, f"policy {entry.name} is of caches; declare a view with it"
 
 
 def state_entries(state: StateDeclaration, tables: Tables) -> Iterator[str]:
@@ -43,6 +47,13 @@ def state_entries(state: StateDeclaration, tables: Tables) -> Iterator[str]:
             yield from tables.problems("value", state.kind)
         case CacheState() if state.policy is not None:
             yield from tables.problems("policy", state.policy)
+            if _is_of_passes(state.policy, tables):
+                yield f"policy {state.policy.name} is of passes; give it to forward"
+
+
+def _is_of_passes(policy: Entry, tables: Tables) -> bool:
+    declared = tables.find("policy", policy.name)
+    return declared is not None and declared.of == "pass"
 
 
 def reproducible(plan: Plan, tables: Tables) -> Iterator[Finding]:

@@ -179,6 +179,25 @@ BUILTIN = Tables(
             source="Sun et al. 2024, arXiv 2404.11912",
         ),
         Declaration(
+            table="policy",
+            name="observed",
+            summary="per layer and head the prompt's tokens to which its last `window` ones attend "
+            "most, smoothed over `pool` neighbours, and the latest tokens",
+            parameters=(("window", 32), ("pool", 5)),
+            ranges=(("window", Range(1, 4096)), ("pool", Range(1, 255))),
+            source="Li et al. 2024, SnapKV, arXiv 2404.14469",
+        ),
+        Declaration(
+            table="policy",
+            name="by_head",
+            summary="of a pass: the first tokens and the latest ones for all heads but those of "
+            "`retrieval`, which read the whole cache",
+            parameters=(("budget", int), ("sink", 16), ("retrieval", ())),
+            ranges=(("budget", Range(1, 1 << 40)), ("sink", Range(0, 1 << 40))),
+            of="pass",
+            source="Xiao et al. 2024, DuoAttention, arXiv 2410.10819",
+        ),
+        Declaration(
             table="value",
             name="tree",
             parameters=(

@@ -43,7 +43,8 @@ class Declaration:
         loss: of a rule that is never lossless: total variation between the law of the first token
             that it emits and the target's, by default parameters, with the laws p and q of
             docs/rules.md as target's and draft's, and the other way round.
-        of: what a measure is taken of, empty for anything.
+        of: what a measure is taken of, empty for anything; `pass` for a policy of passes, where
+            others are of caches.
         learns: what a source is taught: `logits`, the `text`, or `runs` of drafted tokens;
             None for one that says nothing of it.
         finds: what a source gives of one text: `one` continuation, several side by side (`apart`),
@@ -66,7 +67,7 @@ class Declaration:
     draws_by_place: bool = False
     shares_uniforms: bool = False
     loss: tuple[float, float] | None = None
-    of: Literal["logits", "tree", "path", "uniforms", "cache", "number", ""] = ""
+    of: Literal["logits", "tree", "path", "uniforms", "cache", "number", "pass", ""] = ""
     learns: tuple[Literal["logits", "text", "runs"], ...] | None = None
     finds: Literal["one", "apart", "merged"] = "merged"
     one_text: bool = False

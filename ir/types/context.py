@@ -58,7 +58,7 @@ class Context:
     Attributes:
         plan: the plan that it is an op of.
         scope: names that are defined before it, with their types.
-        ends: per model, the end of its stack (`specplan.ir.ops.forward.stack_ends`).
+        ends: per model, the end of its stack (`specplan.ir.types.residency.stack_ends`).
         walk: infers the types of a region.
     """
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from specplan.ir.errors import RuleError
 from specplan.ir.op import Op, Region, Step
-from specplan.ir.ops.forward import stack_ends
 from specplan.ir.plan import Plan, Round, walk
 from specplan.ir.types.bounds import MOST_STEPS, MOST_WORK, check_bounds
 from specplan.ir.types.context import ONCE, Context, Place, Scope
+from specplan.ir.types.residency import stack_ends
 from specplan.ir.types.scope import operands
 from specplan.ir.types.tree_types import identified
 from specplan.ir.types.value_types import LogitsType, NodesType, TreeType, Type

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from specplan.ir.op import Step
 from specplan.ir.ops import Forward
-from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
+from specplan.ir.plan import CacheState, Plan, Round, TrackState, walk, walk_plan
 from specplan.ir.types.value_types import ROOT, Lineage, NodesType, TreeType
 from specplan.ir.values import Span, State
 
@@ -117,6 +118,28 @@ def operands_of(step: Step, op: Forward) -> Iterator[tuple[Lineage, Iterable[int
             yield type_.lineage, range(ROOT, type_.nodes)
         elif isinstance(type_, NodesType) and type_.lineage is not None:
             yield type_.lineage, type_.indices
+
+
+def stack_ends(plan: Plan, item: Round) -> dict[str, int]:
+    """Per model, the last layer that any forward names, which is taken as the end of its stack."""
+    ends: dict[str, int] = {}
+    for op in chain(walk_plan(plan), walk(item.ops)):
+        if isinstance(op, Forward):
+            stops = [span.stop for span in op.layers]
+            ends[op.model] = max([ends.get(op.model, 0), *stops])
+    return ends
+
+
+def judges(plan: Plan) -> Iterator[Forward]:
+    """Forwards that give scores."""
+    for op in walk_plan(plan):
+        if isinstance(op, Forward) and "score" in (op.gives or ()):
+            yield op
+
+
+def reads_in_chunks(plan: Plan) -> bool:
+    """Whether a plan reads prompts in chunks along with the requests that decode."""
+    return any(isinstance(op, Forward) and op.most is not None for op in walk_plan(plan))
 
 
 def readings(plan: Plan, cache: CacheState) -> tuple[Forward, ...]:

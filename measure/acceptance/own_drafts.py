@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -21,9 +22,11 @@ from specplan.measure.acceptance.teacher import (
     sampled_ranks,
     text_states,
 )
+from specplan.runtime.models.cache_parts.by_head import Heads, StreamingSlots, hidden_by_head
+from specplan.runtime.models.cache_parts.observed import ObservedPrompts, Window
+from specplan.runtime.models.cache_parts.retrieval import retrieve
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.kv_cache import CacheWriter, KVCache, summed_by_head
-from specplan.runtime.models.retrieval import retrieve
 from specplan.runtime.requests import Request
 
 TOGETHER = 8
@@ -61,7 +64,11 @@ class TeacherText:
 
     @torch.inference_mode()
     def lengths(
-        self, skips: Skips, most: int | None = None, window: SinkWindow | None = None
+        self,
+        skips: Skips,
+        most: int | None = None,
+        window: SinkWindow | None = None,
+        retrieval: Heads = (),
     ) -> list[int]:
         """Accepted tokens of a chain from every place, drafted without some blocks or most text.
 
@@ -69,11 +76,12 @@ class TeacherText:
             skips: the blocks.
             most: most tokens of a draft; the text's own by default, which is also the limit.
             window: tokens of the text before the root that the draft reads; None for all.
+            retrieval: heads that read all of them in any case.
 
         Returns:
             One number per place; chains end with the text at the latest.
         """
-        draft = partial(self._draft, skips=skips, window=window)
+        draft = partial(self._draft, skips=skips, window=window, retrieval=retrieval)
         return self._accepted(range(self.places), most, draft)
 
     def _accepted(
@@ -95,7 +103,12 @@ class TeacherText:
         return list(counts.values())
 
     def _draft(
-        self, places: list[int], depth: int, skips: Skips, window: SinkWindow | None
+        self,
+        places: list[int],
+        depth: int,
+        skips: Skips,
+        window: SinkWindow | None,
+        retrieval: Heads,
     ) -> Tensor:
         """Logits `[W, V]` of the drafts at some places, `depth` tokens below the root."""
         device, size = self.model.device, len(self.text)
@@ -104,19 +117,18 @@ class TeacherText:
         own = size + torch.arange(depth + 1, device=device) * self.places + place[:, None]
         keys = torch.arange(size + (depth + 1) * self.places, device=device)
         before = self.start - 1 + place[:, None]
-        mask = keys < before
+        mask = small = (keys < before).scatter(1, own, True)
         if window is not None:
             budget, sinks = window
-            mask &= (keys < sinks) | (keys >= before - budget + sinks)
-        mask.scatter_(1, own, True)
-        hidden = self.model.hidden(
-            self.text[positions][None],
-            positions[None],
-            own[None, :, -1],
-            mask[None],
-            self._cache,
-            skips=skips,
-        )
+            small = mask & ((keys < sinks) | (keys >= before - budget + sinks))
+        given = self.text[positions][None], positions[None], own[None, :, -1]
+        if retrieval:
+            streaming = StreamingSlots(seen=small[None])
+            hidden = hidden_by_head(
+                self.model, retrieval, streaming, *given, mask[None], self._cache, skips=skips
+            )
+        else:
+            hidden = self.model.hidden(*given, small[None], self._cache, skips=skips)
         return self.model.logits(hidden)[0]
 
     def _judge(self, logits: Tensor, places: list[int], depth: int) -> list[bool]:
@@ -133,11 +145,12 @@ class TeacherText:
 
 
 class RetrievingText(TeacherText):
-    """A text whose drafts read chunks of the cache that are retrieved; see `TeacherText`.
+    """A text whose drafts read tokens of the cache that heads choose; see `TeacherText`.
 
-    Every place is drafted from through a small cache of its own that is filled as in a round: from
-    the text before the root, by the query of the token before it. This is exact for the first round
-    after a prompt; in later rounds the query is older by as many tokens as were just accepted.
+    Every place is drafted from through a small cache of its own that is filled as in a round, from
+    the text before the root. Chunks are retrieved by the query of the token before it. This is
+    exact for the first round after a prompt; in later rounds the query is older by as many tokens
+    as were just accepted.
     """
 
     _cache: _QueryCache
@@ -155,24 +168,49 @@ class RetrievingText(TeacherText):
             chunk: tokens of a chunk.
             most: most tokens of a draft; the text's own by default, which is also the limit.
         """
+
+        def fill(small: KVCache, whole: KVCache, before: list[int]) -> list[int]:
+            last = [max(length - 1, 0) for length in before]
+            whole.queries = [queries[last] for queries in self._cache.all_queries]
+            return retrieve(small, whole, before, budget, chunk)
+
+        return self._small_lengths(budget, most, fill)
+
+    @torch.inference_mode()
+    def observed_lengths(self, budget: int, window: Window, most: int | None = None) -> list[int]:
+        """The same where the last tokens of the prompt vote for what is read, as in every round.
+
+        Args:
+            budget: see `retrieved_lengths`.
+            window: how they vote.
+            most: see `retrieved_lengths`.
+        """
+        prompt = self.request.prompt_tokens[:-1]
+        observed = ObservedPrompts(self.model, [prompt], window)
+
+        def fill(small: KVCache, whole: KVCache, before: list[int]) -> list[int]:
+            return observed.refresh(small, whole, before, budget)
+
+        return self._small_lengths(budget, most, fill)
+
+    def _small_lengths(self, budget: int, most: int | None, fill: Fill) -> list[int]:
+        """Accepted tokens from every place, drafted through small caches."""
         counts: list[int] = []
         for first in range(0, self.places, TOGETHER):
             group = list(range(first, min(first + TOGETHER, self.places)))
-            small, lengths = self._small(group, budget, chunk, most or self.most)
+            small, lengths = self._small(group, budget, most or self.most, fill)
             draft = partial(self._small_draft, small=small, lengths=lengths, group=group)
             counts += self._accepted(group, most, draft)
         return counts
 
     def _small(
-        self, places: list[int], budget: int, chunk: int, most: int
+        self, places: list[int], budget: int, most: int, fill: Fill
     ) -> tuple[KVCache, Tensor]:
         """A small cache for each place, and the tokens in each, int64 `[W, 1]`."""
         before = [self.start - 1 + place for place in places]
         whole = KVCache(self._cache.keys, self._cache.values, self._cache.positions)
-        last = [max(length - 1, 0) for length in before]
-        whole.queries = [queries[last] for queries in self._cache.all_queries]
         small = self.model.new_cache(len(places), min(budget, max(before)) + most)
-        omitted = retrieve(small, whole, before, budget, chunk)
+        omitted = fill(small, whole, before)
         lengths = [length - part for length, part in zip(before, omitted, strict=True)]
         return small, torch.tensor(lengths, device=self.text.device)[:, None]
 
@@ -186,6 +224,10 @@ class RetrievingText(TeacherText):
         mask = torch.arange(int(slots.max()) + 1, device=lengths.device) <= slots[:, :, None]
         hidden = self.model.hidden(self.text[positions], positions, slots, mask, small)
         return self.model.logits(hidden)[[place - group[0] for place in places], 0]
+
+
+Fill: TypeAlias = Callable[[KVCache, KVCache, list[int]], list[int]]
+"""Fills small caches from the whole one, given the tokens before each root; omitted tokens."""
 
 
 class _QueryCache(KVCache):

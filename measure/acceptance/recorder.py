@@ -9,7 +9,8 @@ from datetime import date
 from pathlib import Path
 
 from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
-from specplan.cost_models.acceptance.drafters import Drafter, file_name, source_of
+from specplan.cost_models.acceptance.drafters import Drafter, source_of
+from specplan.cost_models.acceptance.key import file_name
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.ir.errors import UsageError
 from specplan.ir.files import name_of, sha256_file

@@ -27,7 +27,7 @@ from specplan.cost_models.acceptance.evidence.pools import Pools
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.key import AcceptanceKey
-from specplan.ir.blocks import NO_SKIPS
+from specplan.ir.blocks import NO_SKIPS, read_heads
 from specplan.ir.plan import Plan, SourceState
 from specplan.measure.acceptance.continuations import BATCH
 from specplan.measure.acceptance.exits import played_along
@@ -44,8 +44,9 @@ from specplan.measure.acceptance.teacher import (
     text_logits,
 )
 from specplan.measure.workbench import Workbench
-from specplan.planner import CHUNK, MOST_SKIPPED_DRAFT, SINKS
+from specplan.planner import CHUNK, MOST_SKIPPED_DRAFT, POOL, SINKS, WINDOW
 from specplan.runtime.executable import Executable
+from specplan.runtime.models.cache_parts.observed import Window
 from specplan.runtime.models.heads.drafter import Drafter as Drafting
 
 MOST_RANKS = 16
@@ -195,12 +196,16 @@ def _own_lengths(bench: Workbench, drafter: SkipBlocks | SmallCache, text: Trace
     target, most = bench.models["target"], MOST_SKIPPED_DRAFT
     if isinstance(drafter, SkipBlocks):
         lengths = TeacherText(target, text.request, text.output, most).lengths(drafter.skips)
-    elif drafter.retrieved:
+    elif drafter.how == "retrieved":
         retrieving = RetrievingText(target, text.request, text.output, most)
         lengths = retrieving.retrieved_lengths(drafter.budget, CHUNK)
+    elif drafter.how == "observed":
+        observing = RetrievingText(target, text.request, text.output, most)
+        lengths = observing.observed_lengths(drafter.budget, Window(WINDOW, POOL))
     else:
         teacher = TeacherText(target, text.request, text.output, most)
-        lengths = teacher.lengths(NO_SKIPS, window=(drafter.budget, SINKS))
+        window, heads = (drafter.budget, SINKS), read_heads(drafter.heads)
+        lengths = teacher.lengths(NO_SKIPS, window=window, retrieval=heads)
     return tuple(lengths)
 
 

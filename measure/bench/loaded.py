@@ -11,8 +11,8 @@ import numpy as np
 from specplan.cost_models.serving.quantiles import LoadTimes, Quantiles
 from specplan.cost_models.serving.server import Server, StepTimes
 from specplan.cost_models.serving.simulation import Served, Wanted, replay
-from specplan.ir.ops.forward import reads_in_chunks
 from specplan.ir.plan import Plan
+from specplan.ir.types.residency import reads_in_chunks
 from specplan.measure.bench.arrivals import Planned
 from specplan.measure.workbench import TokenPrompt, Workbench
 from specplan.passes.chunk import Chunk

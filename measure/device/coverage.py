@@ -88,8 +88,8 @@ def every_probe(bench: Workbench, facts: ProblemFacts) -> list[Probe]:
     if leaves_blocks_out(bench.problem):
         every += skip_probes(target.num_layers, greedy)
     every += profiling_probes(facts)
-    for retrieved in (False, True):
-        parts = [one for one in _small_caches(facts) if one.retrieved == retrieved]
+    for how in ("recent", "retrieved", "observed"):
+        parts = [one for one in _small_caches(facts) if one.how == how]
         every += budget_probes(parts, greedy)
     return [probe for probe in every if not refusals(probe.plan, bench.backend.capabilities)]
 

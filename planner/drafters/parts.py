@@ -24,6 +24,9 @@ SINKS = _default("sink_recent", "sink")
 """First tokens that a cache with a budget keeps: MagicDec's 16 (arXiv 2408.11049)."""
 CHUNK = _default("retrieved", "chunk")
 """Tokens of a chunk that is retrieved: TriForce's 8 (arXiv 2404.11912, its code)."""
+WINDOW, POOL = _default("observed", "window"), _default("observed", "pool")
+"""Last tokens of a prompt that vote for what is kept of it, and over how many neighbours votes are
+smoothed: SnapKV's 32 and 5 (arXiv 2404.14469, its code)."""
 EXITS = (1 / 16, 1 / 8, 1 / 4)
 """Parts of the stack after which a target drafts; those of LayerSkip (arXiv 2404.16710) are 1/8
 (70B), 1/4 (7B) and 3/8 (13B)."""

@@ -29,6 +29,7 @@ from specplan.cost_models.acceptance.priors.tables import task_of
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile, How
 from specplan.cost_models.models.drafter_shapes import DrafterShape
 from specplan.cost_models.models.model_shape import ModelShape
+from specplan.ir.blocks import read_heads
 from specplan.ir.errors import UsageError
 from specplan.ir.files import name_of
 from specplan.planner.drafters.parts import retrieves
@@ -131,10 +132,18 @@ def _check(problem: Problem, drafter: Drafter, shapes: Mapping[str, ModelShape])
             holds = drafter.skips.height <= layers
             what = f'no model has the blocks that "{drafter}" leaves out'
             remedy = "blocks of the layers that it has, from 0 on"
-        case SmallCache(retrieved=True):
+        case SmallCache(how="retrieved" | "observed"):
             holds = role == "target" and retrieves(shapes["target"])
-            what = f'no chunks are retrieved for "{drafter}"'
+            what = f'no tokens are chosen by head for "{drafter}"'
             remedy = "the target, where none of its layers has a window"
+        case SmallCache(how="by_head"):
+            per_layer = shapes["target"].kv_heads
+            holds = role == "target" and all(
+                layer < len(per_layer) and head < per_layer[layer]
+                for layer, head in read_heads(drafter.heads)
+            )
+            what = f'no heads are told apart as "{drafter}"'
+            remedy = "the target, and heads that have keys and values of their own"
         case SmallCache():
             holds = role in {"target", *alone}
         case OwnRounds():

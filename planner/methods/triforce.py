@@ -50,7 +50,7 @@ class TriForceOptions(Options):
     @property
     def view(self) -> SmallCache:
         """The target with few cached tokens."""
-        return SmallCache("target", self.budget, True)
+        return SmallCache("target", self.budget, "retrieved")
 
     @property
     def cache(self) -> str:

@@ -107,6 +107,7 @@ def resolve_paths(problem: Problem, base: Path) -> Problem:
                 for name, stated in problem.acceptance.items()
             },
             "datastore": absolute(problem.datastore),
+            "gates": absolute(problem.gates),
             "profiles": absolute(problem.profiles),
         }
     )

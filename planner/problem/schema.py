@@ -148,6 +148,12 @@ class Problem(Strict):
         description='Folder made by `specplan datastore build`, for the source "datastore"; '
         "relative to the problem file.",
     )
+    gates: Path | None = Field(
+        default=None,
+        description="Which heads of the target look up distant text, as DuoAttention publishes it: "
+        "a line per layer, in it a number from 0 to 1 per key/value head, tabs between; relative "
+        "to the problem file. `specplan profile gates` measures one.",
+    )
     methods: tuple[str, ...] | None = Field(
         default=None,
         description="Methods to consider; left out, all of them. Autoregressive decoding is "

@@ -139,7 +139,7 @@ def check_device(problem: Problem, origin: Origin) -> Errors:
 
 
 def check_folders(problem: Problem, origin: Origin) -> Errors:
-    """What is wrong with folders: tables in a file, or a datastore that is missing.
+    """What is wrong with folders and files: tables in a file, a datastore or gates missing.
 
     Yields:
         UsageError: naming the key.
@@ -150,6 +150,9 @@ def check_folders(problem: Problem, origin: Origin) -> Errors:
             f"{problem.profiles} is a file",
             "Name a folder for measured tables; it is made when it is missing.",
         )
+    if problem.gates is not None and not problem.gates.is_file():
+        make = "Measure them with `specplan profile gates`"
+        yield origin.usage("gates", f"there is no file {problem.gates}", f"{make}.")
     make = "Make one with `specplan datastore build`"
     if DATASTORE in problem.sources and problem.datastore is None:
         yield origin.usage(

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from specplan.cost_models.acceptance.drafters import FirstLayers, Model, SkipBlocks, SmallCache
 from specplan.ir.plan import Plan
 from specplan.ir.values import print_atom
-from specplan.planner.drafters.parts import CHUNK, SINKS, exit_layers
+from specplan.planner.drafters.parts import CHUNK, SINKS, WINDOW, exit_layers
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Method, Option, OptionsT
 from specplan.planner.templates.plan_text import Pass, draft_and_verify, draft_passes, uniforms
@@ -33,7 +33,8 @@ WHO_DRAFTS = Option("who drafts", drafts=True)
 
 def cache_policy(drafter: SmallCache) -> str:
     """How the cache of a drafter with few cached tokens is declared."""
-    policy = f"retrieved(chunk={CHUNK})" if drafter.retrieved else f"sink_recent(sink={SINKS})"
+    policies = {"retrieved": f"retrieved(chunk={CHUNK})", "observed": f"observed(window={WINDOW})"}
+    policy = policies.get(drafter.how, f"sink_recent(sink={SINKS})")
     return f"policy={policy} budget={drafter.budget}"
 
 
@@ -173,7 +174,10 @@ def chain_plan(
         assert role == "target", "other models run whole"
         skip = print_atom(drafter.skips.words)
         forward = Pass(role, f"cache=@kv pending=1 skip={skip} write=scratch")
-    if isinstance(drafter, SmallCache) and role == "target":
+    if isinstance(drafter, SmallCache) and drafter.how == "by_head":
+        heads = f"budget={drafter.budget}, sink={SINKS}, retrieval={print_atom(drafter.heads)}"
+        forward = Pass(role, f"cache=@kv pending=1 policy=by_head({heads}) write=scratch")
+    elif isinstance(drafter, SmallCache) and role == "target":
         forward, after = (
             Pass(role, "cache=@part pending=1 write=scratch"),
             f"refresh @part\n{after}",

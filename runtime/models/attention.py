@@ -139,6 +139,11 @@ LayerMask: TypeAlias = AttentionMask | PackedMask | OwnAttention
 """The same, or of packed columns, or one that attends by itself."""
 
 
+def always(mask: LayerMask) -> Callable[[int | None], LayerMask]:
+    """The masks of layers that have this one, whatever their window."""
+    return lambda _: mask
+
+
 def grouped_attention(
     module: Any,
     query: Tensor,

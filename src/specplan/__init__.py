@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         problem_schema,
         profile_acceptance,
         profile_device,
+        profile_gates,
     )
     from specplan.backends.bundle import Bundle, load_bundle
     from specplan.bundles.decoder import Decoder, Settings
@@ -62,6 +63,7 @@ _HOMES = {
         "problem_schema",
         "profile_acceptance",
         "profile_device",
+        "profile_gates",
     ),
     "backends.bundle": ("Bundle", "load_bundle"),
     "checks.acceptance": ("check_acceptance",),
@@ -137,6 +139,7 @@ __all__ = [
     "problem_schema",
     "profile_acceptance",
     "profile_device",
+    "profile_gates",
     "train",
     "train_drafter",
     "tune",

@@ -16,6 +16,7 @@ from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.rounds.stopping import stopping_loops
 from specplan.ir.plan import Plan
 from specplan.planner.drafters.candidates import possible_drafters
+from specplan.planner.drafters.gates import write_gates
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, discover_methods
 from specplan.runtime.sources.datastore_build import build_datastore
@@ -82,16 +83,20 @@ def all_facts(
     text = (np.array(corpus) % vocabulary).astype(np.uint8)
     build_datastore(folder / "corpus", [lambda: [text]], vocabulary, "a text", lambda *_: None)
     build_trees(folder / "corpus", 1000)
+    gates = tuple(((layer * 7 % 5) / 5, 0.5) for layer in range(layers))
+    write_gates(folder / "gates.tsv", gates)
     sizes = {key: SEVEN_BILLION[key] for key in SEVEN_BILLION if key != "num_hidden_layers"}
     for name, config in DRAFTERS.items():
         write_drafter(folder / name, {**config, **sizes, "head_dim": 128})
     facts = example_facts(
         folder,
         temperature=temperature,
-        target=SEVEN_BILLION | {"num_hidden_layers": layers, "num_nextn_predict_layers": 1},
+        target=SEVEN_BILLION
+        | {"num_hidden_layers": layers, "num_nextn_predict_layers": 1, "num_key_value_heads": 2},
         methods=[*RUNNABLE],
         sources=sorted({word for method in RUNNABLE.values() for word in method.sources}),
         datastore=str(folder / "corpus"),
+        gates=str(folder / "gates.tsv"),
         constrained=True,
         models={
             "target": {"path": "target"},

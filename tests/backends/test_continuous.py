@@ -9,8 +9,8 @@ import pytest
 
 from specplan.backends.eager.backend import EagerBackend
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.ir.ops.forward import reads_in_chunks
 from specplan.ir.plan import Plan
+from specplan.ir.types.residency import reads_in_chunks
 from specplan.passes.chunk import Chunk
 from specplan.runtime.continuous import serve
 from specplan.runtime.generate import generate

@@ -91,7 +91,8 @@ def drafter_profiles(temperature: float = 0.0) -> dict[Drafter, AcceptanceProfil
         for name in HEADS:
             drawn = Drawn(name.name)
             keys[drawn] = AcceptanceKey(drawn, how="draw_distinct", **given)
-    for name in (SmallCache("target", 512), SmallCache("draft", 256)):
+    by_head = SmallCache("target", 256, "by_head", ("head.0.1",))
+    for name in (SmallCache("target", 512), SmallCache("draft", 256), by_head):
         keys[name] = AcceptanceKey(name, how="draw" if temperature else "best", **given)
     by_drafter = {
         name: AcceptanceProfile.from_hazards(HAZARDS, key=key, trials=1000)

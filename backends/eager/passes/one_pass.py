@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -15,10 +16,15 @@ from specplan.backends.eager.state.placements import Fresh, Placement
 from specplan.backends.eager.state.slots import NodeSlots
 from specplan.backends.ops import forward as columns
 from specplan.backends.ops.tensors.values import part
+from specplan.ir.blocks import read_heads
 from specplan.runtime.masks import marked
+from specplan.runtime.models.cache_parts.by_head import StreamingSlots, hidden_by_head
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
 from specplan.runtime.models.packed import PackedColumns, hidden_of_pack
+
+Through: TypeAlias = Callable[[tuple[int, int], Tensor | None], Tensor]
+"""Hidden states after a span of layers; from tokens where none are given."""
 
 
 def run_pass(run: Pass, cache: NodeSlots | None) -> Passed:
@@ -60,14 +66,18 @@ def run_pass(run: Pass, cache: NodeSlots | None) -> Passed:
     if cache.store.queries is not None and texts and not spec.scratch:
         latest = _latest(live[:, :texts])
     arguments = (call.tokens, call.positions, slots, mask, cache.store)
-    through = partial(run.model.hidden, *arguments, skips=spec.skips, latest=latest)
+    through: Through = partial(run.model.hidden, *arguments, skips=spec.skips, latest=latest)
     if call.packing is not None and latest is None and isinstance(mask, Tensor):
         assert isinstance(run.model, CausalModel)
         packed = PackedColumns(call.tokens, call.positions, slots, mask, call.packing)
         through = partial(hidden_of_pack, run.model, packed, cache.store, skips=spec.skips)
+    context = used
+    if spec.policy is not None:
+        assert isinstance(mask, Tensor), "kernels know no heads that see less"
+        through, context = _by_head(run, cache, slots, mask)
     hidden = _layers(run, through, hidden, live, steps)
     if call.slots is None:
-        return Passed(hidden, live, steps, context=used, sure=sure)
+        return Passed(hidden, live, steps, context=context, sure=sure)
     ahead = tuple(
         (call.slots.aligned(hidden, level), call.slots.aligned(live, level))
         for level in range(1, call.slots.levels + 1)
@@ -75,6 +85,21 @@ def run_pass(run: Pass, cache: NodeSlots | None) -> Passed:
     stop = hidden.shape[1] - call.slots.width
     steps = None if steps is None else steps[:, :stop]
     return Passed(hidden[:, :stop], live[:, :stop], steps, ahead, used, sure)
+
+
+def _by_head(run: Pass, cache: NodeSlots, slots: Tensor, mask: Tensor) -> tuple[Through, int]:
+    """The layers where streaming heads see less, and the slots that heads read in the mean."""
+    model, policy, call = run.model, run.spec.policy, run.call
+    assert isinstance(model, CausalModel) and policy is not None
+    used, lengths = mask.shape[2], run.runner.batch.ends[:, 0].tolist()
+    budget, retrieval = policy.integer("budget", 0), read_heads(policy.words("retrieval"))
+    sink, device = policy.integer("sink", 16), mask.device
+    streaming = StreamingSlots.of_text(lengths, sink, budget, used, device)
+    arguments = (call.tokens, call.positions, slots, mask, cache.store)
+    through = partial(hidden_by_head, model, retrieval, streaming, *arguments, skips=run.spec.skips)
+    assert streaming.columns is not None
+    share = len(retrieval) / (model.num_layers * model.family.kv_heads)
+    return through, round(share * used + (1.0 - share) * streaming.columns.shape[1])
 
 
 def _head_only(run: Pass, hidden: Tensor | None, live: Tensor, steps: Tensor | None) -> Passed:
@@ -205,7 +230,7 @@ def _placed(run: Pass, cache: NodeSlots, live: Tensor) -> tuple[Tensor, Tensor, 
 
 def _layers(
     run: Pass,
-    through: Callable[[tuple[int, int], Tensor | None], Tensor],
+    through: Through,
     hidden: Tensor | None,
     live: Tensor,
     steps: Tensor | None,

@@ -12,6 +12,7 @@ from specplan.ir.ops import Commit, Forward
 from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
 from specplan.ir.types.infer import infer_round
 from specplan.ir.types.residency import readings
+from specplan.ir.values import Entry
 from specplan.runtime.models.modules import Module
 
 
@@ -39,6 +40,7 @@ class PassSpec:
         scratch: what is written is no part of the text.
         keys_only: nothing but keys and values is written, all of the state that enters.
         new_nodes: no pass before it in a round runs the same nodes.
+        policy: which part of the cached text each head reads; None for all of it.
     """
 
     model: str
@@ -60,6 +62,7 @@ class PassSpec:
     scratch: bool = False
     keys_only: bool = False
     new_nodes: bool = False
+    policy: Entry | None = None
 
     @property
     def most_levels(self) -> int:
@@ -141,6 +144,7 @@ def spec_of(
         block=op.attend == "block",
         scratch=op.write == "scratch",
         keys_only=op.only is not None,
+        policy=op.policy,
     )  # fmt: skip
 
 

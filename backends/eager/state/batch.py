@@ -21,6 +21,7 @@ from specplan.backends.ops.tensors.values import Tree
 from specplan.cost_models.rounds.refreshing import chunk_of
 from specplan.ir.plan import CacheState, Plan, TrackState, ValueState
 from specplan.ir.tables.builtin import BUILTIN
+from specplan.runtime.models.cache_parts.observed import ObservedPrompts
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
@@ -264,6 +265,8 @@ class Batch(Texts):
             of, way = self.caches.get(cache.view or ""), analysis.plain.get(name)
             segments, turns = analysis.segments[name], analysis.turning.get(name)
             self.caches[name] = Cache(model, store, segments, retention, of, way, turns)
+            if cache.observes and cache.policy is not None:
+                self.caches[name].prompts = ObservedPrompts.of(model, self.requests, cache.policy)
         for state in states:
             if isinstance(state, TrackState):
                 model = models[state.model]
@@ -287,6 +290,8 @@ def retention_of(state: CacheState, pending: int) -> Retention | None:
     if state.retrieves:
         chunk = chunk_of(state)
         return Retention(state.budget, chunk, view, retrieved=chunk)
+    if state.observes:
+        return Retention(state.budget, state.budget // 2, view)
     sink = int(declared.arguments(state.policy)["sink"])
     chunk = view if state.view is not None else min(MOST_CHUNK, state.budget)
     return Retention(state.budget, min(sink, state.budget), chunk)

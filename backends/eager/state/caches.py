@@ -18,9 +18,10 @@ from specplan.backends.eager.state.rows import exchanged, first_difference, padd
 from specplan.backends.eager.state.slots import Layers, NodeSlots
 from specplan.backends.ops.tensors.keys import NO_KEY, places_of
 from specplan.backends.ops.tensors.values import Nodes, Path
+from specplan.runtime.models.cache_parts.observed import ObservedPrompts
+from specplan.runtime.models.cache_parts.retrieval import retrieve
 from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.modules import Module
-from specplan.runtime.models.retrieval import retrieve
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Retention:
         budget: tokens in all.
         sink: first ones of them; for retrieved chunks, where text is read between two refreshes.
         chunk: tokens that it takes in at most, beyond its budget, before it forgets.
-        retrieved: tokens of the chunks that it keeps by `specplan.runtime.models.retrieval`; 0 for
-            those that keep the first and the latest.
+        retrieved: tokens of the chunks that it keeps by `runtime/models/cache_parts/retrieval.py`;
+            0 for those that keep the first and the latest.
     """
 
     budget: int
@@ -54,8 +55,11 @@ class Cache(NodeSlots):
         retention: of a small cache; None for one that keeps all text.
         forgotten: per request, text tokens that it has forgotten, those behind the first ones.
         of: the cache whose text it is a copy of; None for one of its own.
+        prompts: what their last tokens attend to; None for a cache that is not filled by that.
         base: tokens of each text behind which drafted nodes stand.
     """
+
+    prompts: ObservedPrompts | None = None
 
     def __init__(
         self,
@@ -267,6 +271,9 @@ class Cache(NodeSlots):
             self.lengths[span] = list(whole)
         self.begin(whole)
         retention, store = self.retention, self.store
+        if self.prompts is not None:
+            self.forgotten = self.prompts.refresh(store, self.of.store, whole, retention.budget)
+            return
         if retention.retrieved:
             self.forgotten = retrieve(
                 store, self.of.store, whole, retention.budget, retention.retrieved

@@ -14,7 +14,7 @@ import yaml
 
 from specplan.checks.plans import ANSWER, PROBLEM, difference, write_answer
 from specplan.checks.worker import Answer, answer_of, described
-from specplan.cost_models.acceptance.drafters import file_name
+from specplan.cost_models.acceptance.key import file_name
 from specplan.cost_models.models.model_shape import is_gguf
 from specplan.ir.errors import UsageError
 from specplan.ir.files import check_destination, read_text, staged, write_atomic
@@ -86,6 +86,9 @@ def _store(facts: ProblemFacts, folder: Path) -> dict[str, Any]:
         (folder / "datastore").mkdir()
         shutil.copyfile(problem.datastore / DATASTORE_FILE, folder / "datastore" / DATASTORE_FILE)
         data["datastore"] = "datastore"
+    if problem.gates is not None:
+        shutil.copyfile(problem.gates, folder / "gates.tsv")
+        data["gates"] = "gates.tsv"
     data["device"] = _store_device(facts, folder)
     data["acceptance"] = {}
     bare = gather_facts(problem_from_dict(data, folder), device=facts.device).shapes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,8 +13,6 @@ from specplan.cli.options import JsonOption, ProblemArgument
 from specplan.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
     from specplan.cost_models.devices.measured.compiled import CompiledForm
     from specplan.cost_models.devices.measured.rows import Row
@@ -182,6 +181,28 @@ def acceptance(
         print_hazards(title, record["hazards"])
         print(_precision_words(record))
     print(f"Stored in {folder}")
+
+
+@profile.command("gates")
+def gates(
+    problem: ProblemArgument,
+    out: Annotated[Path, typer.Option(help="File to write.")],
+    budget: Annotated[
+        int, typer.Option(min=1, help="Tokens that a head would read instead of the whole text.")
+    ] = 256,
+    json: JsonOption = False,
+) -> None:
+    """Measure which heads of the target attend to distant text, for `gates` of a problem."""
+    from specplan import api
+    from specplan.planner.problem.loading import load_problem
+    from specplan.progress import terminal_progress
+
+    with terminal_progress() as progress:
+        written = api.profile_gates(load_problem(problem), out, budget=budget, progress=progress)
+    if json:
+        print_json({"gates": str(written), "budget": budget})
+    else:
+        print(f"Stored in {written}; name it as `gates` in the problem")
 
 
 def _record(profile: AcceptanceProfile) -> dict[str, Any]:

@@ -13,7 +13,8 @@ import yaml
 
 from specplan import optimize
 from specplan.backends.engines.registry import open_table, project
-from specplan.cost_models.acceptance.drafters import Model, file_name
+from specplan.cost_models.acceptance.drafters import Model
+from specplan.cost_models.acceptance.key import file_name
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.emitting import emit
 from specplan.ir.errors import UsageError

@@ -14,6 +14,7 @@ from torch import Tensor
 from specplan.backends.oracle.stacks import Context
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.meaning import Path
+from specplan.ir.values import Entry
 from specplan.runtime.requests import Request
 
 WIDTH, HEADS = 16, 2
@@ -99,6 +100,7 @@ class Toy:
     """
 
     optional_features, by_slots, slots_first = False, True, False
+    kv_heads = HEADS
 
     def __init__(
         self,
@@ -173,6 +175,18 @@ class Toy:
             starts = sorted(i * chunk for i in order[: budget // chunk])
             chosen.append([i for s in starts for i in range(s, min(s + chunk, size))])
         return chosen
+
+    def observed(
+        self,
+        number: int,
+        states: Sequence[Tensor],
+        paths: Sequence[Path],
+        size: int,
+        budget: int,
+        policy: Entry,
+    ) -> list[list[int]]:
+        """The latest tokens."""
+        return [[*range(max(size - budget, 0), size)]] * HEADS
 
 
 @dataclass(frozen=True)
@@ -295,3 +309,15 @@ class Head:
     ) -> list[list[int]]:
         """Heads keep no small caches; everything is visible."""
         return [[*range(len(paths))]] * HEADS
+
+    def observed(
+        self,
+        number: int,
+        states: Sequence[Tensor],
+        paths: Sequence[Path],
+        size: int,
+        budget: int,
+        policy: Entry,
+    ) -> list[list[int]]:
+        """The latest tokens."""
+        return [[*range(max(size - budget, 0), size)]] * HEADS

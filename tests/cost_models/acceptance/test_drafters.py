@@ -20,12 +20,12 @@ from specplan.cost_models.acceptance.drafters import (
     SkipBlocks,
     SmallCache,
     Source,
-    file_name,
     model_of,
     named_drafter,
     read_drafter,
     source_of,
 )
+from specplan.cost_models.acceptance.key import file_name
 from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
 from specplan.ir.blocks import Skips
 from specplan.ir.errors import UsageError
@@ -39,7 +39,15 @@ DRAFTERS = st.one_of(
     st.builds(Model, ROLES),
     st.builds(named_drafter, st.sampled_from(["text", "ngram", "suffix", "mtp"])),
     st.builds(FirstLayers, ROLES, NUMBERS),
-    st.builds(SmallCache, ROLES, NUMBERS, st.booleans()),
+    st.builds(SmallCache, ROLES, NUMBERS, st.sampled_from(["recent", "retrieved", "observed"])),
+    st.builds(
+        lambda role, budget, heads: SmallCache(
+            role, budget, "by_head", tuple(f"head.{layer}.{head}" for layer, head in heads)
+        ),
+        ROLES,
+        NUMBERS,
+        st.lists(st.tuples(NUMBERS, NUMBERS), max_size=40),
+    ),
     st.builds(Beam, ROLES, NUMBERS),
     st.builds(Drawn, ROLES),
     st.builds(Interleaved, ROLES, st.sampled_from(["text", "ngram"])),
@@ -51,12 +59,15 @@ DRAFTERS = st.one_of(
 @given(DRAFTERS)
 def test_a_drafter_is_read_as_it_is_written(drafter: Drafter) -> None:
     assert read_drafter(str(drafter)) == drafter
+    assert len(file_name(drafter)) < 150
     assert set(file_name(drafter)) <= {*"abcdefghijklmnopqrstuvwxyz0123456789_-"}
 
 
 def test_how_drafters_are_written() -> None:
     assert read_drafter("first_layers(target, 4)") == FirstLayers("target", 4)
-    assert read_drafter("small_cache(target, 512, retrieved)") == SmallCache("target", 512, True)
+    assert read_drafter("small_cache(target, 512, retrieved)") == SmallCache(
+        "target", 512, "retrieved"
+    )
     parts = SkipBlocks("target", Skips.of([3], [4]))
     assert read_drafter("skip_blocks(target, [mlp.4, attn.3])") == parts
     assert str(parts) == "skip_blocks(target, [attn.3, mlp.4])"
@@ -84,7 +95,7 @@ def test_names_of_the_version_before() -> None:
     assert drafter_of_old_name("target@4") == FirstLayers("target", 4)
     assert drafter_of_old_name("draft^4") == Beam("draft", 4)
     assert drafter_of_old_name("target~512") == SmallCache("target", 512)
-    assert drafter_of_old_name("target~512r") == SmallCache("target", 512, True)
+    assert drafter_of_old_name("target~512r") == SmallCache("target", 512, "retrieved")
     assert drafter_of_old_name("draft&text") == Interleaved("draft", "text")
     old = drafter_of_old_name("target-a3m4a9")
     assert old == SkipBlocks("target", Skips.of([3, 9], [4]))

@@ -57,7 +57,7 @@ Models = tuple[dict[str, CausalModel], dict[str, ModelShape]]
 
 
 def probe(name: str, greedy: bool = True) -> Plan:
-    parts = [SmallCache("target", 64, True)]
+    parts = [SmallCache("target", 64, "retrieved")]
     every = (*probes(("draft",), greedy, 1000), *budget_probes(parts, greedy))
     return {one.name: one.plan for one in every}[name]
 
@@ -309,5 +309,5 @@ def test_reduced_views_take_their_budget() -> None:
     assert "cache @part" not in {p.name for p in plan_memory(whole, SHAPES, 1, 2000).parts}
     asked = text.replace("sink_recent(sink=16)", "retrieved(chunk=8)")
     queries = {p.name: p.bytes for p in plan_memory(parse_plan(asked), SHAPES, 3, 2000).parts}
-    assert queries["queries of @part"] == 3 * 32 * 32 * 128 * 2  # a half of a token's cache
-    assert "queries of @part" not in parts
+    assert queries["choices of @part"] == 3 * 32 * 32 * 128 * 2  # a half of a token's cache
+    assert "choices of @part" not in parts

@@ -45,7 +45,7 @@ _TABLES = typing.get_args(Table)
 _ENTRIES: dict[str, Table] = {
     "accept.rule": "rule", "mix.law": "law", "assume.law": "promise", "threads.by": "threads",
     "measure.kind": "measure", "source.kind": "source", "cache.policy": "policy",
-    "value.kind": "value",
+    "value.kind": "value", "forward.policy": "policy",
 }  # fmt: skip
 
 

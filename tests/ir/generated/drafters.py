@@ -11,6 +11,7 @@ POLICIES = (
     "sink_recent(sink=1) budget=6",
     "retrieved(chunk=2) budget=8",
     "retrieved budget=16",
+    "observed(window=3, pool=3) budget=8",
 )
 """What a view of the target's cache holds."""
 
@@ -21,7 +22,7 @@ ALONE = ("draft", "small", "budget")
 
 def drafters_of(plan: Statements) -> tuple[str, ...]:
     """Who may draft: what reads layers of the target needs passes that leave them behind."""
-    own = {"whole": ("skip", "view"), "halves": ("exit",), "thin": ()}[plan.passes]
+    own = {"whole": ("skip", "view", "heads"), "halves": ("exit",), "thin": ()}[plan.passes]
     return (*ALONE, "scratch", "block", "reader", *own, *(("head", "head") if plan.heads else ()))
 
 
@@ -70,6 +71,11 @@ class Drafter:
             case "skip":
                 blocks = build.pick("attn.1, mlp.2", "attn.2", "mlp.1, attn.2, mlp.2")
                 return "target", "@kv", lambda: f"pending=1 skip=[{blocks}] write=scratch"
+            case "heads":
+                states.setdefault("@kv", "cache target")
+                heads = build.pick("[head.0.1]", "[head.1.0, head.2.1, head.3.0]", "[head.3.1]")
+                policy = f"by_head(budget={build.pick(4, 7)}, sink=2, retrieval={heads})"
+                return "target", "@kv", lambda: f"pending=1 policy={policy} write=scratch"
             case _:
                 policy = build.pick(*POLICIES)
                 states.setdefault("@part", f"cache target view=@kv policy={policy}")
@@ -102,7 +108,7 @@ class Drafter:
             words += " write=scratch" + (" attend=block" if self.kind == "block" else "")
         if self.kind == "head":
             words += " features=@h shift=1 keep=@h"
-        elif self.cache not in build.written and self.kind not in ("skip", "view"):
+        elif self.cache not in build.written and self.kind not in ("skip", "view", "heads"):
             build.written.append(self.cache)
         if self.kind == "exit" and "@x" not in build.written:
             build.written.append("@x")

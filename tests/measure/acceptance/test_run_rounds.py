@@ -213,13 +213,13 @@ def test_small_caches_are_measured_as_they_run(tmp_path: Path) -> None:
         SmallCache("draft", 500),
         SmallCache("draft", 20),
         SmallCache("target", 500),
-        SmallCache("target", 500, True),
+        SmallCache("target", 500, "retrieved"),
     ]
     profiles = measure_acceptance(bench, facts, wanted=wanted)
     assert profiles[SmallCache("draft", 500)].evidence == profiles[Model("draft")].evidence
     assert profiles[SmallCache("draft", 20)].evidence != profiles[Model("draft")].evidence
     assert (
-        profiles[SmallCache("target", 500, True)].evidence
+        profiles[SmallCache("target", 500, "retrieved")].evidence
         == profiles[SmallCache("target", 500)].evidence
     )
     method = discover_methods()["sparse_cache"]

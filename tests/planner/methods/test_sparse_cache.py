@@ -29,8 +29,8 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Refusal
 from specplan.planner.methods.sparse_cache import (
     BUDGETS,
+    CHOSEN_BUDGETS,
     METHOD,
-    RETRIEVED_BUDGETS,
     SparseCacheOptions,
 )
 from specplan.planner.search.search import search
@@ -56,7 +56,7 @@ GIVEN = {
     for name, accepted in (
         (SmallCache("target", 512), 0.84),
         (SmallCache("draft", 256), 0.7),
-        (SmallCache("target", 512, True), 0.9),
+        (SmallCache("target", 512, "retrieved"), 0.9),
     )
 }
 WINDOWED = ModelShape.from_config(
@@ -83,7 +83,7 @@ def test_the_target_drafts_through_a_view_of_its_cache(tmp_path: Path) -> None:
     text = print_plan(plan)
     assert "state @part = cache target view=@kv policy=sink_recent(sink=16) budget=512" in text
     assert plan.models_run == ("target",)
-    asked = METHOD.plan(facts, SparseCacheOptions("target", 512, 4, retrieved=True))
+    asked = METHOD.plan(facts, SparseCacheOptions("target", 512, 4, how="retrieved"))
     assert inside(asked) == SELF
     assert "view=@kv policy=retrieved(chunk=8) budget=512" in print_plan(asked)
 
@@ -99,7 +99,11 @@ def test_a_draft_model_keeps_a_small_cache_of_its_own(tmp_path: Path) -> None:
 def test_families_are_the_drafters_whose_acceptance_is_given(tmp_path: Path) -> None:
     facts = facts_of(tmp_path)
     families = METHOD.choices(facts)
-    names = [SmallCache("target", 512), SmallCache("draft", 256), SmallCache("target", 512, True)]
+    names = [
+        SmallCache("target", 512),
+        SmallCache("draft", 256),
+        SmallCache("target", 512, "retrieved"),
+    ]
     assert [choice.name for choice in families] == [f"chain by {name}" for name in names]
     (first, _, last) = families
     assert isinstance(first, Family)
@@ -107,7 +111,7 @@ def test_families_are_the_drafters_whose_acceptance_is_given(tmp_path: Path) -> 
     assert first.settings[2].words == "chain of 3 by target with 512 cached tokens"
     assert METHOD.drafter(facts, first.settings[2]) == SmallCache("target", 512)
     assert isinstance(last, Family) and METHOD.drafter(facts, last.settings[2]) == SmallCache(
-        "target", 512, True
+        "target", 512, "retrieved"
     )
     assert last.settings[2].words == "chain of 3 by target with 512 retrieved tokens"
     (refused,) = METHOD.choices(example_facts(tmp_path))
@@ -165,12 +169,13 @@ def test_the_interpreter_keeps_a_part_of_a_cache_and_compiled_rounds_do_not(tmp_
 
 def test_its_drafters_are_measured_where_it_is_named(tmp_path: Path) -> None:
     everything = {SmallCache(role, budget) for role in ("target", "draft") for budget in BUDGETS}
-    everything |= {SmallCache("target", budget, True) for budget in RETRIEVED_BUDGETS}
+    everything |= {SmallCache("target", budget, "retrieved") for budget in CHOSEN_BUDGETS}
+    everything |= {SmallCache("target", budget, "observed") for budget in CHOSEN_BUDGETS}
     assert not everything & set(possible_drafters(facts_of(tmp_path)))
     named = facts_of(tmp_path, methods=["sparse_cache"])
     assert everything <= set(possible_drafters(named))
     windowed = METHOD.drafters(replace(named, target=WINDOWED))
-    assert windowed and all(isinstance(one, SmallCache) and not one.retrieved for one in windowed)
+    assert windowed and all(isinstance(one, SmallCache) and one.how == "recent" for one in windowed)
 
 
 def test_a_refresh_is_priced_by_what_it_moves(tmp_path: Path) -> None:
@@ -179,24 +184,47 @@ def test_a_refresh_is_priced_by_what_it_moves(tmp_path: Path) -> None:
     bandwidth = 1e12
     device = AnalyticDevice("d", 1e12, bandwidth, {"bfloat16": 1e15})
     token = 2 * 32 * 4096 * 2  # keys and values of 32 layers, 2 bytes each
-    for retrieved, context, tokens in (
-        (False, 4000, 2 * 512), (True, 4000, 2 * 512 + 4000 / 2), (True, 400, 2 * 400),
+    for how, context, tokens in (
+        ("recent", 4000, 2 * 512), ("retrieved", 4000, 2 * 512 + 4000 / 2),
+        ("retrieved", 400, 2 * 400),
     ):  # fmt: skip
-        plan = METHOD.plan(facts, SparseCacheOptions("target", 512, 2, retrieved))
+        plan = METHOD.plan(facts, SparseCacheOptions("target", 512, 2, how))
         step = round_demands(plan, plan.rounds[0]).steps[-1]
         assert isinstance(step, OpDemand)
-        assert step.name == ("refresh:retrieved" if retrieved else "refresh:sink_recent")
+        assert step.name == ("refresh:sink_recent" if how == "recent" else f"refresh:{how}")
         seconds = RoundPricer(device, facts.shapes, 3, context).op(step)
         assert seconds.median == pytest.approx(3 * tokens * token / bandwidth)
 
 
+def test_a_prompt_is_observed_in_one_more_pass(tmp_path: Path) -> None:
+    """Its last 32 tokens run once again, over the prompt's cache, before the first token."""
+    facts = facts_of(tmp_path)
+    (plain, observed) = (
+        price_plan(
+            METHOD.plan(facts, SparseCacheOptions("target", 512, 2, how)),
+            facts.device, facts.shapes, facts.profiles[SmallCache("target", 512)],
+            batch=2, prompt_tokens=2000, output_tokens=32,
+        )
+        for how in ("recent", "observed")
+    )  # fmt: skip
+    assert isinstance(plain, Estimate) and isinstance(observed, Estimate)
+    more = facts.device.forward_seconds(facts.target, 2, 32, 2000, 0)
+    assert observed.prefill.median - plain.prefill.median == pytest.approx(more.median)
+    sizes = {part.name: part.bytes for part in observed.memory.parts}
+    assert sizes["choices of @part"] == 2 * 32 * 32 * 512 * 8
+
+
 def test_chunks_are_retrieved_for_the_target_alone(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
-    with pytest.raises(UsageError, match=r"no chunks are retrieved for .small_cache.draft, 64"):
-        acceptance_key(facts.problem, facts.shapes, SmallCache("draft", 64, True))
+    with pytest.raises(
+        UsageError, match=r"no tokens are chosen by head for .small_cache.draft, 64"
+    ):
+        acceptance_key(facts.problem, facts.shapes, SmallCache("draft", 64, "retrieved"))
     with pytest.raises(UsageError, match=r"for .small_cache.target, 64, retrieved") as caught:
         acceptance_key(
-            facts.problem, {**facts.shapes, "target": WINDOWED}, SmallCache("target", 64, True)
+            facts.problem,
+            {**facts.shapes, "target": WINDOWED},
+            SmallCache("target", 64, "retrieved"),
         )
     assert "none of its layers has a window" in (caught.value.remedy or "")
 

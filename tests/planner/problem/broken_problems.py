@@ -383,6 +383,7 @@ case(
     "models.drafts.0 has 64",
     checkpoint("draft", max_position_embeddings=64),
 )
+case("gates that are missing", "gates", "there is no file", put("gates", "gates.tsv"))
 case("a corpus that is missing", "datastore", "no finished", put("datastore", "corpus"))
 case(
     "a corpus that is not named",

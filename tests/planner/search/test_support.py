@@ -12,8 +12,9 @@ import pytest
 from specplan import optimize
 from specplan.backends.eager.capabilities import CAPABILITIES as EAGER
 from specplan.backends.static.graph_capabilities import STATIC
-from specplan.cost_models.acceptance.drafters import Model, file_name
+from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
+from specplan.cost_models.acceptance.key import file_name
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.capabilities import Capabilities, refusals
 from specplan.ir.errors import MissingCapabilityError, UsageError

@@ -11,10 +11,10 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specplan.runtime.models.cache_parts.retrieval import retrieve
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.loading import load_model
-from specplan.runtime.models.retrieval import retrieve
 from tests.runtime.tiny_models import VOCABULARY
 
 Folder = Callable[..., Path]

@@ -1,0 +1,1 @@
+"""Parts of a cache that drafts read: chunks that a query retrieves, and heads that stream."""
