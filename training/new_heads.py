@@ -101,6 +101,16 @@ _PUBLIC: Mapping[str, tuple[tuple[str, str], ...]] = {
         *_clover_block("first", "clover_head_mlp_rnn"),
         *_clover_block("later", "clover_head_mlp_rnn2"),
     ),
+    "amphista": (
+        (r"stage\.(weight|bias)", r"fc.\1"),
+        (r"mixed\.blocks\.(\d+)\.(weight|bias)", r"heads.\1.linear.\2"),
+        (r"mixed\.positions", "auto_embedding.positions"),
+        (r"mixed\.norm\.weight", "auto_embedding.input_layernorm.weight"),
+        (r"mixed\.middle\.weight", "auto_embedding.post_attention_layernorm.weight"),
+        (r"mixed\.([qkvo])\.weight", r"auto_embedding.self_attn.\1_proj.weight"),
+        (r"mixed\.(gate|up|down)\.weight", r"auto_embedding.mlp.\1_proj.weight"),
+        (r"(layers\..*)", r"\1"),
+    ),
     "fspad": (
         (r"project\.(weight|bias)", r"fc.fc.\1"),
         (r"sampling\.norm\.weight", "fc.post_attention_layernorm.weight"),
@@ -113,7 +123,8 @@ _PUBLIC: Mapping[str, tuple[tuple[str, str], ...]] = {
 """Names of tensors in files by those in the runtime: vLLM's Medusa, SpecForge's EAGLE-3, z-lab's
 DFlash, SafeAILab's EAGLE, and those of the authors; `{last}` follows the last residual block."""
 TRAINED = tuple(_PUBLIC)
-_PASSED = ("linear.weight", "beside.weight", "q.weight", "k.weight")
+_PASSED = ("linear.weight", "beside.weight", "stage.weight", "r.q.weight", "r.k.weight")
+_ADDED = ("blocks.", "mixed.blocks.", "mixed.o.", "mixed.down.")
 
 
 def new_head(
@@ -167,7 +178,7 @@ def new_head(
                 weight.copy_(rows)
             elif weight.ndim == 1:
                 weight.fill_(0.0 if name.endswith("bias") else 1.0)
-            elif name.startswith("blocks.") and not (description.output.inner and ".0." in name):
+            elif name.startswith(_ADDED) and not (description.output.inner and ".0." in name):
                 weight.zero_()
             elif name.startswith("shortcuts.") or name.endswith(_PASSED):
                 weight.copy_(torch.eye(*weight.shape))

@@ -21,10 +21,16 @@ FORMS: dict[str, str] = {
     "dspark": "a DSpark block drafter",
     "clover": "a Clover head",
     "fspad": "an EAGLE head with feature sampling (FSPAD)",
+    "amphista": "Amphista heads",
     "layers": "layers beside a target's last one (multi-token prediction, n_future_tokens)",
 }
 """Forms of checkpoints, in words."""
-_KEYS = {"n_future_tokens": "layers", "clover": "clover", "feature_sampling": "fspad"}
+_KEYS = {
+    "n_future_tokens": "layers",
+    "clover": "clover",
+    "amphista_num_heads": "amphista",
+    "feature_sampling": "fspad",
+}
 """Forms by a key that only they have."""
 SPECULATORS = "/speculators"
 """What ends the form of a checkpoint in the layout of the `speculators` library."""

@@ -105,9 +105,15 @@ def _attending(one: HeadDescription, config: Mapping[str, Any], where: str) -> D
     if one.by_token is not None:
         base = _by_token(one, base)
         norms = base.final_norm_parameters
+    exit_width = None
+    if one.levels.mixed:
+        fed, heads = int(one.body.config["intermediate_size"]), one.levels.count
+        entry, exit_width = 2 * norm, (heads + 4) * norm + 3 * fed
+        norms = norm * (3 + 2 * heads)  # two norms, positions, and biases of heads and matrix
     return replace(
         base,
         layers=tuple(layers),
+        exit_width=exit_width,
         vocab_size=one.output.vocabulary,
         tied_embeddings=False,
         entry_width=entry or None,

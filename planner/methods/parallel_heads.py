@@ -4,7 +4,8 @@ Medusa (Cai et al. 2024, arXiv 2401.10774): each head tells one token further ah
 state and without knowing the tokens between. All give their logits in one pass. Blockwise parallel
 decoding (Stern et al. 2018, arXiv 1811.03115) was the first form, with the target's own matrix
 behind each. Residual blocks keep nothing between rounds; layers beside the target's last one
-(Gloeckle et al. 2024, arXiv 2404.19737) attend to the text, and keep a cache. Children are the
+(Gloeckle et al. 2024, arXiv 2404.19737) attend to the text, and keep a cache, as do Amphista's two
+layers (Li et al. 2024, arXiv 2406.13170), whose heads attend to each other. Children are the
 heads' best ranks, or above temperature 0 draws of each head.
 """
 
@@ -26,7 +27,7 @@ class ParallelHeads(ChainsAndTrees):
     paper = (
         "Cai et al. 2024, arXiv 2401.10774; Cerberus: Liu et al. 2024, arXiv 2410.13344; "
         "multi-token prediction: Gloeckle et al. 2024, arXiv 2404.19737; blockwise parallel "
-        "decoding: Stern et al. 2018, arXiv 1811.03115"
+        "decoding: Stern et al. 2018, arXiv 1811.03115; Amphista: Li et al. 2024, arXiv 2406.13170"
     )
     differs = (
         "Drafts are judged by lossless rules, where Medusa's accept typical tokens; the heads "

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from specplan.cost_models.models.heads.amphista import amphista_config
 from specplan.cost_models.models.heads.clover import clover_config
 from specplan.cost_models.models.heads.eagle import fspad_config
 from specplan.cost_models.models.heads.look_ahead import look_ahead_config
@@ -230,6 +231,12 @@ FAMILIES: Mapping[str, Family] = {
             "blockwise heads",
             blockwise_config,
             Recipe(68_000, 2, 1.0, "as Medusa's"),
+        ),
+        _measured(
+            "amphista",
+            "Amphista heads",
+            amphista_config,
+            Recipe(68_000, 2, 1.0, "ShareGPT, arXiv 2406.13170; epochs as Medusa's"),
         ),
         _measured(
             "fspad",

@@ -35,6 +35,7 @@ def with_heads(models: dict[str, CausalModel]) -> dict[str, Any]:
         "clover": bodies.clover(version=1, size=size),
         "clover2": bodies.clover(size=size),
         "fspad": bodies.fspad(size=size),
+        "amphista": bodies.amphista(size=size),
     }
     made: dict[str, Any] = {
         name: _random(read_description(one.config, target, name), target)

@@ -20,7 +20,7 @@ from specplan.runtime.requests import Request
 from tests.backends.heads import with_heads
 from tests.backends.kinds import all_facts
 from tests.backends.pairs import load_pair, save_pair
-from tests.backends.test_heads import CHAIN, plan_of
+from tests.backends.test_heads import BLOCK, CHAIN, plan_of
 from tests.matrix import LONG
 
 VOCABULARY = 61
@@ -87,6 +87,19 @@ def test_onnx_runtime_goes_on_behind_layers_along_the_text(
     pytest.importorskip("onnxscript")
     models = {"target": case.models["target"], "head": case.models[name]}
     plan = plan_of(CHAIN, 0.8, behind=models["head"].num_layers)
+    check_plan(OnnxRuntimeBackend(), plan, models, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "drafted"), [("fspad", CHAIN), ("amphista", BLOCK)])
+def test_onnx_runtime_runs_other_bodies(
+    name: str, drafted: str, case: Case, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    models = {"target": case.models["target"], "head": case.models[name]}
+    plan = plan_of(drafted, 0.8, read="last")
     check_plan(OnnxRuntimeBackend(), plan, models, tmp_path)
 
 

@@ -74,6 +74,8 @@ def plan_of(
     own = "state @o = track head layer=last\n"
     if block:
         how, own = "pending=5 features=@s levels=7 attend=block", ""
+    elif drafted == BLOCK:
+        how, own = "pending=4 features=@s shift=1 levels=3", ""
     if behind is not None:
         drafted, read = drafted.replace("cache=@hkv", f"layers=[{behind}:{behind}]"), "last"
     judge = "  %a = accept %c target=%l"
@@ -96,7 +98,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("pair")
     save_pair(folder, VOCABULARY, scale=0.14, sureness=3.0)
     models = with_heads(load_pair(folder))
-    for name in ("head", "flash", "clover", "clover2", "fspad"):
+    for name in ("head", "flash", "clover", "clover2", "fspad", "amphista"):
         teach(models[name])
     return models
 
@@ -178,6 +180,14 @@ def test_the_next_step_reads_the_second_state_of_a_head(models: dict[str, Any]) 
     given = {**models, "head": models["fspad"]}
     check_alike(plan_of(DYNAMIC, 0.8, read="last"), given, 0.8)
     check_alike(plan_of(CHAIN, 0.0, read="last"), given, 0.0)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_heads_that_attend_to_each_other_draft_in_one_pass(
+    temperature: float, models: dict[str, Any]
+) -> None:
+    plan = plan_of(BLOCK, temperature, read="last")
+    check_alike(plan, {**models, "head": models["amphista"]}, temperature)
 
 
 def fresh_keys(head: Drafter, text: Sequence[int], block: bool) -> Tensor:

@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
 from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.models.heads.amphista import amphista_config
 from specplan.cost_models.models.heads.clover import clover_config
 from specplan.cost_models.models.heads.eagle import fspad_config
 from specplan.cost_models.models.new_heads import (
@@ -91,6 +92,7 @@ def configs(bench: Workbench) -> dict[str, dict[str, Any]]:
         "redrafter": redrafter_config(target, "target"),
         "kangaroo": kangaroo_config(target, "target", exit_layer=1),
         "fspad": fspad_config(target, "target"),
+        "amphista": amphista_config(target, "target", heads=3),
         "clover": clover_config(target, "target", version=1, heads=3),
         "clover2": clover_config(target, "target", heads=3),
     }  # fmt: skip
@@ -110,7 +112,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 @pytest.mark.parametrize(
     "family",
     ["eagle3", "medusa", "eagle", "dflash", "peagle", "hydra", "blockwise", "cerberus",
-     "mlp_speculator", "redrafter", "kangaroo", "clover", "clover2", "fspad"],
+     "mlp_speculator", "redrafter", "kangaroo", "clover", "clover2", "fspad", "amphista"],
 )  # fmt: skip
 def test_half_and_half_is_the_whole_and_is_what_is_loaded(
     bench: Workbench, texts: list[Text], family: str, tmp_path: Path
@@ -145,6 +147,7 @@ def test_half_and_half_is_the_whole_and_is_what_is_loaded(
         "clover",
         "clover2",
         "fspad",
+        "amphista",
     ],
 )
 def test_acceptance_in_training_is_acceptance_served(

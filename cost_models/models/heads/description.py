@@ -9,7 +9,17 @@ from typing import Any, Literal
 
 Norms = Literal["none", "each", "joined"]
 Join = Literal[
-    "feature", "concat", "wide", "sum", "recurrent", "stack", "block", "attend", "sample", "slots"
+    "feature",
+    "concat",
+    "wide",
+    "sum",
+    "recurrent",
+    "stack",
+    "block",
+    "attend",
+    "sample",
+    "slots",
+    "stages",
 ]
 
 
@@ -95,6 +105,9 @@ class Levels:
         by: `heads` on the state of a node, or `slots` below it, which run through its layers.
         mask_token: whose embedding enters at slots; None where each level has an embedding of its
             own.
+        mixed: attention heads of a layer in which the levels' states attend to each other, behind
+            a residual block each (Amphista); 0 for none.
+        first_stage: levels that read the first of two stages; the others read the second.
         own_state: slots enter with a trained state in place of hidden states (`mask_hidden`).
     """
 
@@ -102,6 +115,8 @@ class Levels:
     by: Literal["heads", "slots"] = "heads"
     mask_token: int | None = None
     own_state: bool = False
+    mixed: int = 0
+    first_stage: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +168,8 @@ class HeadDescription:
             and the embeddings since, side by side. `block`: f where there is one, else e. `sample`:
             g + W (SiLU(G e) * U norm(g)), g as `concat` has it without norms. `attend`: f attends
             to e by `by_token`; behind the layers an RMSNorm follows. `slots`: the target itself
-            runs trained embeddings at slots, and f is what they leave.
+            runs trained embeddings at slots, and f is what they leave. `stages`: f enters the first
+            layer, and a matrix on [what it gives; e] the second; both are kept side by side.
         embedding: the table: the target's, its own, its own of `each` step; `either` is its own
             where the checkpoint has one, else the target's.
         begins: the first token of a text that has a row in its cache: above earlier ones there is

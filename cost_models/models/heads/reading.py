@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from specplan.cost_models.models.architectures.config import Config
+from specplan.cost_models.models.heads.amphista import amphista
 from specplan.cost_models.models.heads.clover import clover
 from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.cost_models.models.heads.dflash import dflash
@@ -50,6 +51,7 @@ _KEYS: Mapping[str, Reader] = {
     "exit_layer": kangaroo,
     COUNT: look_ahead_tokens,
     "clover": clover,
+    "amphista_num_heads": amphista,
     "feature_sampling": fspad,
 }
 """Keys that only one format has, where config.json names no class."""

@@ -49,6 +49,8 @@ class Entering(nn.Module):
             self.slots = nn.Parameter(torch.empty(one.levels.count, width))
         if one.levels.own_state:
             self.mask_state = nn.Parameter(torch.empty(1, 1, wide))
+        if one.join == "stages":
+            self.stage = nn.Linear(2 * width, width)
         if one.join == "sample":
             self.sampling = Sampling(width, one.body.config["intermediate_size"], epsilon)
         if one.by_token is not None:
@@ -97,6 +99,9 @@ class Entering(nn.Module):
             case "concat" | "wide":
                 assert embedded is not None
                 return self._joined(target, embedded, positions, features, steps)
+            case "stages":
+                assert embedded is not None
+                return torch.cat([self.state(target, features, steps), embedded], -1)
             case "sample":
                 assert embedded is not None and self.project is not None
                 state = self.state(target, features, steps)[..., -one.hidden_size :]

@@ -12,6 +12,7 @@ from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.entering import by_step, shared_list
 from specplan.runtime.models.heads.layers import Norm
+from specplan.runtime.models.heads.mixing import AutoEmbedding
 
 
 class Outputs(nn.Module):
@@ -31,6 +32,7 @@ class Outputs(nn.Module):
         self.norm = Norm(width, one.inner_norm) if output.norm else None
         each = output.head == "each" or one.by_token is not None
         count = max(one.steps, one.levels.count) if each else 1
+        self.mixed = AutoEmbedding(one) if one.levels.mixed else None
         if output.linear:
             self.linear, self.beside = nn.Linear(width, width), nn.Linear(2 * width, width)
         self.blocks, self.shortcuts = nn.ModuleList(), nn.ModuleList()
@@ -74,6 +76,8 @@ class Outputs(nn.Module):
     def _logits(self, target: CausalModel, states: Tensor, number: int) -> Tensor:
         """Logits `[B, T, vocabulary]` by one head."""
         output = self.description.output
+        if self.mixed is not None:
+            return self._of(target, self.mixed(states, number), 0)
         if self.description.join == "stack":
             states = states[..., : self.description.reads.width * (number + 2)]
         if self.norm is not None:

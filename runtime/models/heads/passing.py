@@ -34,7 +34,8 @@ class Passing:
         self.by_token = one.by_token is not None
         self.width = one.hidden_size + (one.join == "block")
         self.width *= body.layers if body.side_by_side else 1
-        self.width *= 2 if self.by_token or body.two_states else 1
+        self.staged = one.join == "stages"
+        self.width *= 2 if self.by_token or self.staged or body.two_states else 1
 
     def begin(self, states: Tensor) -> Tensor:
         """What enters, as the first layer takes it."""
@@ -62,6 +63,13 @@ class Passing:
             given = layer.input_layernorm(own)
             parts[number] = stack.attend(number, given, own, mask, angles, writer)
             return torch.cat(parts, -1)
+        if self.staged:
+            first, second = states.chunk(2, -1)
+            given = layer.input_layernorm(second if number else first)
+            after = stack.attend(number, given, second if number else first, mask, angles, writer)
+            if number == 0:
+                first, after = after, self.entering.stage(torch.cat([after, second], -1))
+            return torch.cat([first, after], -1)
         after = stack.attend(number, *self.given(number, states), mask, angles, writer)
         if self.by_token:
             return torch.cat([after, states.chunk(2, -1)[1]], -1)

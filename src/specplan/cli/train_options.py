@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 FAMILIES = (
-    "eagle3, dflash, medusa, eagle or mtp; to train, also fspad, peagle, hydra, blockwise, "
-    "cerberus, clover, clover2, mlp_speculator, redrafter, look_ahead_tokens, kangaroo or "
-    "exit_layer, or a draft model of the problem by its name"
+    "eagle3, dflash, medusa, eagle or mtp; to train, also fspad, peagle, hydra, amphista, "
+    "blockwise, cerberus, clover, clover2, mlp_speculator, redrafter, look_ahead_tokens, kangaroo "
+    "or exit_layer, or a draft model of the problem by its name"
 )
 
 

@@ -57,6 +57,63 @@ def fspad(size: int = VOCABULARY) -> Stored:
     return Stored(config | {"feature_sampling": True}, tensors | layer)
 
 
+def amphista(heads: int = 3, first: int | None = None, size: int = VOCABULARY) -> Stored:
+    """Amphista, in names of our own."""
+    make, tensors = Random(17), dict[str, Tensor]()
+    for number in range(2):
+        tensors |= make.layer(f"layers.{number}.")
+        tensors[f"layers.{number}.input_layernorm.weight"] = make.norm(WIDTH)
+    tensors |= {"fc.weight": make(WIDTH, 2 * WIDTH), "fc.bias": make(WIDTH)}
+    for head in range(heads):
+        tensors[f"heads.{head}.linear.weight"] = make(WIDTH, WIDTH)
+        tensors[f"heads.{head}.linear.bias"] = make(WIDTH)
+    block = make.layer("auto_embedding.")
+    block |= {f"auto_embedding.self_attn.{n}_proj.weight": make(WIDTH, WIDTH) for n in "kv"}
+    block["auto_embedding.input_layernorm.weight"] = make.norm(WIDTH)
+    block["auto_embedding.positions"] = make(heads, WIDTH, scale=3.0)
+    config = {**LAYERS, "vocab_size": size, "amphista_num_heads": heads}
+    config |= {} if first is None else {"amphista_first_stage": first}
+    return Stored(config, tensors | block)
+
+
+def by_amphista(
+    stored: Stored, table: Tensor, head: Tensor, states: Tensor, text: Sequence[int]
+) -> Tensor:
+    """Amphista, arXiv 2406.13170 section 3: two stages, heads, and attention among the heads.
+
+    Arguments as of `by_clover`, states behind the target's final norm.
+    """
+    t, place = stored.tensors, range(len(states))
+    e, stages, x = table[torch.tensor(text[1:])], [], states
+    for number in range(2):
+        w = part(t, f"layers.{number}.")
+        if number:
+            x = functional.linear(torch.cat([x, e], 1), t["fc.weight"], t["fc.bias"])
+        given = rms(x, w["input_layernorm.weight"], 1e-5)
+        x = mlp(w, x + attention(w, given, given, place, place, causal(len(x))))
+        stages.append(x[-1])
+    heads = stored.config["amphista_num_heads"]
+    first = stored.config.get("amphista_first_stage", heads // 2)
+    rows = []
+    for k in range(heads):
+        h = stages[0] if k < first else stages[1]
+        name = f"heads.{k}.linear"
+        rows.append(
+            h + functional.silu(functional.linear(h, t[f"{name}.weight"], t[f"{name}.bias"]))
+        )
+    w = part(t, "auto_embedding.")
+    x = torch.stack(rows) + w["positions"]
+    given = rms(x, w["input_layernorm.weight"], 1e-5)
+    q, k, v = (
+        functional.linear(given, w[f"self_attn.{n}_proj.weight"]).unflatten(1, (4, 8))
+        for n in "qkv"
+    )
+    shares = (torch.einsum("ihd,jhd->hij", q, k) / 8**0.5).softmax(-1)
+    mixed = torch.einsum("hij,jhd->ihd", shares, v).flatten(1)
+    x = mlp(w, x + functional.linear(mixed, w["self_attn.o_proj.weight"]))
+    return functional.linear(x, head)
+
+
 def by_fspad(
     t: Weights, head: Tensor, states: Tensor, text: Sequence[int], drafted: Sequence[int]
 ) -> Tensor:

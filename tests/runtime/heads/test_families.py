@@ -133,6 +133,11 @@ def by_clover(target: CausalModel, stored: Stored, states: Tensor, steps: int) -
     return bodies.by_clover(stored, _table(target), head, states[:ROOT], text, drafted)
 
 
+def by_amphista(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
+    text, given = TEXT[: ROOT + 1], target.family.finish(states[:ROOT])
+    return bodies.by_amphista(stored, _table(target), target.head.weight, given, text)[:steps]
+
+
 def by_fspad(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
     text, drafted = TEXT[: ROOT + 1], TEXT[ROOT + 1 : ROOT + steps]
     given = target.family.finish(states[:ROOT])
@@ -177,6 +182,8 @@ CASES: dict[str, tuple[Stored, Any, int]] = {
     "dflash": (formats.dflash(), by_dflash, 3),
     "kangaroo": (formats.kangaroo(), by_kangaroo, 3),
     "fspad": (bodies.fspad(), by_fspad, 3),
+    "amphista": (bodies.amphista(), by_amphista, 3),
+    "amphista of one stage": (bodies.amphista(4, first=0), by_amphista, 3),
     "clover": (bodies.clover(version=1), by_clover, 3),
     "clover 2": (bodies.clover(), by_clover, 3),
 }

@@ -87,6 +87,19 @@ BROKEN: dict[str, tuple[Stored, str]] = {
         Stored({**formats.look_ahead_tokens().config, "hidden_size": 48}, {"x": torch.zeros(1)}),
         "states of size 48, the target's hidden size is 32",
     ),
+    "one state for two": (
+        changed(bodies.fspad(), **{"layers.0.mlp.down_proj.weight": torch.zeros(32, 40)}),
+        r"down_proj.weight is \[32, 40\], config.json says \[64, 40\]",
+    ),
+    "more heads than config.json says": (
+        Stored(bodies.amphista().config, bodies.amphista(4).tensors), "describes no weight mixed"
+    ),
+    "no places of heads": (
+        changed(bodies.amphista(), "auto_embedding.positions"), "missing: mixed.positions"
+    ),
+    "heads of the first stage beyond the last": (
+        bodies.amphista(first=4), "3 heads, 4 of the first stage"
+    ),
     "no block": (
         changed(bodies.clover(), "clover_head_mlp_rnn2.v.bias"), "missing: by_token.later.v.bias"
     ),
