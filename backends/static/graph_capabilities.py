@@ -17,7 +17,6 @@ STATIC = replace(
         ("forward", "policy"): (None,),
         ("cache", "rollback"): (None,),
         ("commit", "alive"): (None,),
-        ("track", "levels"): (1,),
         ("plan", "threads"): (None,),
     },
     sources_around=True,

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.export import Dim
 
+from specplan.backends.eager.state.tracks import Track
 from specplan.backends.static.traced.states import value_parts
 from specplan.ir.ops import Compute, Op, Segment, Uniform, Update
 from specplan.ir.plan import CacheState, Plan, Round, SourceState, TrackState, ValueState, walk
@@ -60,7 +61,8 @@ class RoundTensors:
         resident: by cache, text tokens that each of its segments has taken in, int64 `[B, L]`.
         stores: by cache, its keys, values and positions. Written.
         tracks: by track, hidden states `[B, S, hidden]`, which of them are there, `[B, S]`, and
-            passes that they went through, int64 `[B, S]`. Written.
+            passes that they went through, int64 `[B, S]`; then those of slots below, level by
+            level. Written.
         values: by value state, what `value_parts` in `traced/states.py` returns. Written.
     """
 
@@ -93,7 +95,10 @@ class RoundTensors:
         return tensors
 
 
-TRACK_PARTS = ("hidden", "known", "steps")
+def track_parts(levels: int) -> tuple[str, ...]:
+    """What each tensor of a track holds; those of slots bear their level."""
+    deeper = (f"{part}.{level}" for level in range(1, levels) for part in Track.PARTS)
+    return (*Track.PARTS, *deeper)
 
 
 @dataclass(frozen=True)
@@ -102,12 +107,12 @@ class Interface:
 
     Attributes:
         caches: name and layers of each.
-        tracks: names.
+        tracks: name of each, and what it has.
         values: name of each, and what it has.
     """
 
     caches: tuple[tuple[str, int], ...]
-    tracks: tuple[str, ...]
+    tracks: tuple[tuple[str, tuple[str, ...]], ...]
     values: tuple[tuple[str, tuple[str, ...]], ...]
 
     @classmethod
@@ -119,7 +124,11 @@ class Interface:
                 for state in plan.states
                 if isinstance(state, CacheState)
             ),
-            tuple(state.name for state in plan.states if isinstance(state, TrackState)),
+            tuple(
+                (state.name, track_parts(state.levels))
+                for state in plan.states
+                if isinstance(state, TrackState)
+            ),
             tuple(
                 (state.name, value_parts(state, scored))
                 for state in plan.states
@@ -137,7 +146,7 @@ class Interface:
         for cache, layers in self.caches:
             names += [f"{cache}.resident", f"{cache}.positions"]
             names += (f"{cache}.{part}.{i}" for part in ("keys", "values") for i in range(layers))
-        for state, parts in (*((name, TRACK_PARTS) for name in self.tracks), *self.values):
+        for state, parts in (*self.tracks, *self.values):
             names += (f"{state}.{part}" for part in parts)
         return names
 
@@ -158,7 +167,7 @@ class Interface:
         for name, layers in self.caches:
             resident[name], positions = take(2)
             stores[name] = KVCache(take(layers), take(layers), positions)
-        tracks = {name: tuple(take(len(TRACK_PARTS))) for name in self.tracks}
+        tracks = {name: tuple(take(len(parts))) for name, parts in self.tracks}
         values = {name: tuple(take(len(parts))) for name, parts in self.values}
         return RoundTensors(**fixed, resident=resident, stores=stores, tracks=tracks, values=values)
 

@@ -254,9 +254,7 @@ class StaticSession(EagerSession):
             slots=self._order,
             resident=self._resident,
             stores={name: cache.store for name, cache in batch.caches.items()},
-            tracks={
-                name: (track.text, track.known, track.steps) for name, track in batch.tracks.items()
-            },
+            tracks={name: track.parts() for name, track in batch.tracks.items()},
             values=self.values,
         )
 

@@ -10,7 +10,6 @@ import pytest
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.inductor.backend import InductorBackend
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend
-from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
@@ -25,7 +24,15 @@ from tests.matrix import LONG
 
 VOCABULARY = 61
 PROMPTS = ((3, 1, 4, 1, 5, 3, 1), (2, 7))
-METHODS = ("eagle3", "mtp", "parallel_heads", "block_drafter", "stepwise_heads", "exit_adapter")
+METHODS = (
+    "eagle3",
+    "mtp",
+    "parallel_heads",
+    "block_drafter",
+    "stepwise_heads",
+    "exit_adapter",
+    "trained_slots",
+)
 USUAL = ("eagle3",)
 CASES = [name if name in USUAL else pytest.param(name, marks=pytest.mark.long) for name in METHODS]
 
@@ -110,9 +117,3 @@ def test_inductor_runs_rounds_of_heads(name: str, case: Case, tmp_path: Path) ->
     if InductorBackend().available() is not None:
         pytest.skip(str(InductorBackend().available()))
     check(InductorBackend(), name, case, tmp_path)
-
-
-def test_states_of_slots_are_refused_by_name(case: Case, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
-    with pytest.raises(MissingCapabilityError, match="`state @states`: levels may only be 1"):
-        check(OnnxRuntimeBackend(), "trained_slots", case, tmp_path)

@@ -42,6 +42,8 @@ class Track:
         drafted: by whether they were scratch.
     """
 
+    PARTS = "hidden", "known", "steps"
+
     def __init__(
         self, text: Tensor, known: Tensor, steps: Tensor, deeper: Sequence[Track] = ()
     ) -> None:
@@ -54,6 +56,19 @@ class Track:
         zero = torch.zeros(text.shape[:2], dtype=torch.int64, device=text.device)
         deeper = [cls.empty(torch.zeros_like(text)) for _ in range(levels - 1)]
         return cls(text, zero.bool(), zero, deeper)
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[Tensor]) -> Track:
+        """A track of the tensors that `parts` gave, or of others in their place."""
+        levels = [parts[i : i + len(cls.PARTS)] for i in range(0, len(parts), len(cls.PARTS))]
+        first, *deeper = (cls(text, known, steps) for text, known, steps in levels)
+        first.deeper = tuple(deeper)
+        return first
+
+    def parts(self) -> tuple[Tensor, ...]:
+        """Its tensors, and those of the levels below in their order."""
+        own = self.text, self.known, self.steps
+        return (*own, *(part for track in self.deeper for part in track.parts()))
 
     @property
     def trash(self) -> int:

@@ -112,7 +112,10 @@ class RoundRun(RoundState):
         if op.state in self.batch.tracks:
             width = path.keys.shape[1]
             there = torch.arange(width, device=emitted.device) < emitted[:, None]
-            self.batch.tracks[op.state].commit(path.keys, there, positions[:, :width])
+            track, positions = self.batch.tracks[op.state], positions[:, :width]
+            track.commit(path.keys, there, positions)
+            if track.deeper:
+                track.commit_deeper(*self.batch.since_root(positions, path.keys, there))
             return
         cache, resident = self.caches[op.state], self.analysis.places.residents.get(id(op))
         if not cache.taken:

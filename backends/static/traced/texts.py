@@ -31,10 +31,7 @@ class RoundTexts(Texts):
 
     def __init__(self, given: RoundTensors, settings: SamplingSettings) -> None:
         self.text, self.settings = given.text, settings
-        self.tracks = {
-            name: Track(hidden, known, steps)
-            for name, (hidden, known, steps) in given.tracks.items()
-        }
+        self.tracks = {name: Track.of_parts(parts) for name, parts in given.tracks.items()}
         self._reach(given.lengths)
         self.done = given.done
         self._starts, self._limits, self._stops = given.lengths, given.limits, given.stops
@@ -59,6 +56,18 @@ class RoundTexts(Texts):
     def last_keys(self) -> Tensor:
         """See `Texts`; a root that no token follows has the first key."""
         return super().last_keys() if self._emitted else torch.full_like(self.last, FIRST_KEY)
+
+    def since_root(
+        self, positions: Tensor, keys: Tensor, there: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What was emitted, with the round's root before it."""
+        root = self._starts[:, None] - 1
+        first = torch.full_like(root, FIRST_KEY), torch.ones_like(root, dtype=torch.bool)
+        return (
+            torch.cat([root, positions], 1),
+            torch.cat([first[0], keys], 1),
+            torch.cat([first[1], there], 1),
+        )
 
     def emit(self, path: Path) -> None:
         """Append a path to the texts, cut after the first stop token and at the limit."""
