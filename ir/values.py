@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
@@ -80,8 +80,12 @@ class Entry:
 
     def words(self, key: str) -> tuple[str, ...]:
         """The words in the list called `key`; none when it is absent."""
+        return tuple(map(str, self.items(key)))
+
+    def items(self, key: str) -> tuple[Any, ...]:
+        """The items of the list called `key`; none when it is absent."""
         listed = self.get(key, ())
-        return tuple(map(str, listed)) if isinstance(listed, tuple) else ()
+        return listed if isinstance(listed, tuple) else ()
 
 
 Atom: TypeAlias = int | float | bool | str | Span | Range | Entry | tuple["Atom", ...]

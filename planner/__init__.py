@@ -25,6 +25,7 @@ from specplan.planner.drafters.skip_search import (
     refine,
     searched_blocks,
 )
+from specplan.planner.drafters.token_exits import Shares, write_token_exits
 from specplan.planner.explain.data import explain
 from specplan.planner.explain.words import explain_words
 from specplan.planner.facts import ProblemFacts, gather_facts
@@ -70,6 +71,7 @@ __all__ = [
     "Quality",
     "RequestLengths",
     "SearchResult",
+    "Shares",
     "SparedBlock",
     "StaticTree",
     "acceptance_key",
@@ -101,4 +103,5 @@ __all__ = [
     "settings_by",
     "tuned",
     "write_gates",
+    "write_token_exits",
 ]

@@ -14,7 +14,8 @@ def measure(operand: Tree | Nodes | Path | Logits | Tensor, kind: Entry) -> Tens
     """A number for each request, float64 `[B]`.
 
     Of a path the accepted nodes; of a tree or of some of its nodes `count`, those that live, and
-    `value`, the sum of their largest path probabilities; of the row of one node, at temperature 1,
+    `value`, the sum of their largest path probabilities, or of a tree `listed`, the number that is
+    listed for its root's token; of the row of one node, at temperature 1,
     the largest probability `top1`, its `margin` over the next, the `entropy` in nats, or the
     `score` itself, all 0 where there is no row; of uniforms the first.
     """
@@ -24,6 +25,8 @@ def measure(operand: Tree | Nodes | Path | Logits | Tensor, kind: Entry) -> Tens
         return operand.accepted.double()
     if isinstance(operand, Logits):
         return _of_logits(operand, kind.name).where(operand.live[:, 0], 0.0)
+    if kind.name == "listed":
+        return _listed(operand if isinstance(operand, Tree) else operand.tree, kind)
     nodes = operand
     if isinstance(operand, Tree):
         nodes = Nodes(operand, range(1, operand.columns))
@@ -72,6 +75,14 @@ def _of_logits(vectors: Logits, kind: str) -> Tensor:
         return -torch.where(probs > 0, probs * probs.log(), 0.0).sum(-1)
     best = probs.topk(1 if kind == "top1" else 2).values
     return best[:, 0] if kind == "top1" else best[:, 0] - best[:, 1]
+
+
+def _listed(tree: Tree, kind: Entry) -> Tensor:
+    """The number listed for the root's token, 0 for one that is not."""
+    root = tree.tokens[:, :1]
+    tokens = torch.tensor(kind.items("tokens"), dtype=torch.int64, device=root.device)
+    numbers = torch.tensor(kind.items("numbers"), dtype=torch.float64, device=root.device)
+    return torch.where(root == tokens, numbers, 0.0).sum(1)
 
 
 def _value(nodes: Nodes, kind: Entry) -> Tensor:

@@ -48,6 +48,7 @@ class Measure(Op):
         counts = self.kind.name in (
             "count",
             "said",
+            "listed",
             "accepted",
             "lag",
             "uniform",
@@ -66,7 +67,9 @@ class Measure(Op):
         return (NumberType(_depends_on_draws(measured)),)
 
     def findings(self, step: Step, plan: Plan, tables: Tables) -> Iterator[Problem]:
-        """The operand is of the kind that the measure takes."""
+        """The operand is of the kind that the measure takes; lists are of numbers, as many each."""
+        if self.kind.name == "listed":
+            yield from (("entry", what) for what in _mislisted(self.kind))
         declared = tables.find("measure", self.kind.name)
         if declared is None or not declared.of:
             return
@@ -107,6 +110,8 @@ class Measure(Op):
             return (float(value[0]),)
         nodes = Picked(value, value.numbers) if isinstance(value, Tree) else value
         live = [i for i in nodes.numbers if i != ROOT and i in nodes.tree.living]
+        if self.kind.name == "listed":
+            return (listed_numbers(self.kind).get(world.text[-1], 0.0),)
         if self.kind.name == "said":
             paths = (nodes.tree.path(i) for i in live)
             return (float(sum(path == world.text[: len(path)] for path in paths)),)
@@ -125,6 +130,22 @@ class Measure(Op):
         whole = of.get(self.kind.name, sum(numbers) / len(numbers))
         for scope in scopes.values():
             scope[self.results[0]] = whole
+
+
+def _mislisted(kind: Entry) -> Iterator[str]:
+    """What is wrong with the lists of `listed`."""
+    tokens, numbers = kind.items("tokens"), kind.items("numbers")
+    whole = all(type(one) is int and one >= 0 for one in tokens)
+    if not whole or not all(type(one) in (int, float) for one in numbers):
+        yield "listed takes tokens= a list of token ids and numbers= a list of numbers"
+    elif len(tokens) != len(numbers):
+        yield f"listed has {len(tokens)} tokens and {len(numbers)} numbers; give one for each"
+
+
+def listed_numbers(kind: Entry) -> dict[int, float]:
+    """The numbers that `listed` has, by token."""
+    pairs = zip(kind.items("tokens"), kind.items("numbers"), strict=False)
+    return {int(token): float(number) for token, number in pairs}
 
 
 def _depends_on_draws(measured: Type | None) -> bool:

@@ -54,12 +54,14 @@ class Traces:
         layers: of the model.
         counts: tokens of each output, n of the longest.
         prompts: tokens of each prompt.
+        roots: of each text, the token before each of its output, int64 `[n]`.
     """
 
     by_layer: Mapping[int, Sequence[LayerTrace]]
     layers: int
     counts: tuple[int, ...]
     prompts: tuple[int, ...]
+    roots: tuple[Tensor, ...] = ()
 
     def at(self, traced: Tensor, layers: Tensor, place: int | None = None) -> Tensor:
         """What was traced after given layers.
@@ -81,6 +83,11 @@ class Traces:
         rows = torch.zeros(self.layers + 1, dtype=torch.int64)
         rows[list(self.by_layer)] = torch.arange(len(self.by_layer))
         return rows
+
+    @cached_property
+    def before(self) -> Tensor:
+        """The tokens before each of the outputs', int64 `[T, n]`."""
+        return pad_sequence([*self.roots], batch_first=True)
 
     @cached_property
     def first(self) -> Tensor:
@@ -118,7 +125,8 @@ def traces_of(
                 known[_key(text), layer] = trace
     by_layer = {layer: [known[_key(text), layer] for text in texts] for layer in wanted}
     counts = tuple(len(text.output) for text in texts)
-    return Traces(by_layer, last, counts, tuple(text.start for text in texts))
+    roots = tuple(torch.tensor(text.tokens[text.start - 1 : -1]) for text in texts)
+    return Traces(by_layer, last, counts, tuple(text.start for text in texts), roots)
 
 
 def _key(text: TracedText) -> TextKey:

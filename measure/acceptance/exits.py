@@ -21,6 +21,7 @@ from torch import Tensor
 from specplan.backends.static.traced.formulas import Formula
 from specplan.ir import ops as ir
 from specplan.ir.errors import UsageError
+from specplan.ir.ops.measure import listed_numbers
 from specplan.ir.plan import Plan, ValueState, walk
 from specplan.ir.values import Span, State, Value
 from specplan.measure.acceptance.exit_traces import Traces, traces_of
@@ -211,6 +212,10 @@ class _Player:
             behind = slice(span.start, min(span.stop, self.traces.layers))
             lag = (1 + self.waiting[:, behind]).masked_fill(self.ran[:, behind], 0)
             return lag.amax(1).double()
+        if op.kind.name == "listed":
+            numbers = listed_numbers(op.kind)
+            roots = self.traces.before[:, self.place].tolist()
+            return torch.tensor([numbers.get(root, 0.0) for root in roots], dtype=torch.float64)
         known = scope[Value(op.operand)]
         if op.kind.name == "accepted":
             return known

@@ -108,6 +108,7 @@ def resolve_paths(problem: Problem, base: Path) -> Problem:
             },
             "datastore": absolute(problem.datastore),
             "gates": absolute(problem.gates),
+            "token_exits": absolute(problem.token_exits),
             "profiles": absolute(problem.profiles),
         }
     )

@@ -154,6 +154,12 @@ class Problem(Strict):
         "a line per layer, in it a number from 0 to 1 per key/value head, tabs between; relative "
         "to the problem file. `specplan profile gates` measures one.",
     )
+    token_exits: Path | None = Field(
+        default=None,
+        description="Which tokens leave the target after which layer, for exit_by_token: a line "
+        "per token id, in it a layer or a share for each layer, tabs between; relative to the "
+        "problem file. `specplan profile token-exits` measures one.",
+    )
     methods: tuple[str, ...] | None = Field(
         default=None,
         description="Methods to consider; left out, all of them. Autoregressive decoding is "

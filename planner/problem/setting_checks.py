@@ -150,9 +150,11 @@ def check_folders(problem: Problem, origin: Origin) -> Errors:
             f"{problem.profiles} is a file",
             "Name a folder for measured tables; it is made when it is missing.",
         )
-    if problem.gates is not None and not problem.gates.is_file():
-        make = "Measure them with `specplan profile gates`"
-        yield origin.usage("gates", f"there is no file {problem.gates}", f"{make}.")
+    measured = {"gates": problem.gates, "token_exits": problem.token_exits}
+    for key, path in measured.items():
+        if path is not None and not path.is_file():
+            make = f"Measure one with `specplan profile {key.replace('_', '-')}`"
+            yield origin.usage(key, f"there is no file {path}", f"{make}.")
     make = "Make one with `specplan datastore build`"
     if DATASTORE in problem.sources and problem.datastore is None:
         yield origin.usage(

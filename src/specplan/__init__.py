@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         problem_schema,
         profile_acceptance,
         profile_device,
-        profile_gates,
     )
     from specplan.backends.bundle import Bundle, load_bundle
     from specplan.bundles.decoder import Decoder, Settings
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from specplan.notebook.problem import Problem, load_problem
     from specplan.notebook.sweeps import Comparison, Sweep, compare
     from specplan.probing.tuning import EngineCommands, tune_engine
+    from specplan.quality.tables import profile_gates, profile_token_exits
     from specplan.result import Result
     from specplan.training.train import (
         hand_over_drafter,
@@ -63,7 +63,6 @@ _HOMES = {
         "problem_schema",
         "profile_acceptance",
         "profile_device",
-        "profile_gates",
     ),
     "backends.bundle": ("Bundle", "load_bundle"),
     "checks.acceptance": ("check_acceptance",),
@@ -87,6 +86,7 @@ _HOMES = {
     "notebook.problem": ("Problem", "load_problem"),
     "notebook.sweeps": ("Comparison", "Sweep", "compare"),
     "probing.tuning": ("EngineCommands", "tune_engine"),
+    "quality.tables": ("profile_gates", "profile_token_exits"),
     "result": ("Result",),
     "training.train": ("hand_over_drafter", "pilot_drafters", "train", "train_drafter"),
     "tuning": ("Tuned", "tune"),
@@ -140,6 +140,7 @@ __all__ = [
     "profile_acceptance",
     "profile_device",
     "profile_gates",
+    "profile_token_exits",
     "train",
     "train_drafter",
     "tune",

@@ -144,35 +144,6 @@ def profile_acceptance(
     return measure_acceptance(bench, facts, progress=progress, limit=limit, precision=wanted)
 
 
-def profile_gates(
-    problem: ProblemLike, out: Path | str, *, budget: int = 256, progress: Progress = silent
-) -> Path:
-    """Measure which heads of the target attend to distant text, as `gates` of a problem names it.
-
-    Args:
-        problem: with `workload.prompts`.
-        out: file to write, a line per layer, a number per key/value head.
-        budget: tokens that a head would read instead of the whole text.
-        progress: called after every prompt.
-
-    Returns:
-        The file.
-
-    Raises:
-        UsageError: the problem is broken, naming its key, or no text is longer than the budget.
-        MissingCapabilityError: running models needs an extra.
-    """
-    from specplan.gathering import open_bench
-    from specplan.problems import as_problem
-
-    bench, _ = open_bench(as_problem(problem))
-    from specplan.measure.gates import measure_gates
-    from specplan.planner import write_gates
-
-    write_gates(Path(out), measure_gates(bench, budget, progress=progress))
-    return Path(out)
-
-
 def generate(
     bundle: Bundle | Path | str,
     prompts: Sequence[Prompt],

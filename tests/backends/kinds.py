@@ -17,6 +17,7 @@ from specplan.cost_models.rounds.stopping import stopping_loops
 from specplan.ir.plan import Plan
 from specplan.planner.drafters.candidates import possible_drafters
 from specplan.planner.drafters.gates import write_gates
+from specplan.planner.drafters.token_exits import write_token_exits
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, discover_methods
 from specplan.runtime.sources.datastore_build import build_datastore
@@ -85,6 +86,8 @@ def all_facts(
     build_trees(folder / "corpus", 1000)
     gates = tuple(((layer * 7 % 5) / 5, 0.5) for layer in range(layers))
     write_gates(folder / "gates.tsv", gates)
+    shares = np.random.default_rng(0).random((vocabulary, layers))
+    write_token_exits(folder / "exits.tsv", np.maximum.accumulate(shares, axis=1))
     sizes = {key: SEVEN_BILLION[key] for key in SEVEN_BILLION if key != "num_hidden_layers"}
     for name, config in DRAFTERS.items():
         write_drafter(folder / name, {**config, **sizes, "head_dim": 128})
@@ -97,6 +100,7 @@ def all_facts(
         sources=sorted({word for method in RUNNABLE.values() for word in method.sources}),
         datastore=str(folder / "corpus"),
         gates=str(folder / "gates.tsv"),
+        token_exits=str(folder / "exits.tsv"),
         constrained=True,
         models={
             "target": {"path": "target"},

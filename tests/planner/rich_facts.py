@@ -119,6 +119,8 @@ def rich_facts(
     write_drafter(folder / "corpus", {})
     for name in ("datastore.json", "trees.npz"):
         (folder / "corpus" / name).write_text("{}")
+    lines = ("\t".join(["0.3"] * 6 + ["0.97"] * 6) for _ in range(40))
+    (folder / "exits.tsv").write_text("\n".join(lines))
     names = ("draft", "head", "flash", "heads", "beside", "adapter", "steps", "slots")
     given = profiles(temperature == 0.0, temperature=temperature) | drafter_profiles(temperature)
     settings: dict[str, Any] = {
@@ -129,6 +131,7 @@ def rich_facts(
         },
         "sources": ["prompt_lookup", "mtp", *SOURCES, *REHEARSED],
         "datastore": "corpus",
+        "token_exits": "exits.tsv",
     }
     sources = set((settings | changes)["sources"])
     settings["methods"] = [

@@ -86,9 +86,10 @@ def _store(facts: ProblemFacts, folder: Path) -> dict[str, Any]:
         (folder / "datastore").mkdir()
         shutil.copyfile(problem.datastore / DATASTORE_FILE, folder / "datastore" / DATASTORE_FILE)
         data["datastore"] = "datastore"
-    if problem.gates is not None:
-        shutil.copyfile(problem.gates, folder / "gates.tsv")
-        data["gates"] = "gates.tsv"
+    for key in ("gates", "token_exits"):
+        if (path := getattr(problem, key)) is not None:
+            shutil.copyfile(path, folder / f"{key}.tsv")
+            data[key] = f"{key}.tsv"
     data["device"] = _store_device(facts, folder)
     data["acceptance"] = {}
     bare = gather_facts(problem_from_dict(data, folder), device=facts.device).shapes

@@ -193,16 +193,37 @@ def gates(
     json: JsonOption = False,
 ) -> None:
     """Measure which heads of the target attend to distant text, for `gates` of a problem."""
-    from specplan import api
     from specplan.planner.problem.loading import load_problem
     from specplan.progress import terminal_progress
+    from specplan.quality.tables import profile_gates
 
     with terminal_progress() as progress:
-        written = api.profile_gates(load_problem(problem), out, budget=budget, progress=progress)
+        written = profile_gates(load_problem(problem), out, budget=budget, progress=progress)
     if json:
         print_json({"gates": str(written), "budget": budget})
     else:
         print(f"Stored in {written}; name it as `gates` in the problem")
+
+
+@profile.command("token-exits")
+def token_exits(
+    problem: ProblemArgument,
+    out: Annotated[Path, typer.Option(help="File to write.")],
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of prompts.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Measure after how many layers the next token is settled, for `token_exits` of a problem."""
+    from specplan.planner.problem.loading import load_problem
+    from specplan.progress import terminal_progress
+    from specplan.quality.tables import profile_token_exits
+
+    with terminal_progress() as progress:
+        checked = load_problem(problem)
+        written = profile_token_exits(checked, out, limit=limit, progress=progress)
+    if json:
+        print_json({"token_exits": str(written)})
+    else:
+        print(f"Stored in {written}; name it as `token_exits` in the problem")
 
 
 def _record(profile: AcceptanceProfile) -> dict[str, Any]:

@@ -36,6 +36,8 @@ def number(around: Around, tree: str) -> str:
     match build.pick(*kinds):
         case "rows":
             op = f"measure {around.rows} {build.pick('top1', 'margin', 'entropy')}"
+        case "tree" if build.chance(0.5):
+            op = f"measure {tree} listed(tokens=[0, 3, 7, 12], numbers=[0.5, 1.0, 2.5, 0.25])"
         case "tree":
             op = f"measure {tree} count"
         case "some":

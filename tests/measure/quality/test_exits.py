@@ -35,14 +35,14 @@ from specplan.measure.quality.laws import recorded
 from specplan.measure.quality.losses import drawn_together, losses
 from specplan.measure.quality.prompts import quality_parts
 from specplan.measure.workbench import PROFILE, Workbench
-from specplan.planner import ProblemFacts, discover_methods
+from specplan.planner import ProblemFacts, discover_methods, write_token_exits
 from specplan.planner.search.settings import pricer_of
 from specplan.problems import as_problem
 from specplan.runtime.generate import generate
 from specplan.runtime.sampling import SamplingSettings, probabilities
 from tests.measure.problems import write_problem
 
-METHODS = ("confident_exit", "agreeing_exit", "copied_exit")
+METHODS = ("confident_exit", "agreeing_exit", "copied_exit", "exit_by_token")
 
 
 LIMIT = {"quality": {"measure": "outputs_differ", "at_most": 0.5}}
@@ -54,7 +54,10 @@ def open_problem(
     """A problem of a tiny target with three layers."""
     path = write_problem(folder, prompts=prompts, output_tokens=12, prompt_tokens=16, **workload)
     data = json.loads(path.read_text()) | {"device": "cpu-generic", "methods": [*METHODS]}
-    data |= {"limits": LIMIT}
+    data |= {"limits": LIMIT, "token_exits": "exits.tsv"}
+    vocabulary = json.loads((folder / "target" / "config.json").read_text())["vocab_size"]
+    shares = np.random.default_rng(5).random((vocabulary, 3))
+    write_token_exits(folder / "exits.tsv", np.maximum.accumulate(shares, axis=1))
     Path(path).write_text(json.dumps(data))
     return open_bench(as_problem(path))
 

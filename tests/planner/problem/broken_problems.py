@@ -384,6 +384,7 @@ case(
     checkpoint("draft", max_position_embeddings=64),
 )
 case("gates that are missing", "gates", "there is no file", put("gates", "gates.tsv"))
+case("exits that are missing", "token_exits", "there is no file", put("token_exits", "e.tsv"))
 case("a corpus that is missing", "datastore", "no finished", put("datastore", "corpus"))
 case(
     "a corpus that is not named",
