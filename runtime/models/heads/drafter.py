@@ -62,8 +62,9 @@ class Drafter(nn.Module):
         self.description, self.target = description, target
         self.name = self.digest = description.family
         body = description.body
-        self.entering, self.outputs = Entering(description), Outputs(description)
+        self.entering = Entering(description)
         self.layers = Layers(body, description.join == "wide") if body.layers else None
+        self.outputs = Outputs(description)
         self.num_layers, self.quantized = body.layers, False
         self.vocab_size, self.max_positions = target.vocab_size, target.max_positions
         self.passing = Passing(description, self.entering, self.layers)
