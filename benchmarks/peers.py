@@ -13,6 +13,10 @@ machine is run again, at most `--patience` times; the least disturbed run counts
 the same kind and number format; `same_texts` counts prompts whose text is that of our plain float32
 decoding. With `--tune N`, every runtime first tries draft lengths 2 to 16 and n-grams 1 to 4 on N
 other prompts, and runs at its best; else all draft 5 tokens, and 8 by lookup after matches of 3.
+
+int8 and int4 are `Q8_0` and `Q4_0` of ours and of llama.cpp, with heads and embeddings in 8 bits;
+other runtimes have formats of their own of as many bits. `specplan onnxruntime eagle` drafts by the
+reference target's EAGLE head, which peers have no form for, in place of the draft model.
 """
 
 from __future__ import annotations
@@ -49,7 +53,12 @@ DRAFTED = {"plain": 0, "lookup": 8, "draft": 5, "tree": 8}
 LENGTHS, NGRAMS = (2, 4, 8, 16), (1, 2, 3, 4)
 """What is tried where lengths are tuned."""
 RUNTIMES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
-    "specplan onnxruntime": ("of_specplan", {kind: ("f32",) for kind in KINDS}),
+    "specplan onnxruntime": (
+        "of_specplan",
+        {kind: ("f32", "int8", "int4") for kind in ("plain", "lookup", "draft")}
+        | {"tree": ("f32",)},
+    ),
+    "specplan onnxruntime eagle": ("of_specplan", {"draft": ("f32", "int8", "int4")}),
     "specplan inductor": ("of_specplan", {"plain": ("f32",), "lookup": ("f32",)}),
     "onnxruntime_genai": (
         "of_onnxruntime_genai",

@@ -1,4 +1,7 @@
-"""Turns of our own plans through a backend that compiles rounds, the second argument."""
+"""Turns of our own plans through a backend that compiles rounds.
+
+The second argument names it, and perhaps the head that drafts: `onnxruntime eagle`.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,59 @@ from peer_workers.protocol import Job, Run, Setting, serve
 from specplan.backends.registry import round_backend
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
-from specplan.runtime.models.loading import load_model
+from specplan.runtime.models.loading import load_all
 from specplan.runtime.requests import Request
 
-DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+DTYPES = {
+    "f32": "float32", "f16": "float16", "bf16": "bfloat16", "int8": "Q8_0", "int4": "Q4_0"
+}  # fmt: skip
 TREE = (("", "3"), (" nodes=[0, 1]", "[2, 1]"), (" nodes=[0]", "1"), (" nodes=[0]", "1"))
 """Of 8 nodes, level by level: which get children, and how many each."""
-BACKEND = sys.argv[2]
+BACKEND, _, HEAD = sys.argv[2].partition(" ")
+HEADS = Path(__file__).parents[2] / "examples/reference_models/heads"
+CHAIN_BY_HEAD = """plan peer
+model target
+model head
+state @kv = cache target
+state @hkv = cache head
+state @states = track target layer=last
+state @own = track head layer=last
+round decode {{
+  %t0 = root
+  %q0 = forward head %t0 cache=@hkv pending={pending} features=@states shift=1 keep=@own
+  %t1 = grow %t0 at=%t0 logits=%q0 children=1
+{lines}
+  %l = forward target %t{length} cache=@kv pending=1 keep=@states
+  %a = accept %t{length} target=%l
+  %e = emit %a
+  commit @kv %e
+  commit @states %e
+  commit @hkv %e
+  commit @own %e
+}}
+"""
+
+
+def chain_by_head(length: int) -> Plan:
+    """A chain by a head that reads the target's last states (EAGLE-1)."""
+    lines = [
+        line
+        for node in range(1, length)
+        for line in (
+            f"  %n{node} = pick %t{node} of=newest",
+            f"  %q{node} = forward head %n{node} cache=@hkv features=@own shift=1 keep=@own "
+            "write=scratch",
+            f"  %t{node + 1} = grow %t{node} at=%n{node} logits=%q{node} children=1",
+        )
+    ]
+    joined = "\n".join(lines)
+    return parse_plan(CHAIN_BY_HEAD.format(pending=length + 1, lines=joined, length=length))
 
 
 def plan_of(setting: Setting) -> Plan:
     """The plan of a kind."""
+    if HEAD:
+        return chain_by_head(setting.length)
     if setting.kind == "lookup":
         match = f"match=[1, {setting.ngram}]"
         lines = [f"%t1 = lookup @text %t0 at=%t0 {match} length={setting.length}"]
@@ -61,12 +106,13 @@ def grown(level: int, nodes: str, children: str) -> list[str]:
 def prepare(job: Job, setting: Setting) -> Run:
     torch.set_num_threads(job.threads)
     plan = plan_of(setting)
-    models = {
-        name: load_model(job.work / "hf" / name, dtype=DTYPES[setting.dtype])
-        for name in ("target", "draft")
-    }
+    dtype = DTYPES[setting.dtype]
+    folders = {name: (job.work / "hf" / name, dtype) for name in ("target", "draft")}
+    if HEAD:
+        folders["head"] = (HEADS / HEAD, dtype)
+    models = load_all(folders)
     words = f"{setting.kind}-{setting.dtype}-{setting.length}-{setting.ngram}"
-    folder: Path = job.work / "specplan" / BACKEND / words
+    folder: Path = job.work / "specplan" / sys.argv[2].replace(" ", "-") / words
     executable = round_backend(BACKEND).compile(plan, models, folder)
 
     def run(prompt: list[int]) -> Iterator[int]:
