@@ -62,11 +62,11 @@ class RoundTexts(Texts):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """What was emitted, with the round's root before it."""
         root = self._starts[:, None] - 1
-        first = torch.full_like(root, FIRST_KEY), torch.ones_like(root, dtype=torch.bool)
+        key, always = torch.full_like(root, FIRST_KEY), torch.ones_like(root, dtype=torch.bool)
         return (
             torch.cat([root, positions], 1),
-            torch.cat([first[0], keys], 1),
-            torch.cat([first[1], there], 1),
+            torch.cat([key, keys], 1),
+            torch.cat([always, there], 1),
         )
 
     def emit(self, path: Path) -> None:
