@@ -12,7 +12,7 @@ in what was trained beside these, which no plan shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from specplan.cost_models.acceptance.drafters import Drafter, Drawn, Model
@@ -62,6 +62,14 @@ class TrainedSlots(ChainsAndTrees):
     def heads(self, facts: ProblemFacts) -> Mapping[str, int]:
         """Sets of embeddings, and how many each has."""
         return {name: one.block for name, one in facts.drafters.items() if one.kind == "slots"}
+
+    def choices(self, facts: ProblemFacts) -> Sequence[Family[HeadTreeOptions] | Refusal]:
+        """Those of every set of embeddings, if the target can run columns that it does not keep."""
+        lacking = "learned positions" if facts.target.learned_positions else ""
+        lacking = "recurrent layers" if facts.target.state_elements else lacking
+        if lacking and self.heads(facts):
+            return [Refusal("any", f"look-ahead tokens of targets with {lacking} do not run")]
+        return super().choices(facts)
 
     def families(
         self, facts: ProblemFacts, drafter: Model | Drawn, most: int

@@ -277,6 +277,13 @@ def test_slots_draft_in_the_pass_that_verifies_or_in_one_before(tmp_path: Path) 
     assert all(one.drawn for one in drawn if "in a pass of its own" in one.words)
 
 
+def test_slots_need_a_target_that_can_run_them(tmp_path: Path) -> None:
+    facts, method = rich_facts(tmp_path), discover_methods()["trained_slots"]
+    learned = replace(facts, target=replace(facts.target, learned_positions=1024))
+    (refused,) = method.choices(learned)
+    assert isinstance(refused, Refusal) and "learned positions do not run" in refused.reason
+
+
 def test_models_and_sources_are_measured_here(tmp_path: Path) -> None:
     left = measured_here(rich_facts(tmp_path).problem)
     assert {str(one) for one in named_drafters(left)} == {"draft", "text", *SOURCES}
