@@ -134,9 +134,10 @@ def new_head(
 
     LM heads begin as the target's, and residual blocks as zeros, so that Medusa heads begin as the
     target's own next token (arXiv 2401.10774 section 2.2.1), and Hydra's, whose shortcuts begin as
-    the state; look-ahead tokens begin as embeddings of random tokens; norms are ones, and other
-    matrices random. Layers along the text and the norm behind them begin as the target's last ones,
-    and matrices that states pass as ones that change nothing, as in Clover's own code.
+    the state; look-ahead tokens begin as embeddings of random tokens, or as the state of their
+    node; norms are ones, and other matrices random. Layers along the text and the norm behind them
+    begin as the target's last ones, and matrices that states pass as ones that change nothing, as
+    in Clover's own code.
 
     Args:
         config: its config.json.
@@ -171,9 +172,8 @@ def new_head(
             given = like.get(re.sub(r"^(?:layers\.\d+|by_token)\.", "", name))
             if given is not None and given.shape == weight.shape:
                 weight.copy_(given)
-            elif name == "slots":  # of the size that the target's layers know
-                chosen = torch.randint(target.vocab_size, weight.shape[:1], generator=generator)
-                weight.copy_(target.family.embed(chosen.to(head.device)[None], chosen[None])[0])
+            elif name == "slots":
+                weight.copy_(_slots(weight, target, generator))
             elif name.startswith("heads.") and weight.shape == rows.shape:
                 weight.copy_(rows)
             elif weight.ndim == 1:
@@ -187,6 +187,14 @@ def new_head(
         if texts and head.entering.project is not None:
             head.entering.project.weight.div_(size_of_states(head, texts[0]))
     return head.requires_grad_(True).train()
+
+
+def _slots(weight: Tensor, target: CausalModel, generator: torch.Generator) -> Tensor:
+    """Maps that change nothing, or embeddings of tokens, whose size the target's layers know."""
+    if weight.ndim == 3:
+        return torch.eye(weight.shape[1]).expand_as(weight)
+    chosen = torch.randint(target.vocab_size, (1, len(weight)), generator=generator)
+    return target.family.embed(chosen.to(weight.device), chosen)[0]
 
 
 def last_layer(target: CausalModel) -> dict[str, Tensor]:

@@ -171,7 +171,7 @@ def _without_layers(one: HeadDescription, target: Decoder, kind: DrafterKind) ->
     if output.inner:  # the target's own matrix follows, which is read once
         more = heads * 2 * output.inner
     if kind == "slots":
-        more = one.levels.count
+        more = one.levels.count * (hidden if one.levels.enters else 1)
     if one.join == "stack":
         more = (one.steps + 3) * width + (blocks - 1) * width
     if one.join == "sum":

@@ -6,8 +6,9 @@ stand as many slots as the next draft has levels, and those of the last accepted
 (Monea et al. 2023, arXiv 2311.13581) takes two passes, one with the slots and one that verifies:
 its first token is the target's own and always accepted, and neither pass is as wide.
 
-The drafter is a few embeddings (`num_look_ahead_tokens`, docs/heads.md). The other systems differ
-in what was trained beside these, which no plan shows.
+The drafter is a few embeddings, or with hidden transfer (Wu et al. 2024, arXiv 2404.12022) maps of
+the node's state in the middle of the stack (docs/heads.md). The other systems differ in what was
+trained beside these, which no plan shows.
 """
 
 from __future__ import annotations
@@ -48,13 +49,15 @@ class TrainedSlots(ChainsAndTrees):
     paper = (
         "PaSS: Monea et al. 2023, arXiv 2311.13581; BiTA: Lin et al. 2024, arXiv 2401.12522; "
         "parallel prompt decoding: Chen et al. 2024, arXiv 2405.18628; SPACE: Yi et al. 2024, "
-        "arXiv 2402.11809; SDSAT: Liu et al. 2024, arXiv 2403.18647"
+        "arXiv 2402.11809; SDSAT: Liu et al. 2024, arXiv 2403.18647; hidden transfer: Wu et al. "
+        "2024, arXiv 2404.12022"
     )
     differs = (
         "Only the embeddings at slots are trained: BiTA's soft prompt, which its masks alone see, "
         "and several prompt tokens for one place are not here, and SPACE and SDSAT also tune the "
-        "target; all nodes of a tree have the same number of slots, where parallel prompt decoding "
-        "gives nodes that are seldom accepted fewer."
+        "target; hidden transfer enters before one layer, and is trained on tokens instead of on "
+        "the target's own states; all nodes of a tree have the same number of slots, where "
+        "parallel prompt decoding gives nodes that are seldom accepted fewer."
     )
     acceptance = f"{ACCEPTANCE}; of chains in a pass of their own, the rounds that ran"
     none = "models.drafts names no look-ahead tokens of the target"

@@ -14,7 +14,10 @@ from typing import Any
 from specplan.cost_models.models.heads.amphista import amphista_config
 from specplan.cost_models.models.heads.clover import clover_config
 from specplan.cost_models.models.heads.eagle import fspad_config
-from specplan.cost_models.models.heads.look_ahead import look_ahead_config
+from specplan.cost_models.models.heads.look_ahead import (
+    hidden_transfer_config,
+    look_ahead_config,
+)
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.models.new_heads import (
     DRAFT_VOCABULARY,
@@ -267,6 +270,12 @@ FAMILIES: Mapping[str, Family] = {
             "look-ahead tokens",
             look_ahead_config,
             Recipe(68_000, 2, 3.0, "data and epochs as Medusa's; three tokens as BiTA's masks"),
+        ),
+        _measured(
+            "hidden_transfer",
+            "hidden transfer",
+            hidden_transfer_config,
+            Recipe(68_000, 2, 3.0, "data and epochs as Medusa's"),
         ),
     )
 }

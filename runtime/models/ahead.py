@@ -67,7 +67,7 @@ def states_ahead(
         mask_token: stands where tokens ahead are told; needed from the second one on.
     """
 
-    def masks(ahead: Tensor, step: int) -> Tensor:
+    def masks(states: Tensor, ahead: Tensor, step: int) -> Tensor:
         assert mask_token is not None, "only models with mask tokens look further ahead"
         return layers.embed(torch.full_like(roots, mask_token), ahead)
 
@@ -83,7 +83,8 @@ def hidden_ahead(
     texts: Texts,
     roots: Tensor,
     steps: int,
-    enter: Callable[[Tensor, int], Tensor],
+    enter: Callable[[Tensor, Tensor, int], Tensor],
+    enters: int = 0,
 ) -> Iterator[Tensor]:
     """States after the last layer at some tokens, and at 1, 2, ... slots behind each of them.
 
@@ -95,13 +96,14 @@ def hidden_ahead(
         texts: none of a row sees another, `[B, T]`.
         roots: int64 `[B, R]`, the tokens.
         steps: tokens and slots.
-        enter: what enters at slots, from their positions `[B, R]` and how many tokens they lie
-            ahead; new memory.
+        enter: what enters at slots, from the states of the tokens that they stand behind, their
+            own positions `[B, R]`, and how many tokens they lie ahead; new memory.
+        enters: the layer before which they enter.
 
     Yields:
         For each step `[B, R, hidden]`, before the final norm.
     """
-    seen, positions, store, span = texts.causal(), texts.positions, Store(), (0, count)
+    seen, positions, store, span = texts.causal(), texts.positions, Store(), (enters, count)
 
     def first(window: int | None) -> LayerMask:
         distance = positions[:, :, None] - positions[:, None]
@@ -109,8 +111,11 @@ def hidden_ahead(
         return additive_mask(visible, groups, dtype)
 
     entered = layers.embed(texts.tokens, positions)
+    entered = layers.run(entered, positions, first, store, (0, enters))
+    of_nodes = roots[..., None].expand(-1, -1, entered.shape[2])
+    nodes = entered.gather(1, of_nodes)
     states = layers.run(entered, positions, first, store, span)
-    yield states.gather(1, roots[..., None].expand(-1, -1, states.shape[2]))
+    yield states.gather(1, of_nodes)
     place = positions.gather(1, roots)
     of_roots = seen.gather(1, roots[..., None].expand(-1, -1, seen.shape[2]))
     for step in range(1, steps):
@@ -121,4 +126,4 @@ def hidden_ahead(
             visible = of_roots if window is None else of_roots & (distance < window)
             return TextAndOwn(additive_mask(visible, groups, dtype), window)
 
-        yield layers.run(enter(ahead, step), ahead, further, store, span)
+        yield layers.run(enter(nodes, ahead, step), ahead, further, store, span)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -28,7 +29,10 @@ VOCABULARY, NEW, STEPS = 61, 8, 150
 RECIPE = Recipe(rows=1, learning_rate=0.05, warmup=2, unroll=2, clip=10.0)
 
 
-def test_one_text_is_learned_and_its_drafts_are_accepted_throughout(tmp_path: Path) -> None:
+@pytest.mark.parametrize("layer", [0, 1])
+def test_one_text_is_learned_and_its_drafts_are_accepted_throughout(
+    layer: int, tmp_path: Path
+) -> None:
     save_pair(tmp_path, VOCABULARY, scale=0.14, sureness=6.0)
     target = load_model(tmp_path / "target", dtype="float64")
     weights = {name: one.clone() for name, one in target.weights().items()}
@@ -36,7 +40,7 @@ def test_one_text_is_learned_and_its_drafts_are_accepted_throughout(tmp_path: Pa
     (written,) = in_batches(plain(), {"target": target}, [request], 1)
     texts = [Text((*request.prompt_tokens, *written), len(request.prompt_tokens))]
     sizes = json.loads((tmp_path / "target/config.json").read_text())
-    config = look_ahead_config(sizes, "target", tokens=2)
+    config = {**look_ahead_config(sizes, "target", tokens=2), "transfer_layer": layer}
 
     whole, parts = tmp_path / "slots", tmp_path / "parts"
     train_head(config, target, texts, STEPS, whole, RECIPE)
@@ -45,7 +49,7 @@ def test_one_text_is_learned_and_its_drafts_are_accepted_throughout(tmp_path: Pa
     for name in ("model.safetensors", "optimizer.state", "training.json"):
         assert (whole / name).read_bytes() == (parts / name).read_bytes(), name
     assert {k: v.shape for k, v in load_file(whole / "model.safetensors").items()} == {
-        "slots.weight": torch.Size([2, target.hidden_size])
+        "slots.weight": torch.Size([2, *[target.hidden_size] * (1 + bool(layer))])
     }
     assert all(torch.equal(one, weights[name]) for name, one in target.weights().items())
 

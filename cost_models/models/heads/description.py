@@ -109,12 +109,15 @@ class Levels:
             a residual block each (Amphista); 0 for none.
         first_stage: levels that read the first of two stages; the others read the second.
         own_state: slots enter with a trained state in place of hidden states (`mask_hidden`).
+        enters: the target's layer before which they enter, as maps of their node's state there; 0
+            where they are embeddings.
     """
 
     count: int = 1
     by: Literal["heads", "slots"] = "heads"
     mask_token: int | None = None
     own_state: bool = False
+    enters: int = 0
     mixed: int = 0
     first_stage: int = 0
 

@@ -5,6 +5,10 @@ Parallel prompt decoding (Chen et al. 2024, arXiv 2405.18628) calls them prompt 
 al. 2024, arXiv 2401.12522) mask tokens. No format of theirs is read by engines; this is our own:
 config.json with `model_type: look_ahead_tokens` and their number, and one tensor, `slots.weight`
 `[number, hidden size of the target]`, the embedding of the slot one token ahead first.
+
+Hidden transfer (Wu et al. 2024, arXiv 2404.12022) makes the state of a slot of that of its node, by
+a matrix before a layer in the middle of the stack: `transfer_layer` says which, and `slots.weight`
+is `[number, hidden size, hidden size]`.
 """
 
 from __future__ import annotations
@@ -15,21 +19,33 @@ from typing import Any
 from specplan.cost_models.models.architectures.config import Config
 from specplan.cost_models.models.heads.description import HeadDescription, Levels, Output, Reads
 from specplan.cost_models.models.heads.shared import Sizes
+from specplan.ir.errors import UsageError
 
 MODEL_TYPE = "look_ahead_tokens"
 COUNT = "num_look_ahead_tokens"
+LAYER = "transfer_layer"
 
 
 def look_ahead_tokens(config: Config, target: Sizes) -> HeadDescription:
-    """Embeddings for slots; the state after the last layer is read by the target's own head."""
-    width = config.size("hidden_size")
+    """What enters at slots; the state after the last layer is read by the target's own head.
+
+    Raises:
+        UsageError: the target has no such layer.
+    """
+    width, enters = config.size("hidden_size"), config.count(LAYER)
+    if enters >= target.num_layers:
+        raise UsageError(
+            f"{LAYER} is {enters}, and the target has {target.num_layers} layers",
+            where=config.where,
+            remedy="Take the look-ahead tokens that were trained for this target.",
+        )
     return HeadDescription(
         family=MODEL_TYPE,
         hidden_size=width,
         token_ids=config.size("vocab_size", default=target.vocab_size),
         reads=Reads(width=width),
         join="slots",
-        levels=Levels(count=config.size(COUNT), by="slots"),
+        levels=Levels(count=config.size(COUNT), by="slots", enters=enters),
         output=Output(finished=True, vocabulary=target.vocab_size),
         names=((r"slots\.weight", "slots"),),
     )
@@ -49,3 +65,9 @@ def look_ahead_config(target: Mapping[str, Any], where: str, *, tokens: int = 3)
     text = Config(target.get("text_config", target), where)
     sizes = {key: text.size(key) for key in ("hidden_size", "vocab_size")}
     return {"model_type": MODEL_TYPE, COUNT: tokens, **sizes}
+
+
+def hidden_transfer_config(target: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The same of maps before the middle of the stack; arguments and errors alike."""
+    layers = Config(target.get("text_config", target), where).size("num_hidden_layers")
+    return {**look_ahead_config(target, where), LAYER: max(layers // 2, 1)}

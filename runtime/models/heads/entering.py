@@ -46,7 +46,8 @@ class Entering(nn.Module):
         if reads.normed_after:
             self.after_project = Norm(width, epsilon)
         if one.join == "slots":
-            self.slots = nn.Parameter(torch.empty(one.levels.count, width))
+            shape = (width, width) if one.levels.enters else (width,)
+            self.slots = nn.Parameter(torch.empty(one.levels.count, *shape))
         if one.levels.own_state:
             self.mask_state = nn.Parameter(torch.empty(1, 1, wide))
         if one.join == "stages":
@@ -214,18 +215,21 @@ class Entering(nn.Module):
             numbers = range(1, one.steps) if later else range(1)
         return by_step(step, numbers, steps)
 
-    def slot(self, places: Tensor, level: int) -> Tensor:
-        """What a target reads so many tokens ahead of some places `[B, R]`: new `[B, R, F]`.
+    def slot(self, states: Tensor, level: int) -> Tensor:
+        """What enters so many tokens ahead of nodes with these states, `[B, R, F]`, new memory.
 
         Raises:
-            MissingCapabilityError: no embedding was trained for that.
+            MissingCapabilityError: nothing was trained for that.
         """
         if level > len(self.slots):
             raise MissingCapabilityError(
                 f"the look-ahead tokens are {len(self.slots)}, and the plan looks {level} ahead",
                 remedy="Look less far ahead, or give a checkpoint with more of them.",
             )
-        return self.slots[level - 1].repeat(*places.shape[:2], 1)
+        own = self.slots[level - 1]
+        if self.description.levels.enters:
+            return functional.linear(states, own)
+        return own.repeat(*states.shape[:2], 1)
 
     def mask(self, target: CausalModel) -> Tensor:
         """What enters at a slot, `[1, 1, F]`."""

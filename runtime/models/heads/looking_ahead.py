@@ -37,13 +37,14 @@ class LookingAhead(CausalModel):
             )
         vars(self).update(vars(target))
         self.by_slots, self._slots = True, slots
+        self.slots_enter = slots.description.levels.enters
 
     def weights(self) -> dict[str, Tensor]:
         """See `CausalModel.weights`."""
         return {**super().weights(), "slots": self._slots.entering.slots}
 
     def enter_slots(self, states: Tensor, level: int) -> Tensor:
-        """See `Module.enter_slots`: a trained embedding."""
+        """See `Module.enter_slots`: trained embeddings, or maps of the states."""
         return self._slots.entering.slot(states, level)
 
 

@@ -222,7 +222,9 @@ def _slots(head: Drafter, texts: Texts, steps: int, roots: Tensor) -> Iterator[T
     target = head.target
     states = hidden_ahead(
         target.family, target.num_layers, target.groups, target.dtype, texts,
-        (roots - 1).clamp(min=0), steps + 1, head.entering.slot,
+        (roots - 1).clamp(min=0), steps + 1,
+        lambda states, _, level: head.entering.slot(states, level),
+        head.description.levels.enters,
     )  # fmt: skip
     next(states)
     yield from states

@@ -306,3 +306,10 @@ def look_ahead_tokens(count: int = 3, size: int = VOCABULARY) -> Stored:
         "vocab_size": size,
     }  # fmt: skip
     return Stored(config, {"slots.weight": Random(12)(count, WIDTH, scale=3.0)})
+
+
+def hidden_transfer(count: int = 3, layer: int = 2, size: int = VOCABULARY) -> Stored:
+    """Maps of a node's state before a layer to those of slots below it."""
+    maps = Random(13)(count, WIDTH, WIDTH) + torch.eye(WIDTH, dtype=torch.float64)
+    config = {**look_ahead_tokens(count, size).config, "transfer_layer": layer}
+    return Stored(config, {"slots.weight": maps})

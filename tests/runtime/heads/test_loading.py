@@ -82,6 +82,9 @@ BROKEN: dict[str, tuple[Stored, str]] = {
     "slots beside something else": (
         changed(formats.look_ahead_tokens(), extra=torch.zeros(2)), "not of the format look_ahead"
     ),
+    "slots that enter behind the last layer": (
+        formats.hidden_transfer(layer=6), "transfer_layer is 6, and the target has 6 layers"
+    ),
     "slots without weights": (changed(formats.look_ahead_tokens(), "slots.weight"), "no weights"),
     "slots of another target": (
         Stored({**formats.look_ahead_tokens().config, "hidden_size": 48}, {"x": torch.zeros(1)}),
@@ -203,7 +206,7 @@ def test_gradients_reach_every_weight(target: CausalModel, tmp_path: Path) -> No
         "eagle3": formats.eagle3(fc_norm=True), "medusa": formats.medusa(),
         "hydra": formats.hydra(), "mlp": formats.mlp_speculator(), "redrafter": formats.redrafter(),
         "dflash": formats.dflash(), "eagle": formats.eagle1(),
-        "slots": formats.look_ahead_tokens(),
+        "slots": formats.look_ahead_tokens(), "maps": formats.hidden_transfer(),
     }  # fmt: skip
     for name, one in stored.items():
         head = load_head(one.save(tmp_path / name), target)
