@@ -53,6 +53,7 @@ class Interpreter(OpRunner):
     Attributes:
         active: which requests take part in the region that runs; None for all.
         emitted: what this round has appended to each text.
+        caught_up: the last op's model, tokens and seconds of text that it read beforehand.
     """
 
     batch: Batch
@@ -81,6 +82,7 @@ class Interpreter(OpRunner):
         self.running = torch.ones(self.batch.size, dtype=torch.bool)
         self.observer: Observer | None = None
         self.op_record: OpRecord | None = None
+        self.caught_up: tuple[str, int, float] | None = None
 
     @property
     def idle_rows(self) -> list[bool]:

@@ -146,6 +146,10 @@ class EagerSession(Interpreter):
         start = perf_counter()
         self.run_op(op, scope)
         seconds = perf_counter() - start
+        if self.caught_up is not None:
+            (model, tokens, before), self.caught_up = self.caught_up, None
+            observer("forward", model, self.batch.size, tokens, tokens, before)
+            seconds -= before
         record = self.op_record
         if record is None:
             work = op.demand(self.analysis.steps[id(op), self.trip], self.plan)

@@ -98,8 +98,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("pair")
     save_pair(folder, VOCABULARY, scale=0.14, sureness=3.0)
     models = with_heads(load_pair(folder))
-    for name in ("head", "flash", "clover", "clover2", "fspad", "amphista"):
+    for name in ("head", "flash"):
         teach(models[name])
+    for name in ("clover", "clover2", "fspad", "amphista"):
+        teach(models[name], 60)
     return models
 
 
@@ -171,9 +173,24 @@ def test_rounds_of_a_head_with_layers_along_the_text_are_those_of_the_definition
 ) -> None:
     """Drafted tokens go on behind the layers: they are never in its cache."""
     given = {**models, "head": models[name]}
-    for shape in SHAPES.values() if temperature else (CHAIN,):
+    for shape in (TREE, DYNAMIC) if temperature and name == "clover2" else (CHAIN,):
         plan = plan_of(shape, temperature, behind=given["head"].num_layers)
         check_alike(plan, given, temperature)
+
+
+def test_a_prompt_that_a_head_reads_in_a_round_is_observed_by_itself(
+    models: dict[str, Any],
+) -> None:
+    """Once, as wide as the text was; the pass that waited for it is as wide as every round's."""
+    given = {"target": models["target"], "head": models["clover2"]}
+    executable = EagerBackend().compile(plan_of(CHAIN, 0.0, behind=2), given)
+    seen: list[tuple[str | None, int]] = []
+    generate(
+        executable, requests_of(0.0)[2:3],
+        observer=lambda op, model, batch, width, context, seconds: seen.append((model, width)),
+    )  # fmt: skip
+    widths = [width for model, width in seen if model == "head"]
+    assert [width for width in widths if width > 4] == [10]
 
 
 def test_the_next_step_reads_the_second_state_of_a_head(models: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import torch
@@ -117,10 +118,14 @@ def packing_of(
 def settle(session: Interpreter, cache: Cache, spec: PassSpec) -> None:
     """Run text until no more of it is missing than a pass may catch up."""
     most = _most(cache, spec)
-    if max(lags_of(session, cache, spec)) > most and not spec.feeds:
+    lacking = max(lags_of(session, cache, spec))
+    if lacking > most and not spec.feeds:
         early = spec.scratch and not cache.of and spec.features is None
         own = session.analysis.whole[spec.cache or ""] if early else spec
+        start = perf_counter()
         catch_up(session, cache, own, most)
+        if max(lags_of(session, cache, spec)) < lacking:
+            session.caught_up = spec.model, lacking, perf_counter() - start
 
 
 def reads_more(session: Interpreter, cache: Cache, spec: PassSpec) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from specplan.cost_models.models.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
-from specplan.cost_models.models.forward import forward_cost
+from specplan.cost_models.models.forward import forward_cost, forward_ops
 from specplan.cost_models.models.heads.dflash import spread_layers
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -88,6 +88,21 @@ def test_the_joining_matrix_is_read_once_a_round(tmp_path: Path) -> None:
     assert first - later == 2 * 3 * 4096 * 4096
     norms = 2 * 4 * 4096
     assert first == shape.weight_bytes - norms
+
+
+def test_drafted_tokens_of_clover_pass_no_layers(tmp_path: Path) -> None:
+    """Clover-2 for Vicuna 7B by hand: layers, blocks, and matrices on one vector and on two."""
+    vicuna = LLAMA_8B | {"intermediate_size": 11008, "num_key_value_heads": 32, "vocab_size": 32000}
+    config = vicuna | {"num_hidden_layers": 1, "clover": {"num_heads": 5, "num_layers": 2}}
+    head, wide = read(tmp_path, config, vicuna), 4096
+    layers = 2 * (4 * wide * wide + 3 * wide * 11008 + 2 * wide)
+    blocks = 2 * (3 * wide * wide + 4 * wide)  # three biases and a norm
+    matrices = 3 * wide * wide + 4 * wide  # two biases, and two norms
+    assert head.kind == "regressive" and head.shape.num_layers == 2
+    assert head.shape.parameters == layers + blocks + matrices
+    later = {op.name: op for op in forward_ops(head.shape, 1, 1, 0, layers=(2, 2))}
+    assert later.keys() == {"step_projection", "lm_head"}
+    assert later["step_projection"].total.weight_bytes == 2 * (3 + 2) * wide * wide
 
 
 def test_speculators_say_the_same(tmp_path: Path) -> None:
