@@ -48,7 +48,7 @@ from specplan.runtime.requests import Request
 FORMATS = ("float32", "Q8_0", "Q4_0")
 OUTPUT_TOKENS = 128
 PLAIN = "no speculation"
-LOOKUPS, CHAINS = (2, 5), (1, 2, 3, 4)
+LOOKUPS, CHAINS, CHAINS_OF_HEADS = (2, 5), (1, 2, 3, 4), (2, 3, 4, 5, 6)
 
 
 @dataclass
@@ -89,7 +89,7 @@ def plans_of(facts: ProblemFacts) -> dict[str, Plan]:
         tree = chain(length)
         by_draft = DraftModelOptions("draft", tree.parents, tree.ranks)
         plans[f"draft model K={length}"] = DRAFT_MODEL.written(facts, by_draft)
-    for length in CHAINS:
+    for length in CHAINS_OF_HEADS:
         tree = chain(length)
         by_head = HeadTreeOptions("eagle", tree.parents, tree.ranks)
         plans[f"EAGLE-1 head K={length}"] = EAGLE3.written(facts, by_head)
