@@ -70,14 +70,18 @@ class RetrievalHeads(Method[RetrievalHeadsOptions]):
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[RetrievalHeadsOptions] | Refusal]:
         """Per set of heads and budget whose acceptance is known, chains of 1 to 8 tokens."""
-        return [
+        known = [
             Family.of(
                 f"chain by {len(x.heads)} heads and {x.budget} tokens",
                 (RetrievalHeadsOptions(x.heads, x.budget, n) for n in LENGTHS),
             )
             for x in facts.profiles
             if isinstance(x, SmallCache) and x.how == "by_head"
-        ] or [Refusal("any", _UNKNOWN)]
+        ]
+        if known:
+            return known
+        gated = self.drafters(facts)
+        return [Refusal("any", facts.missing_profile(gated[0]) if gated else _UNKNOWN)]
 
     def drafters(self, facts: ProblemFacts) -> tuple[Drafter, ...]:
         """The target with each share of retrieval heads and each budget, where gates are given."""

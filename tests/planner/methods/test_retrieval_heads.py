@@ -70,6 +70,8 @@ def test_its_drafters_come_from_gates(tmp_path: Path) -> None:
     }
     facts = facts_of(tmp_path, methods=["retrieval_heads"])
     assert set(METHOD.drafters(facts)) == wanted <= set(possible_drafters(facts))
+    (unmeasured,) = METHOD.choices(facts)
+    assert isinstance(unmeasured, Refusal) and "give workload.prompts" in unmeasured.reason
     bare = example_facts(tmp_path, target=GROUPED)
     assert METHOD.drafters(bare) == ()
     (refused,) = METHOD.choices(bare)
