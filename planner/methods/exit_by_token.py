@@ -18,6 +18,7 @@ from specplan.ir.values import print_atom
 from specplan.planner.drafters.token_exits import read_token_exits, settled_tokens
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Option, Options
+from specplan.planner.reasons import Cause, Reason
 from specplan.planner.templates.exits import SURE, Exits, exit_depths, exit_plan, put_off
 
 MOST_TOKENS = 1024
@@ -49,9 +50,10 @@ class ExitByToken(Exits[ExitByTokenOptions]):
     def unavailable(self, facts: ProblemFacts) -> str | None:
         """Also without a table."""
         if facts.problem.token_exits is None:
-            return (
+            return Reason(
                 "no table of exits by token is given: measure one with `specplan profile "
-                "token-exits` and name it as token_exits"
+                "token-exits` and name it as token_exits",
+                Cause.OPT_IN,
             )
         return super().unavailable(facts)
 
