@@ -86,28 +86,19 @@ def test_onnx_runtime_runs_rounds_of_heads(name: str, case: Case, tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["clover", "clover2"])
-def test_onnx_runtime_goes_on_behind_layers_along_the_text(
-    name: str, case: Case, tmp_path: Path
+@pytest.mark.parametrize("backend", [OnnxRuntimeBackend(), InductorBackend()])
+@pytest.mark.parametrize("name", ["clover", "clover2", "fspad", "amphista"])
+def test_heads_of_other_bodies_are_compiled(
+    name: str, backend: Any, case: Case, tmp_path: Path
 ) -> None:
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
+    """Later passes of Clover go on behind its layers."""
+    if backend.available() is not None:
+        pytest.skip(str(backend.available()))
     models = {"target": case.models["target"], "head": case.models[name]}
-    plan = plan_of(CHAIN, 0.8, behind=models["head"].num_layers)
-    check_plan(OnnxRuntimeBackend(), plan, models, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize(("name", "drafted"), [("fspad", CHAIN), ("amphista", BLOCK)])
-def test_onnx_runtime_runs_other_bodies(
-    name: str, drafted: str, case: Case, tmp_path: Path
-) -> None:
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
-    models = {"target": case.models["target"], "head": case.models[name]}
-    plan = plan_of(drafted, 0.8, read="last")
-    check_plan(OnnxRuntimeBackend(), plan, models, tmp_path)
+    behind = models["head"].num_layers if models["head"].description.body.on_text else None
+    drafted = BLOCK if name == "amphista" else CHAIN
+    plan = plan_of(drafted, 0.8, behind=behind, read="last")
+    check_plan(backend, plan, models, tmp_path)
 
 
 @pytest.mark.slow
