@@ -20,6 +20,7 @@ from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.hazards import posterior
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.models.heads.look_ahead import MODEL_TYPE
 from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.files import read_json, staged, write_json_atomic
 from specplan.measure.acceptance.profile import measure_acceptance
@@ -232,18 +233,20 @@ def card(
         if reached
     ]
     workload = problem.workload
+    form = read_json(done.folder / "config.json").get("model_type", "")
     return "\n".join(
         [
             f"# {family} for {problem.models.target.path.name}",
             "",
-            f"{_kind(state, family)}, trained by `specplan train`. It changes no output: the "
+            f"{_kind(state, family, form)}, trained by `specplan train`. It changes no output: the "
             "target judges every draft token.",
             "",
             f"- target: `{problem.models.target.path.name}`, digest `{state['target'][:16]}`",
             f"- training: {state['step']} steps of {recipe['rows']} rows of up to "
             f"{recipe['row_tokens']} tokens, loss {recipe['loss']}, seed {recipe['seed']}",
             f"- texts: {state['answers']} {_texts(recipe)}",
-            f"- weights: {number_type}, in the form that engines load",
+            f"- weights: {number_type}, in "
+            + ("a form of specplan's own" if form == MODEL_TYPE else "the form that engines load"),
             f"- check: on {done.prompts} held-out prompts, {done.rounds} rounds accepted as many "
             "draft tokens served as in training",
             "",
@@ -270,12 +273,14 @@ def _texts(recipe: dict[str, Any]) -> str:
     return f"texts as they stand, of each token what the target would write {at}"
 
 
-def _kind(state: dict[str, Any], family: str) -> str:
+def _kind(state: dict[str, Any], family: str, form: str) -> str:
     if "draft" in state:
         share, ahead = (state["recipe"][name] for name in ("on_policy", "parallel"))
         if ahead > 1:
             return f"A draft model that drafts {ahead} tokens in one pass (PARD)"
         return f"A draft model, distilled from its target ({share:.0%} of the steps on policy)"
+    if form == MODEL_TYPE:
+        return f"What its target reads ahead of its text ({family})"
     return f"A drafter ({family}) that reads the hidden states of its target"
 
 
