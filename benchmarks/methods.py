@@ -64,7 +64,11 @@ PEERS = {
 def column_problem(
     work: Path, task: str, temperature: float, seed: int, methods: Sequence[str]
 ) -> Path:
-    """The problem of one task and temperature, with every method and source there is."""
+    """The problem of one task and temperature, with every source there is.
+
+    Args:
+        methods: those to try; empty for all that the reference pair has drafters for.
+    """
     described = dealt_problem(
         work,
         task,
@@ -77,7 +81,9 @@ def column_problem(
     every = discover_methods()
     wanted = [name for name in methods or every if every[name].runnable]
     sources = {source for name in wanted for source in every[name].sources}
-    described |= {"methods": wanted, "sources": sorted(sources)}
+    described["sources"] = sorted(sources)
+    if methods:  # named ones have to be such as can be tried
+        described["methods"] = wanted
     if "datastore" in sources:
         described["datastore"] = str(corpus(work, Path(described["workload"]["prompts"])))
     path = work / f"{task}-{temperature}.json"
