@@ -67,6 +67,10 @@ def column_problem(
     """The problem of one task and temperature, with every source there is.
 
     Args:
+        work: folder for prompts, profiles and the problem.
+        task: `code` or `prose`.
+        temperature: of sampling.
+        seed: of the deal of prompts.
         methods: those to try; empty for all that the reference pair has drafters for.
     """
     described = dealt_problem(
