@@ -9,6 +9,7 @@ from specplan.backends.eager.passes.columns import Columns, Pass
 from specplan.backends.eager.passes.levels import Slots
 from specplan.backends.eager.state.placements import Placement
 from specplan.backends.eager.state.tracks import Track
+from specplan.ir.types.value_types import ROOT
 
 
 def entered(run: Pass) -> tuple[Tensor | None, Tensor, Tensor | None]:
@@ -20,14 +21,19 @@ def entered(run: Pass) -> tuple[Tensor | None, Tensor, Tensor | None]:
     if track is None:
         return model.enter(call.tokens, call.positions, None, None, None), call.live, None
     above = call.positions - spec.shift
-    read = _by_slots(run, track, above)
-    if read is None:
-        read = track.read(above, _keys_above(run, spec.shift, above), spec.scratch)
-    states, steps, known = read
+    by_slots = _by_slots(run, track, above)
+    if by_slots is not None:
+        states, steps, known = by_slots
+    elif track.drafted:
+        states, steps, known = track.read(above, _keys_above(run, spec.shift, above), spec.scratch)
+    else:
+        states, steps, known = track.text_at(above)
     if track.deeper:
         states, known = left_by_slots(run, track, spec.shift, spec.shift)
     live = call.live
-    if not model.optional_features or not spec.own:
+    if by_slots is not None and not model.optional_features:
+        live, known = live & known, torch.ones_like(known)  # no node stands at a text's beginning
+    elif not model.optional_features or not spec.own:
         lacking = ~known & (above >= 0)
         if model.optional_features:  # text before the root needs its states
             lacking[:, max(call.texts - 1, 0) :] = False
@@ -45,7 +51,7 @@ def entered(run: Pass) -> tuple[Tensor | None, Tensor, Tensor | None]:
 def _by_slots(run: Pass, track: Track, above: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
     """What a track holds of the nodes that a pass reads, where their slots are known."""
     place, width = run.place, run.call.tokens.shape[1]
-    if run.call.texts or not isinstance(place, Placement) or place.states is None:
+    if run.call.texts or track.deeper or not isinstance(place, Placement) or place.states is None:
         return None
     return track.read_slots(place.states[:width], above, run.spec.scratch)
 
@@ -128,6 +134,11 @@ def keep(run: Pass, passed: dict[int, Tensor], live: Tensor, steps: Tensor | Non
             place = call.positions[:, :texts].clamp(min=0)
             keys = batch.keys.gather(1, place)
             track.write_nodes(keys, live[:, :texts], states[:, :texts], steps[:, :texts], True)
+        elif texts and track.at_root:
+            root, last_of = batch.root(None).keys, slice(texts - 1, texts)
+            track.write_nodes(
+                root, live[:, last_of], states[:, last_of], steps[:, last_of], False, (ROOT,)
+            )
         elif texts:
             positions = call.positions[:, :texts]
             track.write_text(positions, live[:, :texts], states[:, :texts], steps[:, :texts])

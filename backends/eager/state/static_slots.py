@@ -111,6 +111,7 @@ def places(
             for name, spans in segments.items()
         }
         judged: dict[Value, Lineage | None] = {}
+        committed: dict[tuple[str, Value], Resident] = {}
         rows: dict[Value, _Slots] = {}
         for step in infer_round(plan, item).steps:
             match step.op:
@@ -131,7 +132,11 @@ def places(
                     lineage = judged.get(op.path) if isinstance(op, Commit) else None
                     if (resident := _resident(slots, lineage)) is not None:
                         known.residents[id(op)] = resident
+                        if isinstance(op, Commit):
+                            committed[_model_of(plan, op), op.path] = resident
                     slots.static, slots.tried = False, None
+                case Commit() as op if (_model_of(plan, op), op.path) in committed:  # of a track
+                    known.residents[id(op)] = committed[_model_of(plan, op), op.path]
                 case Forward() as op if op.cache is not None:
                     slots = caches[op.cache]
                     fresh = _fresh(slots, step, op)
@@ -143,6 +148,11 @@ def places(
                     if op.most_levels == 1:
                         rows |= dict.fromkeys(op.results, slots)
     return known
+
+
+def _model_of(plan: Plan, op: Commit) -> str:
+    """Whose keys, values or states a commit makes permanent; "" for nobody's."""
+    return str(getattr(plan.state(op.state), "model", ""))
 
 
 def _fresh(slots: _Slots, step: Step, op: Forward) -> Fresh | None:

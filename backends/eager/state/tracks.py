@@ -11,6 +11,7 @@ from torch import Tensor
 from specplan.backends.ops.commit import commit
 from specplan.backends.ops.tensors.keys import places_of
 from specplan.ir.types.value_types import ROOT
+from specplan.runtime.masks import prefix
 
 
 class Drafted(NamedTuple):
@@ -40,7 +41,10 @@ class Track:
         steps: passes of its own model that a state went through, int64 `[B, S + 1]`.
         deeper: states of the slots below, level by level; they have gaps.
         drafted: by whether they were scratch.
+        at_root: text is read at the root alone, whose state is one of the drafted nodes'.
     """
+
+    at_root = False
 
     PARTS = "hidden", "known", "steps"
 
@@ -102,7 +106,7 @@ class Track:
             keys: int64 `[B, T]`.
             scratch: what passes wrote as scratch is there, too, and counts for more.
         """
-        read, steps, known = self._text_at(positions)
+        read, steps, known = self.text_at(positions)
         for way in (False, True) if scratch else (False,):
             drafted = self.drafted.get(way)
             if drafted is None or not drafted.keys.shape[1]:
@@ -124,8 +128,8 @@ class Track:
             positions: see `read`.
             scratch: see `read`.
         """
-        if all(slot == ROOT for slot in slots):
-            return self._text_at(positions)
+        if all(slot == ROOT for slot in slots) and not self.at_root:
+            return self.text_at(positions)
         for way in (True, False) if scratch else (False,):
             drafted = self.drafted.get(way)
             if drafted is None:
@@ -143,8 +147,8 @@ class Track:
             return drafted.states[:, at], drafted.steps[:, at], drafted.live[:, at]
         return None
 
-    def _text_at(self, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """States of text, their steps, and which of them are there."""
+    def text_at(self, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """States of text, their steps, and which of them are there; see `read`."""
         place = positions.clamp(0, self.trash)
         known = self.known.gather(1, place) & (positions >= 0)
         return self.text.gather(1, _wide(place, self.text)), self.steps.gather(1, place), known
@@ -176,10 +180,21 @@ class Track:
             new = Drafted(keys, live, states, steps, known)
         self.drafted[scratch] = new
 
-    def commit(self, keys: Tensor, emitted: Tensor, positions: Tensor) -> None:
-        """Make the prefix of what was emitted that is here permanent; arguments as of `Cache`."""
+    def commit(
+        self, keys: Tensor, emitted: Tensor, positions: Tensor, in_place: bool = False
+    ) -> None:
+        """Make the prefix of what was emitted that is here permanent; arguments as of `Cache`.
+
+        With `in_place` that is the beginning of a chain whose nodes stand in slots of their order.
+        """
         drafted = self.drafted.get(False)
-        if drafted is not None and drafted.keys.shape[1]:
+        count = 0 if drafted is None or self.at_root else drafted.keys.shape[1]
+        if drafted is not None and count and in_place and drafted.slots == (*range(count),):
+            width = min(count, keys.shape[1])
+            there = prefix(emitted[:, :width] & drafted.live[:, :width])
+            moved, steps = drafted.states[:, :width], drafted.steps[:, :width]
+            self.write_text(positions[:, :width], there, moved, steps)
+        elif drafted is not None and count:
             slots, there = commit(keys, emitted, drafted.keys, drafted.live)
             moved = drafted.states.gather(1, _wide(slots, drafted.states))
             self.write_text(positions, there, moved, drafted.steps.gather(1, slots))

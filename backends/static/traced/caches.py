@@ -160,7 +160,10 @@ class RoundCache(NodeSlots):
             path: what was accepted.
             count: how many nodes of it were emitted, int64 `[B]`.
         """
-        keys = path.keys
+        keys, placed = path.keys, self.placed
+        if placed is not None and not any(placed.get((span, False)) for span in self.segments):
+            self._begin(self.base)  # all that ran was scratch
+            return
         place = torch.arange(keys.shape[1], device=keys.device)
         emitted = place < count[:, None]
         slots, moved = torch.zeros_like(keys), torch.zeros_like(emitted)

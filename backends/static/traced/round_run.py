@@ -109,15 +109,17 @@ class RoundRun(RoundState):
         path, (_, count) = typed(scope[op.path], Path), self.batch.appended
         positions, _, _ = self.batch.written
         emitted = count.minimum(path.accepted)
+        resident = self.analysis.places.residents.get(id(op))
         if op.state in self.batch.tracks:
             width = path.keys.shape[1]
             there = torch.arange(width, device=emitted.device) < emitted[:, None]
             track, positions = self.batch.tracks[op.state], positions[:, :width]
-            track.commit(path.keys, there, positions)
+            in_place = resident is not None and resident.in_place
+            track.commit(path.keys, there, positions, in_place)
             if track.deeper:
                 track.commit_deeper(*self.batch.since_root(positions, path.keys, there))
             return
-        cache, resident = self.caches[op.state], self.analysis.places.residents.get(id(op))
+        cache = self.caches[op.state]
         if not cache.taken:
             return
         if resident is not None and cache.placed is not None:

@@ -51,6 +51,8 @@ class RoundState(OpRunner):
             truncated=graph.sampling.truncated,
         )
         self.batch = RoundTexts(given, settings)
+        for name in self.analysis.read_from_root:
+            self.batch.tracks[name].at_root = not self.batch.tracks[name].deeper
         self.caches = {name: RoundCache(graph, given, name) for name in given.stores}
         self.values = dict(given.values)
         self.uniforms = {id(op): first for op, first, _ in graph.inputs.uniforms}
