@@ -121,10 +121,8 @@ def reads_text(step: Step, op: Forward) -> bool:
     """Whether a forward reads states of text before the root, where it reads states at all."""
     for name in op.nodes:
         nodes = step.reads[name]
-        among = None
-        if isinstance(nodes, NodesType):
-            among = nodes.among if nodes.indices is None else nodes.indices
-        if among is None or ROOT in among:
+        possible = nodes.possible if isinstance(nodes, NodesType) else None
+        if possible is None or ROOT in possible:
             return True  # the root, and with it text that is pending
     return op.shift > 1 or op.pending > 1
 

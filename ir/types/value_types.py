@@ -149,6 +149,11 @@ class NodesType:
     seen: int = 0
     among: tuple[int, ...] | None = None
 
+    @property
+    def possible(self) -> tuple[int, ...] | None:
+        """The nodes, or those that data chooses them from; None where these are not known."""
+        return self.among if self.indices is None else self.indices
+
 
 @dataclass(frozen=True, slots=True)
 class LogitsType:

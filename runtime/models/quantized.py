@@ -142,13 +142,6 @@ def stacked(matrices: Sequence[Matrix]) -> Matrix:
     return torch.cat([one for one in matrices if isinstance(one, Tensor)])
 
 
-def rows_from(matrix: Matrix, first: int) -> Matrix:
-    """The rows of a matrix from one on."""
-    if isinstance(matrix, QuantizedMatrix):
-        return QuantizedMatrix(*(part[first:] for part in matrix))
-    return matrix[first:]
-
-
 def _rounded(inputs: Tensor) -> Tensor:
     """Activations as the product sees them: in blocks of 8 bits, halves to the even code."""
     blocks = inputs.unflatten(-1, (-1, BLOCK))

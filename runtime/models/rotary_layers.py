@@ -22,7 +22,6 @@ from specplan.runtime.models.quantized import (
     linear,
     matrix_of,
     quantize,
-    rows_from,
     stacked,
 )
 
@@ -127,16 +126,8 @@ class RotaryLayer:
 
     def fill(self, given: Tensor, cos: Tensor, sin: Tensor, writer: CacheWriter) -> None:
         """Write keys and values alone; arguments as of `behind_norm`."""
-        batch, tokens = cos.shape[:2]
-        kv_heads, own = self.kv_heads, self.heads * self.head_dim
-        bias = None if self.qkv_bias is None else self.qkv_bias[own:]
-        joined = linear(given, rows_from(self.qkv, own), bias)
-        joined = joined.view(batch, tokens, 2 * kv_heads, self.head_dim)
-        key, value = joined[:, :, :kv_heads], joined[:, :, kv_heads:]
-        if self.key_norm is not None:
-            key = rms_norm(key, self.key_norm)
-        key = rotate(key, cos, sin)
-        writer.update(key.transpose(1, 2), value.transpose(1, 2), self.index)
+        joined = linear(given, self.qkv, self.qkv_bias)
+        self._stored(self._by_head(joined, cos), cos, sin, writer)
 
     def quantize(self, form: str) -> None:
         """Round the layer's matrices to a format; see `quantized.quantize`."""
@@ -171,11 +162,14 @@ class RotaryLayer:
             joined = joined.view(batch, tokens, joined.shape[1])
             mixed = mask.attend(joined, mask.bias, self.index, self.scaling)
             return mixed.view(batch * tokens, mixed.shape[2])
-        joined = joined.view(batch, tokens, self.heads + 2 * self.kv_heads, self.head_dim)
-        query, key, value = self._stored(joined, cos, sin, writer)
+        query, key, value = self._stored(self._by_head(joined, cos), cos, sin, writer)
         writer.note(query, self.index)
         mixed, _ = grouped_attention(None, query, key, value, mask, self.scaling)
         return mixed.reshape(batch * tokens, self.heads * self.head_dim)
+
+    def _by_head(self, joined: Tensor, cos: Tensor) -> Tensor:
+        """Queries, keys and values `[B, T, H + 2 H_kv, head_dim]`."""
+        return joined.view(*cos.shape[:2], self.heads + 2 * self.kv_heads, self.head_dim)
 
     def _stored(
         self, joined: Tensor, cos: Tensor, sin: Tensor, writer: CacheWriter

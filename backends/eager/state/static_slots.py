@@ -162,8 +162,7 @@ def _fresh(slots: _Slots, step: Step, op: Forward) -> Fresh | None:
     if isinstance(given, TreeType):
         nodes, lineage = tuple(range(given.nodes)), given.lineage
     elif isinstance(given, NodesType):
-        nodes = given.among if given.indices is None else given.indices
-        lineage, closed = given.lineage, given.closed
+        nodes, lineage, closed = given.possible, given.lineage, given.closed
     if slots.tried is None or others or nodes is None or lineage is None:
         slots.tried = None
         return None

@@ -44,9 +44,8 @@ class Track:
         at_root: text is read at the root alone, whose state is one of the drafted nodes'.
     """
 
-    at_root = False
-
     PARTS = "hidden", "known", "steps"
+    at_root = False
 
     def __init__(
         self, text: Tensor, known: Tensor, steps: Tensor, deeper: Sequence[Track] = ()
