@@ -21,12 +21,13 @@ if ! "$PYTHON" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; 
 fi
 status=0
 if "$PYTHON" -c 'import pytest, hypothesis' 2>/dev/null; then
-  timeout 170 "$PYTHON" -m pytest -q -m "gpu and not slow" tests/backends/kernels tests/backends/test_captured.py || status=1
+  timeout 200 "$PYTHON" -m pytest -q -m "gpu and not slow" tests/backends tests/training || status=1
 else
   echo "pytest or hypothesis is not installed: the GPU tests are left out."
 fi
 timeout 130 "$PYTHON" benchmarks/gpu_attention.py --seconds 100 --out "$OUT/attention.json" || status=1
-timeout 100 "$PYTHON" benchmarks/gpu_round.py --out "$OUT/round.json" || status=1
+timeout 130 "$PYTHON" benchmarks/gpu_round.py --out "$OUT/round.json" --profile "$OUT/kernels.txt" || status=1
+timeout 90 "$PYTHON" benchmarks/gpu_training.py --out "$OUT/training.json" || status=1
 if [ -n "${INDUCTOR:-}" ]; then  # compiling a round takes three minutes and more
   timeout 500 "$PYTHON" -m pytest -q -m "gpu and slow" tests/backends/test_captured.py || status=1
   timeout 900 "$PYTHON" benchmarks/gpu_round.py --inductor --out "$OUT/inductor.json" || status=1

@@ -10,20 +10,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
-from torch import Tensor, nn
 
 from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.files import read_json, staged, write_json_atomic
+from specplan.training.learning.adam import Adam
 from specplan.training.learning.learner import Learner
 
 STATE, OPTIMIZER, OPPONENT = "training.json", "optimizer.state", "adversary.state"
 
 
 def write_checkpoint(
-    folder: Path, learner: Learner, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]
+    folder: Path, learner: Learner, optimizer: Adam, state: Mapping[str, Any]
 ) -> None:
     """Write a drafter, its optimizer and the state of its training.
 
@@ -33,7 +32,7 @@ def write_checkpoint(
     try:
         with staged(folder) as place:
             learner.write(place)
-            (place / OPTIMIZER).write_bytes(save(_moments(learner.module, optimizer)))
+            (place / OPTIMIZER).write_bytes(save(optimizer.state()))
             write_json_atomic(place / STATE, {"schema_version": 1, **state})
     except (OSError, SafetensorError) as error:
         last = f"the last checkpoint, {folder}, is whole" if folder.exists() else "there is none"
@@ -72,20 +71,6 @@ def read_state(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None
     return state
 
 
-def read_moments(folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Put the moments of a checkpoint into the optimizer of a module's weights."""
-    moments = load((folder / OPTIMIZER).read_bytes())
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad:
-            optimizer.state[parameter] = {
-                field: moments[f"{name}:{field}"] for field in ("step", "exp_avg", "exp_avg_sq")
-            }
-
-
-def _moments(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    return {
-        f"{name}:{field}": value.contiguous()
-        for name, parameter in module.named_parameters()
-        if parameter in optimizer.state
-        for field, value in optimizer.state[parameter].items()
-    }
+def read_optimizer(folder: Path, optimizer: Adam) -> None:
+    """Let an optimizer go on from the checkpoint of a folder."""
+    optimizer.resume(load((folder / OPTIMIZER).read_bytes()))

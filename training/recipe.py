@@ -95,8 +95,11 @@ def head_loss(head: Drafter, texts: Sequence[Text], recipe: Recipe) -> float:
     return loss_of(learner, rows, labels, features, objective).item()
 
 
-def fast_type(dtype: torch.dtype) -> torch.dtype:
-    """The number type of products in training: bfloat16 where this processor computes with it."""
-    reads = getattr(torch.cpu, "get_capabilities", dict[str, bool])()
-    fast = reads.get("avx512_bf16") or reads.get("amx_bf16") or reads.get("bf16")
+def fast_type(dtype: torch.dtype, device: torch.device) -> torch.dtype:
+    """The number type of products in training: bfloat16 where a device computes faster with it."""
+    if device.type == "cuda":
+        fast = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        reads = getattr(torch.cpu, "get_capabilities", dict[str, bool])()
+        fast = bool(reads.get("avx512_bf16") or reads.get("amx_bf16") or reads.get("bf16"))
     return torch.bfloat16 if fast and dtype == torch.float32 else dtype

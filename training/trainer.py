@@ -13,18 +13,17 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
-
 from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.files import name_of
 from specplan.measure.progress import Progress, silent
 from specplan.planner.training.curves import Evaluation
 from specplan.planner.training.stopping import Verdict
 from specplan.runtime.models.causal import CausalModel
-from specplan.training.checkpoints import read_moments, read_state, write_checkpoint
+from specplan.training.checkpoints import read_optimizer, read_state, write_checkpoint
+from specplan.training.learning.adam import Adam
 from specplan.training.learning.features import Features
 from specplan.training.learning.heads import HeadLearner
-from specplan.training.learning.learner import Learner, adam
+from specplan.training.learning.learner import Learner
 from specplan.training.learning.objective import Objective, loss_of
 from specplan.training.learning.packing import Text, labels_of, numbers_of, packed
 from specplan.training.learning.processes import add_up, join_processes, share, wait
@@ -106,7 +105,7 @@ def train_head(
     learner = HeadLearner(head, config, recipe.loss, recipe.seed)
     size = size_of_states(head, texts[0].tokens)
     learner.rates = {"heads.": recipe.head_rate, "entering.project.": 1.0 / size}
-    objective = objective_of(head, recipe, fast_type(target.dtype))
+    objective = objective_of(head, recipe, fast_type(target.dtype, target.device))
     return train_learner(
         learner, objective, texts, steps, folder, recipe, progress, judge=judge, until=until
     )
@@ -171,7 +170,7 @@ class _Training:
     features: Features
     folder: Path
     recipe: Recipe
-    optimizer: torch.optim.Optimizer
+    optimizer: Adam
     fixed: Mapping[str, Any]
     first: int
     end: int
@@ -203,10 +202,10 @@ class _Training:
         fixed = {**_identity(learner, objective, texts, recipe), "processes": size}
         state = read_state(folder, fixed)
         learner.trains(True)
-        optimizer = adam(learner)
+        optimizer = Adam(learner)
         if state is not None:
             learner.read(folder)
-            read_moments(folder, learner.module, optimizer)
+            read_optimizer(folder, optimizer)
         features = Features(learner, groups, objective)
         state = state or {"step": 0}
         end, cools = steps, steps - round(recipe.cooling * steps)
@@ -222,10 +221,7 @@ class _Training:
     def step(self, step: int) -> float:
         """One step, and its loss before it."""
         recipe, learner = self.recipe, self.learner
-        weights = [one for group in self.optimizer.param_groups for one in group["params"]]
-        for group in self.optimizer.param_groups:
-            group["lr"] = recipe.learning_rate * group["rate"] * self._rate(step)
-        self.optimizer.zero_grad()
+        self.optimizer.forget()
         numbers = numbers_of(len(self.features.groups), recipe.rows, recipe.seed, step)
         rows, features = learner.rows(self.features, share(numbers, self.rank, self.size), step)
         objective = self.features.objective
@@ -234,11 +230,10 @@ class _Training:
         totals = labels.counts.sum((1, 2))
         add_up([totals], self.size)
         loss = loss_of(learner, rows, labels, features, objective, totals)
-        add_up([loss, *(w.grad for w in weights if w.grad is not None)], self.size)
+        add_up([loss, *self.optimizer.gradients], self.size)
         if not isfinite(loss.item()):
             raise _no_number(step, self.folder)
-        torch.nn.utils.clip_grad_norm_(weights, recipe.clip)
-        self.optimizer.step()
+        self.optimizer.step(recipe.learning_rate * self._rate(step), recipe.clip)
         return loss.item()
 
     def _rate(self, step: int) -> float:

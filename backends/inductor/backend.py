@@ -9,6 +9,7 @@ Weights are those of the loaded checkpoint: all rounds share them, and no file c
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
@@ -30,6 +31,7 @@ from specplan.ir.errors import UsageError
 from specplan.runtime.models.modules import Module
 
 CODE, TABLES = "round.pt2", "tables.safetensors"
+_LIBRARIES = b"libstdc++.so", b"libc++.so"
 _CONFIG = {
     "aot_inductor.package_constants_in_so": False,
     "aot_inductor.compile_wrapper_opt_level": "O0",  # it only calls kernels
@@ -68,6 +70,7 @@ class InductorBackend(RoundBackend):
             torch._inductor.aoti_compile_and_package(
                 program, package_path=str(folder / CODE), inductor_configs=_CONFIG
             )
+        check_linked(folder / CODE)
         save_file({name: table.contiguous() for name, table in tables.items()}, folder / TABLES)
 
     def load(self, folder: Path, models: Mapping[str, Module]) -> Program:
@@ -94,6 +97,23 @@ class InductorBackend(RoundBackend):
         used = {name: known[name] for name in wanted}
         package.load_constants(used, check_full_update=True, user_managed=True)
         return _Loaded(package.loader, used)
+
+
+def check_linked(path: Path) -> None:
+    """Refuse code that contains the C++ library: it ends the process that loads it beside torch.
+
+    Raises:
+        UsageError: names the compiler.
+    """
+    with zipfile.ZipFile(path) as archive:
+        shared = [archive.read(name) for name in archive.namelist() if name.endswith(".so")]
+    if all(any(library in code for library in _LIBRARIES) for code in shared):
+        return
+    raise UsageError(
+        "the C++ compiler links the C++ library statically, and torch cannot load such code",
+        where=f"CXX={os.environ.get('CXX', 'g++')}",
+        remedy="Name another compiler: CXX=/usr/bin/g++.",
+    )
 
 
 def _check_archive(path: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from specplan.backends.inductor.backend import InductorBackend
-from specplan.ir.errors import MissingCapabilityError
+from specplan.backends.inductor.backend import InductorBackend, check_linked
+from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel
 from tests.backends.compiled_plans import FEWER, requests_of
@@ -57,3 +58,17 @@ def test_a_plan_that_cannot_run_is_refused_by_name(pair_folder: Path) -> None:
     plan = plan_of("self_draft_view")
     with pytest.raises(MissingCapabilityError, match="backend inductor cannot run `state @part"):
         InductorBackend().compile(plan, load_pair(pair_folder))
+
+
+def test_code_that_contains_the_library_is_not_left_to_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch loads a package into its own process, which such code ends."""
+    monkeypatch.setenv("CXX", "/opt/gcc/bin/g++")
+    for name, code in (("shared.pt2", b"..libstdc++.so.6.."), ("alone.pt2", b"....")):
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr("round/model.wrapper.so", code)
+    check_linked(tmp_path / "shared.pt2")
+    with pytest.raises(UsageError, match="statically") as error:
+        check_linked(tmp_path / "alone.pt2")
+    assert error.value.where == "CXX=/opt/gcc/bin/g++"

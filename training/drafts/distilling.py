@@ -189,5 +189,6 @@ def soft_objective(learner: Learner, recipe: DistillRecipe) -> Objective:
         learner: the draft model.
         recipe: with a temperature above 0.
     """
-    compute, weights = fast_type(learner.target.dtype), step_weights(recipe.parallel, recipe.decay)
+    compute = fast_type(learner.target.dtype, learner.target.device)
+    weights = step_weights(recipe.parallel, recipe.decay)
     return Objective(recipe.loss, weights, recipe.temperature, compute, answers=False)

@@ -25,8 +25,8 @@ from specplan.runtime.generate import Generation, generate
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from specplan.training.drafts.distilling import DraftLearner, soft_objective
+from specplan.training.learning.adam import Adam
 from specplan.training.learning.features import Features
-from specplan.training.learning.learner import adam
 from specplan.training.learning.objective import loss_of
 from specplan.training.learning.packing import Rows, Text, labels_of
 
@@ -125,9 +125,7 @@ class FreshDraft:
         self.replay, self.every = replay or Replay(), every
         self.objective = soft_objective(learner, learner.recipe)
         learner.trains(True)
-        self.optimizer = adam(learner)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learner.recipe.learning_rate
+        self.optimizer = Adam(learner)
         self.steps, self.pauses = 0, list[float]()
         self._ready: CausalModel | None = None
         self._waiting, self._open, self._longest = 0, False, 1
@@ -173,7 +171,7 @@ class FreshDraft:
             chosen = self.replay.latest(recipe.rows * recipe.row_tokens)
         if not chosen:
             return None
-        self.optimizer.zero_grad()
+        self.optimizer.forget()
         features = Features(self.learner, (), self.objective)
         rows, states = features.of_others([[one.text] for one in chosen])
         counts = torch.zeros_like(rows.counts)
@@ -181,8 +179,7 @@ class FreshDraft:
             counts[row, list(one.rejected)] = True
         labels = labels_of(Rows(rows.texts, counts), 1, 0)
         loss = loss_of(self.learner, rows, labels, states, self.objective)
-        torch.nn.utils.clip_grad_norm_(self.learner.module.parameters(), recipe.clip)
-        self.optimizer.step()
+        self.optimizer.step(recipe.learning_rate, recipe.clip)
         self.steps += 1
         self._ready = self.learner.drafter
         return loss.item()

@@ -55,7 +55,7 @@ class Features:
     def _together(
         self, groups: Sequence[Sequence[Text]], states: Sequence[Tensor]
     ) -> tuple[Rows, Tensor]:
-        rows = rows_of(groups)
+        rows = rows_of(groups).to(self.target.device)
         length = rows.texts.tokens.shape[1]
         together = torch.stack([pad(one, (0, 0, 0, length - len(one))) for one in states])
         return rows, together.to(self.target.dtype)
@@ -73,7 +73,7 @@ class Features:
 
     @torch.no_grad()
     def _computed(self, group: Sequence[Text]) -> Tensor:
-        texts = rows_of([group]).texts
+        texts = rows_of([group]).to(self.target.device).texts
         with self.objective.products(self.target):
             states = text_features(self.target, texts, self.layers)[0]
         return states.to(self.objective.compute)

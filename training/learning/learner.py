@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
 
 from specplan.ir.errors import UsageError
@@ -99,19 +98,3 @@ class Learner(ABC):
     @abstractmethod
     def read(self, folder: Path) -> None:
         """Take the weights of a checkpoint that `write` wrote."""
-
-
-def adam(learner: Learner) -> torch.optim.Optimizer:
-    """Adam with the moments of EAGLE's training (SafeAILab/EAGLE) over the weights that learn.
-
-    A group of weights learns at its `rate` times the learning rate.
-    """
-    groups: dict[float, list[Tensor]] = {}
-    for name, weight in learner.module.named_parameters():
-        if weight.requires_grad:
-            rates = [rate for part, rate in learner.rates.items() if part in name]
-            groups.setdefault(rates[0] if rates else 1.0, []).append(weight)
-    return torch.optim.AdamW(
-        [{"params": weights, "rate": rate} for rate, weights in groups.items()],
-        betas=(0.9, 0.95), weight_decay=0.0, fused=True,
-    )  # fmt: skip

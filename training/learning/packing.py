@@ -38,6 +38,12 @@ class Rows:
     texts: Texts
     counts: Tensor
 
+    def to(self, device: torch.device) -> Rows:
+        """The same on a device."""
+        one = self.texts
+        texts = (values.to(device) for values in (one.tokens, one.numbers, one.positions))
+        return Rows(Texts(*texts), self.counts.to(device))
+
 
 @dataclass(frozen=True)
 class Labels:
@@ -132,7 +138,8 @@ def labels_of(
     )
     used = valid.any(0)
     if most is not None and most < used.shape[1]:
-        drawn = torch.rand(used.shape, generator=torch.Generator().manual_seed(seed)) * used
+        drawn = torch.rand(used.shape, generator=torch.Generator().manual_seed(seed))
+        drawn = drawn.to(used.device) * used
         used = used & (drawn >= drawn.topk(most, 1).values[:, -1:])
     count = int(used.sum(1).max())
     roots = used.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count]
