@@ -39,26 +39,28 @@ def predicted(device: Any, texts: int, length: int, unroll: int) -> float | None
     return training_seconds(device, shapes["target"], shapes["head"], budget, length)
 
 
-def measured(options: argparse.Namespace, recipe: Recipe) -> dict[str, Any]:
+def measured(device: torch.device, tokens: int, steps: int, recipe: Recipe) -> dict[str, Any]:
     """Seconds of a step, tokens of a second, and the most memory."""
-    target = random_model(LLAMA_8B, "target", torch.device("cuda"), torch.bfloat16)
+    target, cuda = random_model(LLAMA_8B, "target", device, torch.bfloat16), device.type == "cuda"
     made = torch.Generator().manual_seed(0)
-    ids = torch.randint(target.vocab_size, (2 * recipe.rows, options.tokens), generator=made)
+    ids = torch.randint(target.vocab_size, (2 * recipe.rows, tokens), generator=made)
     texts = [Text(tuple(row), 1) for row in ids.tolist()]
     config = {**HEAD, "eagle_aux_hidden_state_layer_ids": list(READ)}
     moments: list[float] = []
 
     def watch(description: str, done: int, total: int) -> None:
-        torch.cuda.synchronize()
+        if cuda:
+            torch.cuda.synchronize()
         moments.append(perf_counter())
 
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "head"
-        losses = train_head(config, target, texts, options.steps, place, recipe, watch).losses
+        losses = train_head(config, target, texts, steps, place, recipe, watch).losses
     seconds = median(b - a for a, b in zip(moments[WARM_UP:], moments[WARM_UP + 1 :], strict=False))
     return {
-        "seconds_per_step": seconds, "tokens_per_second": recipe.rows * options.tokens / seconds,
-        "losses": [losses[0], losses[-1]], "most_bytes": torch.cuda.max_memory_allocated(),
+        "seconds_per_step": seconds, "tokens_per_second": recipe.rows * tokens / seconds,
+        "losses": [losses[0], losses[-1]],
+        "most_bytes": torch.cuda.max_memory_allocated() if cuda else None,
     }  # fmt: skip
 
 
@@ -71,7 +73,7 @@ def main() -> None:
     options = parser.parse_args()
     recipe = Recipe(rows=options.rows, row_tokens=options.tokens)
     name = torch.cuda.get_device_name()
-    row = measured(options, recipe)
+    row = measured(torch.device("cuda"), options.tokens, options.steps, recipe)
     foreseen = predicted(device_called(name), options.rows, options.tokens, recipe.unroll)
     document = {"device": name, "torch": torch.__version__, "rows": options.rows,
                 "tokens": options.tokens, "predicted_seconds": foreseen, **row}  # fmt: skip

@@ -16,7 +16,7 @@ pytest.importorskip("transformers")
 CPU = torch.device("cpu")
 WAYS = ("torch ops", "kernels")
 SIZES: dict[str, Any] = dict(
-    hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+    hidden_size=64, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
     intermediate_size=96, vocab_size=97, max_position_embeddings=512, initializer_range=0.3,
 )  # fmt: skip
 
@@ -55,28 +55,67 @@ def test_every_case_of_the_goal_is_measured() -> None:
         assert (min(values), max(values)) == ends
 
 
-def test_a_tiny_round_is_measured_in_every_way(tmp_path: Path) -> None:
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The benchmark of rounds, of a tiny target and head."""
+    module = importlib.import_module("gpu_round")
+    head = module.eagle3_config({**SIZES, "rms_norm_eps": 1e-5}, "target")
+    monkeypatch.setattr(module, "HEAD", head)
+    monkeypatch.setattr(module, "READ", (1, 2, 3))
+    return module
+
+
+@pytest.mark.parametrize("name", ["chain", "head_chain"])
+def test_a_tiny_round_is_measured_in_every_way(name: str, rounds: Any, tmp_path: Path) -> None:
     """On a CPU nothing is captured."""
-    rounds = importlib.import_module("gpu_round")
     models = {
-        name: rounds.random_model(SIZES, name, CPU, torch.float32) for name in ("target", "draft")
+        role: rounds.random_model(SIZES, role, CPU, torch.float32) for role in ("target", "draft")
     }
-    row = rounds.measure(rounds.chain(2), models, rounds.Load(2, 20), tmp_path, 1)
-    assert set(row["seconds"]) == {f"{ops}{how}" for ops in WAYS for how in ("", ", captured")}
+    models["head"] = rounds.random_head(models["target"], [*range(9)])
+    plan = rounds.PLANS[name](2)
+    given = {one.name: models[one.name] for one in plan.models}
+    every, load = [f"{ops}{how}" for ops in WAYS for how in ("", ", captured")], rounds.Load(2, 20)
+    assert set(rounds.ways(plan, given, rounds.LOADS[0], tmp_path, False)) == set(every)
+    row = rounds.measure(plan, given, load, tmp_path, 1)
+    assert set(row["seconds"]) == set(every[1::2])
     assert all(row["tokens_alike"].values()) and not row["errors"]
     rounds.completed(row, 1e6, None, 1e9)
     assert row["floor_seconds"] == pytest.approx(1e-3)
-    assert len(rounds.lines_of(row).splitlines()) == 5
+    assert len(rounds.lines_of(row).splitlines()) == 3
 
 
 def test_the_floor_of_the_real_round() -> None:
     rounds = importlib.import_module("gpu_round")
-    sizes = {"target": rounds.LLAMA_8B, "draft": rounds.DRAFT}
-    size, predicted = rounds.floor_and_price(rounds.chain(4), sizes, 1, 1000, "NVIDIA H200")
+    shapes, plan, cell = rounds.shapes_of(), rounds.chain(4), (1, 1000)
+    size, predicted = rounds.floor_and_price(plan, shapes, *cell, "NVIDIA H200")
     # Llama 3 8B without its embeddings, and four passes of the 1B's 1.24e9, at two bytes
     assert size == pytest.approx(2 * (7.5e9 + 4 * 1.24e9), rel=0.03)
     assert size / 4.8e12 < predicted < 3 * size / 4.8e12
-    assert rounds.floor_and_price(rounds.chain(4), sizes, 1, 1000, "some other")[1] is None
+    assert rounds.floor_and_price(plan, shapes, *cell, "some other")[1] is None
+    size, predicted = rounds.floor_and_price(rounds.head_chain(4), shapes, *cell, "NVIDIA H200")
+    # four passes of a layer that reads states and tokens, of what joins three, and of 32,000 rows
+    head = 2 * 4096**2 + 2 * 2 * 4096 * 1024 + 4096**2 + 3 * 4096 * 14336 + 4096 * 32000
+    assert size == pytest.approx(2 * (7.5e9 + 4 * head + 3 * 4096**2), rel=0.03)
+    assert predicted > size / 4.8e12
+
+
+def test_a_tiny_head_is_trained(rounds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = importlib.import_module("gpu_training")
+    for name in ("HEAD", "READ"):
+        monkeypatch.setattr(training, name, getattr(rounds, name))
+    monkeypatch.setattr(training, "LLAMA_8B", SIZES)
+    recipe = training.Recipe(rows=2, row_tokens=24, unroll=2)
+    row = training.measured(CPU, 24, 8, recipe)
+    assert row["losses"][1] < row["losses"][0]
+    assert row["tokens_per_second"] == pytest.approx(2 * 24 / row["seconds_per_step"])
+
+
+def test_a_step_of_training_is_predicted() -> None:
+    training = importlib.import_module("gpu_training")
+    h100 = training.device_called("NVIDIA H100 80GB HBM3")
+    one, two = (training.predicted(h100, texts, 512, 7) for texts in (8, 16))
+    assert two == pytest.approx(2 * one) and training.predicted(None, 8, 512, 7) is None
+    assert one > 8 * 512 * 2 * 7.5e9 / 990e12  # the target's operations
 
 
 def test_predictions_are_those_of_the_device_it_runs_on() -> None:
