@@ -38,6 +38,11 @@ def heads_by_token(drafters: Mapping[str, DrafterShape]) -> tuple[str, ...]:
     return tuple(name for name, drafter in drafters.items() if drafter.kind in kinds)
 
 
+def heads_ahead(drafters: Mapping[str, DrafterShape]) -> dict[str, int]:
+    """Roles of the heads that draft several tokens from one state, and how many."""
+    return {name: one.block for name, one in drafters.items() if one.kind == "parallel"}
+
+
 def head_family(drafters: Mapping[str, DrafterShape], drafter: Drafter | None) -> str:
     """The family of the head that drafts; "" for other drafters, and for modules of the target."""
     role = model_of(drafter)

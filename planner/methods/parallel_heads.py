@@ -14,9 +14,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from specplan.ir.plan import Plan
+from specplan.planner.drafters.parts import heads_ahead
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.templates.head_drafts import ChainsAndTrees, HeadTreeOptions
-from specplan.planner.templates.plan_text import FEATURES, cache_of, draft_and_verify, features_of
+from specplan.planner.templates.plan_text import (
+    ahead_pass,
+    draft_and_verify,
+    features_of,
+    uncached_of,
+)
 from specplan.planner.templates.static_trees import grown_text
 
 
@@ -37,17 +43,12 @@ class ParallelHeads(ChainsAndTrees):
 
     def heads(self, facts: ProblemFacts) -> Mapping[str, int]:
         """Per set of heads, as many levels as there are heads."""
-        return {name: one.block for name, one in facts.drafters.items() if one.kind == "parallel"}
+        return heads_ahead(facts.drafters)
 
     def plan(self, facts: ProblemFacts, options: HeadTreeOptions) -> Plan:
         """The heads' logits grow the shape level by level, the target judges it."""
         heads, tree = options.draft, options.tree
-        drafter = facts.drafters[heads]
-        attends, read = drafter.shape.num_layers > 0, f"features={FEATURES} shift=1"
-        if attends:
-            read = f"cache={cache_of(heads)} pending={tree.depth + 1} {read}"
-
-        ahead = f"%x = forward {heads} %t0 {read} levels={drafter.block}"
+        ahead = f"%x = {ahead_pass(facts, heads, tree.depth).over('%t0')}"
         drafted = grown_text(
             tree,
             lambda level, _: ("" if level else ahead, "%x"),
@@ -56,8 +57,7 @@ class ParallelHeads(ChainsAndTrees):
         )
         return draft_and_verify(
             facts, self, drafted, len(tree), models=(heads,), rule=options.rule,
-            features=features_of(drafter),
-            uncached=() if attends else (heads,),
+            features=features_of(facts.drafters[heads]), uncached=uncached_of(facts, (heads,)),
         )  # fmt: skip
 
 

@@ -64,6 +64,25 @@ def head_passes(facts: ProblemFacts, head: str, pending: int) -> tuple[Pass, Pas
     return Pass(head, first), Pass(head, later)
 
 
+def ahead_pass(facts: ProblemFacts, heads: str, depth: int) -> Pass:
+    """The pass over the root of heads for several tokens ahead, all of them.
+
+    Args:
+        facts: the problem.
+        heads: their role.
+        depth: drafted levels of a round.
+    """
+    drafter, read = facts.drafters[heads], f"features={FEATURES} shift=1"
+    if not uncached_of(facts, (heads,)):
+        read = f"cache={cache_of(heads)} pending={depth + 1} {read}"
+    return Pass(heads, f"{read} levels={drafter.block}")
+
+
+def uncached_of(facts: ProblemFacts, heads: Iterable[str]) -> tuple[str, ...]:
+    """Those that have no layers, and keep no cache."""
+    return tuple(name for name in heads if not facts.drafters[name].shape.num_layers)
+
+
 def features_of(drafter: DrafterShape | None) -> str:
     """Layers of the target whose states a drafter reads, as a track names them; "" for none."""
     return "" if drafter is None else print_atom(drafter.feature_layers or "last")
