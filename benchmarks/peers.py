@@ -1,6 +1,6 @@
 """How fast are our compiled rounds beside the fastest runtimes, on the same weights?
 
-    python benchmarks/peers.py [--limit N] [--tune N] [--only RUNTIME,...] [--json]
+    python benchmarks/peers.py [--limit N] [--tune N] [--only RUNTIME,...] [--random N] [--json]
 
 The reference models continue held-out prompts of the code task greedily, at batch 1, prompt
 included. Every runtime that is here takes its turns in a process of its own: specplan's backends
@@ -17,6 +17,9 @@ other prompts, and runs at its best; else all draft 5 tokens, and 8 by lookup af
 int8 and int4 are `Q8_0` and `Q4_0` of ours and of llama.cpp, with heads and embeddings in 8 bits;
 other runtimes have formats of their own of as many bits. `specplan onnxruntime eagle` drafts by the
 reference target's EAGLE head, which peers have no form for, in place of the draft model.
+
+With `--random N` a Llama of N million random parameters takes the place of the reference models:
+plain decoding alone, in float32, where the weights' way through the processor is most of a step.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -49,6 +53,11 @@ FOREIGN = 0.06
 IDLE = 0.9
 """Part of the machine that is idle before a turn begins."""
 KINDS = ("plain", "lookup", "draft", "tree")
+LLAMA: dict[str, Any] = dict(
+    hidden_size=768, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048,
+    max_position_embeddings=1024,
+)  # fmt: skip
+"""Sizes of the random model, but for its layers."""
 DRAFTED = {"plain": 0, "lookup": 8, "draft": 5, "tree": 8}
 LENGTHS, NGRAMS = (2, 4, 8, 16), (1, 2, 3, 4)
 """What is tried where lengths are tuned."""
@@ -225,6 +234,28 @@ def float32_models(work: Path) -> None:
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
+def random_model(work: Path, millions: int) -> None:
+    """A Llama of so many parameters, with the tokenizer of the reference target."""
+    import torch
+    import transformers
+
+    folder, source = work / "hf" / "target", MODELS / "target"
+    if (folder / "model.safetensors").is_file():
+        return
+    tokens = json.loads((source / "config.json").read_text("utf-8"))["vocab_size"]
+    width, keys = LLAMA["hidden_size"], LLAMA["num_key_value_heads"]
+    attention = 2 * width**2 * (1 + keys / LLAMA["num_attention_heads"])
+    layer = attention + 3 * width * LLAMA["intermediate_size"]
+    layers = round((millions * 1e6 - 2 * tokens * width) / layer)
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        **LLAMA, num_hidden_layers=layers, vocab_size=tokens, bos_token_id=None, eos_token_id=None
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    for path in source.glob("*token*.json"):
+        shutil.copy(path, folder / path.name)
+
+
 def prompts_of(split: str) -> list[tuple[int, ...]]:
     """The last tokens of each prompt of a split."""
     tokenizer = load_tokenizer(MODELS / "target")
@@ -233,10 +264,12 @@ def prompts_of(split: str) -> list[tuple[int, ...]]:
     return [tuple(tokenizer.encode(row["text"]))[-PROMPT_TOKENS:] for row in rows]
 
 
-def settings_of(runtime: str, tuned: bool) -> list[Setting]:
-    """What a runtime runs."""
-    settings = []
-    for kind, dtypes in RUNTIMES[runtime][1].items():
+def settings_of(runtime: str, tuned: bool, plain: bool = False) -> list[Setting]:
+    """What a runtime runs; `plain` in float32 alone where asked for."""
+    settings, every = [], RUNTIMES[runtime][1]
+    if plain:
+        every = {"plain": ("f32",)} if "plain" in every else {}
+    for kind, dtypes in every.items():
         lengths = LENGTHS if tuned and kind in ("lookup", "draft") else (DRAFTED[kind],)
         ngrams = NGRAMS if tuned and kind == "lookup" else (3,)
         settings += [Setting(kind, d, k, n) for d in dtypes for k in lengths for n in ngrams]
@@ -253,7 +286,9 @@ def started(options: argparse.Namespace) -> tuple[dict[str, Worker], list[Conten
         if python is None:
             tell(f"{runtime}: not installed in {FOLDER / runtime} (make peers)")
             continue
-        settings = settings_of(runtime, options.tune > 0)
+        settings = settings_of(runtime, options.tune > 0, options.random > 0)
+        if not settings:
+            continue
         worker = workers[runtime] = Worker(python, runtime, settings, options)
         for number, why in worker.answer["refused"].items():
             tell(f"{runtime}: {settings[int(number)]} refused: {why}")
@@ -312,7 +347,10 @@ def rows_of(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """All turns."""
-    float32_models(options.work)
+    if options.random:
+        random_model(options.work, options.random)
+    else:
+        float32_models(options.work)
     prompts = prompts_of("bench")[: options.limit]
     workers, contenders = started(options)
     if options.tune:
@@ -328,6 +366,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     target = load_model(MODELS / "target")
     return {
         "rows": rows_of(contenders),
+        "random_millions": options.random or None,
         "prompts": len(prompts),
         "output_tokens": options.count,
         "threads": options.threads,
@@ -375,11 +414,12 @@ def main() -> None:
     parser.add_argument("--patience", type=int, default=4, help="runs again of a disturbed turn")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--random", type=int, default=0, help="millions of random parameters")
     parser.add_argument("--work", type=Path, default=FOLDER / "work")
     parser.add_argument("--out", type=Path, help="file for the JSON")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    options.work = options.work.resolve()
+    options.work = options.work.resolve() / (f"random_{options.random}" if options.random else "")
     options.work.mkdir(parents=True, exist_ok=True)
     result = measure(options)
     if options.out:

@@ -13,7 +13,7 @@ import torch
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.measure.acceptance.continuations import continue_prompts, request_of
-from specplan.measure.acceptance.heads import depth_of, head_ranks, on_first_layers
+from specplan.measure.acceptance.heads import depth_of, drafts_at_once, head_ranks
 from specplan.measure.acceptance.teacher import (
     NO_RANK,
     TracedText,
@@ -137,7 +137,7 @@ def evaluation(
 
 def first_place(drafter: Drafter | CausalModel) -> int:
     """The first token of an output that is drafted: a head drafts from what the target says."""
-    return int(isinstance(drafter, Drafter) and not on_first_layers(drafter))
+    return int(isinstance(drafter, Drafter) and not drafts_at_once(drafter))
 
 
 def with_drafter(problem: Problem, family: str, folder: Path) -> Problem:

@@ -107,10 +107,9 @@ def prepare(job: Job, setting: Setting) -> Run:
     torch.set_num_threads(job.threads)
     plan = plan_of(setting)
     dtype = DTYPES[setting.dtype]
-    folders = {name: (job.work / "hf" / name, dtype) for name in ("target", "draft")}
-    if HEAD:
-        folders["head"] = (HEADS / HEAD, dtype)
-    models = load_all(folders)
+    place = {"head": HEADS / HEAD}
+    names = [model.name for model in plan.models]
+    models = load_all({name: (place.get(name, job.work / "hf" / name), dtype) for name in names})
     words = f"{setting.kind}-{setting.dtype}-{setting.length}-{setting.ngram}"
     folder: Path = job.work / "specplan" / sys.argv[2].replace(" ", "-") / words
     executable = round_backend(BACKEND).compile(plan, models, folder)

@@ -61,7 +61,7 @@ def read_drafter_config(config: Mapping[str, Any], target: Decoder, where: str) 
     kind = _kind(one)
     attends = one.body.layers > 0
     decoder = _attending(one, config, where) if attends else _without_layers(one, target, kind)
-    block = one.levels.count if kind in ("block", "parallel", "slots") else 1
+    block = one.levels.reach if kind in ("block", "parallel", "slots") else 1
     block = one.steps if kind == "steps" else block
     mask = one.levels.mask_token
     return DrafterConfig(kind, decoder, one.token_ids, one.reads.layers, block, mask, one)

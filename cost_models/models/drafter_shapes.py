@@ -17,6 +17,7 @@ from specplan.cost_models.models.files.stored_model import UNCHANGED, Chosen, st
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.models.number_formats import RUN_FORMATS
 from specplan.cost_models.models.parameters import parameter_inventory
+from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import UsageError
 from specplan.ir.files import model_digest
 
@@ -36,6 +37,7 @@ class DrafterShape:
         block: most tokens drafted by one pass, or by all steps of its own; 1 for `recurrent`.
         mask_token: the token that stands where a block is to be drafted; None without one.
         reads_above: states enter with the token behind their own, not with their own.
+        skips: blocks of the target that its pass leaves out.
     """
 
     kind: DrafterKind
@@ -45,6 +47,7 @@ class DrafterShape:
     block: int = 1
     mask_token: int | None = None
     reads_above: bool = True
+    skips: Skips = NO_SKIPS
 
 
 def is_drafter_folder(folder: Path | str) -> bool:
@@ -136,6 +139,7 @@ def described_drafter(
         drafter.block,
         drafter.mask_token,
         drafter.description.begins > 0,
+        drafter.description.levels.skips,
     )
 
 

@@ -35,13 +35,18 @@ def depth_of(head: Drafter) -> int:
     """Levels that are measured of a head."""
     one = head.description
     if one.levels.count > 1 or one.levels.by == "slots":
-        return one.levels.count
+        return one.levels.reach
     return one.steps if one.steps > 1 else MOST_DEPTH
 
 
 def on_first_layers(head: Drafter) -> bool:
     """Whether it continues the target's first layers, which run drafted tokens for it."""
     return not head.description.begins and head.description.join == "feature"
+
+
+def drafts_at_once(head: Drafter) -> bool:
+    """Whether it drafts in the first round too, in which the target first reads the last token."""
+    return on_first_layers(head) or bool(head.description.levels.skipped)
 
 
 @torch.inference_mode()
@@ -63,8 +68,8 @@ def head_ranks(
     features = text_features(target, Texts.alone(given), head.description.reads.layers)
     blocks, judging = head.description.join == "block", text.logits if drawn else features
     ranks = torch.full((len(tokens) - start, depth), NO_RANK)
-    # in the first round the target reads the prompt: only its own first layers draft beside that
-    roots = torch.arange(start - on_first_layers(head), len(tokens) - 1)
+    # in the first round the target reads the prompt: only layers of its own draft beside that
+    roots = torch.arange(start - drafts_at_once(head), len(tokens) - 1)
     for part in roots.split(ROOTS if blocks else max(len(roots), 1)):
         if not len(part):
             continue

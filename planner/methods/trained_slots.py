@@ -4,7 +4,8 @@ In BiTA (Lin et al. 2024, arXiv 2401.12522) and parallel prompt decoding (Chen e
 2405.18628) one pass of the target verifies a draft and makes the next: below every drafted node
 stand as many slots as the next draft has levels, and those of the last accepted node draft. PaSS
 (Monea et al. 2023, arXiv 2311.13581) takes two passes, one with the slots and one that verifies:
-its first token is the target's own and always accepted, and neither pass is as wide.
+its first token is the target's own and always accepted, and neither pass is as wide. In S3D (Zhong
+et al. 2024, arXiv 2405.20314) that first pass leaves middle layers out, and so is cheap.
 
 The drafter is a few embeddings, or with hidden transfer (Wu et al. 2024, arXiv 2404.12022) maps of
 the node's state in the middle of the stack (docs/heads.md). The other systems differ in what was
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 
 from specplan.cost_models.acceptance.drafters import Drafter, Drawn, Model
 from specplan.ir.plan import Plan
+from specplan.ir.values import print_atom
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Refusal, own_rounds
 from specplan.planner.reasons import Cause, Reason
@@ -49,14 +51,14 @@ class TrainedSlots(ChainsAndTrees):
     paper = (
         "PaSS: Monea et al. 2023, arXiv 2311.13581; BiTA: Lin et al. 2024, arXiv 2401.12522; "
         "parallel prompt decoding: Chen et al. 2024, arXiv 2405.18628; SPACE: Yi et al. 2024, "
-        "arXiv 2402.11809; SDSAT: Liu et al. 2024, arXiv 2403.18647; hidden transfer: Wu et al. "
-        "2024, arXiv 2404.12022"
+        "arXiv 2402.11809; SDSAT: Liu et al. 2024, arXiv 2403.18647; S3D: Zhong et al. 2024, "
+        "arXiv 2405.20314; hidden transfer: Wu et al. 2024, arXiv 2404.12022"
     )
     differs = (
         "Only the embeddings at slots are trained: BiTA's soft prompt, which its masks alone see, "
-        "and several prompt tokens for one place are not here, and SPACE and SDSAT also tune the "
-        "target; hidden transfer enters before one layer, and is trained on tokens instead of on "
-        "the target's own states; all nodes of a tree have the same number of slots, where "
+        "and several prompt tokens for one place are not here, and SPACE, SDSAT and S3D also tune "
+        "the target; hidden transfer enters before one layer, and is trained on tokens instead of "
+        "on the target's own states; all nodes of a tree have the same number of slots, where "
         "parallel prompt decoding gives nodes that are seldom accepted fewer."
     )
     acceptance = f"{ACCEPTANCE}; of chains in a pass of their own, the rounds that ran"
@@ -79,7 +81,7 @@ class TrainedSlots(ChainsAndTrees):
     ) -> Iterator[Family[HeadTreeOptions] | Refusal]:
         """Chains and trees that the verifying pass drafts; chains by a pass of their own."""
         yield from super().families(facts, drafter, most)
-        if not _may_lead(facts, drafter):
+        if not _may_lead(facts, drafter):  # with layers skipped, all chains have such a pass
             return
         every = tuple(_two_passes(drafter, most))
         own = [one for one in every if own_rounds(facts, self, one) in facts.profiles]
@@ -113,13 +115,15 @@ class TrainedSlots(ChainsAndTrees):
 
     def plan(self, facts: ProblemFacts, options: HeadTreeOptions) -> Plan:
         """Logits that slots left, or leave in a pass before, grow the shape; the target judges."""
-        tree, first = options.tree, isinstance(options, TwoPassOptions)
+        tree, skips = options.tree, facts.drafters[options.draft].skips
+        first = bool(skips) or isinstance(options, TwoPassOptions)
         ahead = f"%x = forward {options.draft} %t0 features={FEATURES} "
         levels = tree.depth + (not first)
         if first:
             recorded = f"keep={FEATURES} levels={levels} gives=[]"
-            own = f"forward target %t0 cache=@kv pending=1 {recorded}"
-            ahead = f"{own}\n{ahead}levels={levels}"
+            how = f"skip={print_atom(skips.words)} write=scratch" if skips else ""
+            own = f"forward target %t0 cache=@kv pending=1 {how} {recorded}"
+            ahead = f"{own}\n{ahead}levels={levels} {'write=scratch' if skips else ''}"
         else:
             ahead = f"{ahead}shift=1 levels={tree.depth}"
         drafted = grown_text(
@@ -139,8 +143,9 @@ class TrainedSlots(ChainsAndTrees):
 
 
 def _may_lead(facts: ProblemFacts, drafter: Model | Drawn) -> bool:
-    """Whether its first token, the target's own, is always accepted: at 0, or where it is drawn."""
-    return facts.greedy or isinstance(drafter, Drawn)
+    """Whether its first token is the target's own, always accepted: at 0, or where it is drawn."""
+    whole = not facts.drafters[drafter.name].skips
+    return whole and (facts.greedy or isinstance(drafter, Drawn))
 
 
 def _two_passes(drafter: Model | Drawn, most: int) -> Iterator[TwoPassOptions]:

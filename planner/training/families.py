@@ -17,6 +17,7 @@ from specplan.cost_models.models.heads.eagle import fspad_config
 from specplan.cost_models.models.heads.look_ahead import (
     hidden_transfer_config,
     look_ahead_config,
+    skipping_config,
 )
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.models.new_heads import (
@@ -276,6 +277,12 @@ FAMILIES: Mapping[str, Family] = {
             "hidden transfer",
             hidden_transfer_config,
             Recipe(68_000, 2, 3.0, "data and epochs as Medusa's"),
+        ),
+        _measured(
+            "skipping_tokens",
+            "look-ahead tokens that skip layers",
+            skipping_config,
+            Recipe(68_000, 2, 5.0, "data and epochs as Medusa's"),
         ),
     )
 }

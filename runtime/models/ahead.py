@@ -85,6 +85,7 @@ def hidden_ahead(
     steps: int,
     enter: Callable[[Tensor, Tensor, int], Tensor],
     enters: int = 0,
+    apart: Callable[..., Tensor] | None = None,
 ) -> Iterator[Tensor]:
     """States after the last layer at some tokens, and at 1, 2, ... slots behind each of them.
 
@@ -99,6 +100,8 @@ def hidden_ahead(
         enter: what enters at slots, from the states of the tokens that they stand behind, their
             own positions `[B, R]`, and how many tokens they lie ahead; new memory.
         enters: the layer before which they enter.
+        apart: runs the tokens and slots, with the arguments of `layers.run`, where they leave out
+            blocks that the text before them does not.
 
     Yields:
         For each step `[B, R, hidden]`, before the final norm.
@@ -115,10 +118,14 @@ def hidden_ahead(
     of_nodes = roots[..., None].expand(-1, -1, entered.shape[2])
     nodes = entered.gather(1, of_nodes)
     states = layers.run(entered, positions, first, store, span)
-    yield states.gather(1, of_nodes)
     place = positions.gather(1, roots)
     of_roots = seen.gather(1, roots[..., None].expand(-1, -1, seen.shape[2]))
-    for step in range(1, steps):
+    if apart is None:
+        yield states.gather(1, of_nodes)
+    else:  # a root attends to what it wrote itself
+        of_roots = of_roots & (positions[:, None] < place[:, :, None])
+    run = apart or layers.run
+    for step in range(apart is None, steps):
         ahead = place + step
 
         def further(window: int | None, ahead: Tensor = ahead) -> LayerMask:
@@ -126,4 +133,5 @@ def hidden_ahead(
             visible = of_roots if window is None else of_roots & (distance < window)
             return TextAndOwn(additive_mask(visible, groups, dtype), window)
 
-        yield layers.run(enter(nodes, ahead, step), ahead, further, store, span)
+        entering = enter(nodes, ahead, step) if step else nodes
+        yield run(entering, ahead, further, store, span)

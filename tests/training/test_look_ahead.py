@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -11,7 +12,12 @@ from safetensors.torch import load_file
 
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.oracle.backend import OracleBackend
+from specplan.backends.static.executable import StaticExecutable
 from specplan.cost_models.models.heads.look_ahead import look_ahead_config
+from specplan.ir.plan import Plan
+from specplan.measure.acceptance.heads import head_ranks
+from specplan.measure.acceptance.teacher import TracedText
+from specplan.planner.facts import ProblemFacts
 from specplan.planner.methods.trained_slots import METHOD, TwoPassOptions
 from specplan.planner.templates.head_drafts import HeadTreeOptions
 from specplan.planner.trees import chain
@@ -33,37 +39,76 @@ RECIPE = Recipe(rows=1, learning_rate=0.05, warmup=2, unroll=2, clip=10.0)
 def test_one_text_is_learned_and_its_drafts_are_accepted_throughout(
     layer: int, tmp_path: Path
 ) -> None:
-    save_pair(tmp_path, VOCABULARY, scale=0.14, sureness=6.0)
-    target = load_model(tmp_path / "target", dtype="float64")
+    """By embeddings, or by maps of the state before a layer."""
+    learned = learn(tmp_path, {"transfer_layer": layer})
+    two, three = chain(2), chain(3)
+    fused = METHOD.plan(learned.facts, HeadTreeOptions("slots", two.parents, two.ranks))
+    before = METHOD.plan(learned.facts, TwoPassOptions("slots", three.parents, three.ranks))
+    # the first round reads the prompt; a pass of its own drafts in that already, one token more
+    for plan, rounds in ((fused, 1 + -(-(NEW - 1) // 3)), (before, NEW // 4)):
+        learned.check(plan, rounds)
+
+
+def test_a_pass_without_the_middle_layers_drafts_what_it_learned(tmp_path: Path) -> None:
+    """S3D (arXiv 2405.20314): the root's own token is learned by nothing, and may be wrong."""
+    learned = learn(tmp_path, {"skipped_layers": [1]})
+    assert learned.facts.drafters["slots"].block == 3
+    three = chain(3)
+    plan = METHOD.plan(learned.facts, HeadTreeOptions("slots", three.parents, three.ranks))
+    target, head = learned.models["target"], learned.models["slots"]
+    traced = TracedText(0, "text", learned.request, learned.written, target)
+    ranks = head_ranks([head], traced, 3, 1)
+    place = rounds = 0
+    while place < NEW:
+        accepted = next((n for n in range(3) if place + n >= NEW or ranks[place + n][n]), 3)
+        place, rounds = place + accepted + 1, rounds + 1
+    assert rounds < NEW
+    learned.check(plan, rounds)
+
+
+class Learned(NamedTuple):
+    """A target, look-ahead tokens that know one of its texts by heart, and facts with both."""
+
+    models: dict[str, Any]
+    facts: ProblemFacts
+    request: Request
+    written: tuple[int, ...]
+
+    def check(self, plan: Plan, rounds: int) -> None:
+        """The text, in so many rounds."""
+        for compiled in (EagerBackend().compile, OracleBackend().compile, StaticExecutable):
+            done = generate(compiled(plan, self.models), [self.request])
+            assert done.completions[0].tokens == self.written
+            assert done.completions[0].rounds == rounds
+
+
+def learn(folder: Path, more: dict[str, Any]) -> Learned:
+    """Train two look-ahead tokens, whole and in parts."""
+    save_pair(folder, VOCABULARY, scale=0.14, sureness=6.0)
+    target = load_model(folder / "target", dtype="float64")
     weights = {name: one.clone() for name, one in target.weights().items()}
     request = Request(prompt_tokens=(3, 1, 4, 1, 5, 9, 2, 6), max_new_tokens=NEW, temperature=0.0)
     (written,) = in_batches(plain(), {"target": target}, [request], 1)
     texts = [Text((*request.prompt_tokens, *written), len(request.prompt_tokens))]
-    sizes = json.loads((tmp_path / "target/config.json").read_text())
-    config = {**look_ahead_config(sizes, "target", tokens=2), "transfer_layer": layer}
+    sizes = json.loads((folder / "target/config.json").read_text())
+    config = {**look_ahead_config(sizes, "target", tokens=2), **more}
 
-    whole, parts = tmp_path / "slots", tmp_path / "parts"
+    whole, parts = folder / "slots", folder / "parts"
     train_head(config, target, texts, STEPS, whole, RECIPE)
     train_head(config, target, texts, STEPS, parts, RECIPE, until=STEPS // 2)
     train_head(config, target, texts, STEPS, parts, RECIPE)
     for name in ("model.safetensors", "optimizer.state", "training.json"):
         assert (whole / name).read_bytes() == (parts / name).read_bytes(), name
     assert {k: v.shape for k, v in load_file(whole / "model.safetensors").items()} == {
-        "slots.weight": torch.Size([2, *[target.hidden_size] * (1 + bool(layer))])
+        "slots.weight": torch.Size(
+            [2, *[target.hidden_size] * (1 + bool(more.get("transfer_layer")))]
+        )
     }
     assert all(torch.equal(one, weights[name]) for name, one in target.weights().items())
 
     models = {"target": target, "slots": load_head(whole, target)}
     facts = example_facts(
-        tmp_path, target=sizes, methods=["autoregressive", "trained_slots"],
+        folder, target=sizes, methods=["autoregressive", "trained_slots"],
         models={"target": {"path": "target"}, "drafts": [{"name": "slots", "path": "slots"}]},
     )  # fmt: skip
-    two, three = chain(2), chain(3)
-    fused = METHOD.plan(facts, HeadTreeOptions("slots", two.parents, two.ranks))
-    before = METHOD.plan(facts, TwoPassOptions("slots", three.parents, three.ranks))
-    # the first round reads the prompt; a pass of its own drafts in that already, one token more
-    for plan, rounds in ((fused, 1 + -(-(NEW - 1) // 3)), (before, NEW // 4)):
-        for backend in (EagerBackend(), OracleBackend()):
-            done = generate(backend.compile(plan, models), [request])
-            assert done.completions[0].tokens == written
-            assert done.completions[0].rounds == rounds
+    return Learned(models, facts, request, written)

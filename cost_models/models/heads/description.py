@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from specplan.ir.blocks import Skips
+
 Norms = Literal["none", "each", "joined"]
 Join = Literal[
     "feature",
@@ -111,6 +113,8 @@ class Levels:
         own_state: slots enter with a trained state in place of hidden states (`mask_hidden`).
         enters: the target's layer before which they enter, as maps of their node's state there; 0
             where they are embeddings.
+        skipped: the target's layers that a pass with slots leaves out (S3D). Such a pass drafts
+            from the root on, and the whole target verifies in another.
     """
 
     count: int = 1
@@ -120,6 +124,17 @@ class Levels:
     enters: int = 0
     mixed: int = 0
     first_stage: int = 0
+    skipped: tuple[int, ...] = ()
+
+    @property
+    def reach(self) -> int:
+        """Tokens ahead that are drafted: where layers are skipped, the root's own too."""
+        return self.count + bool(self.skipped)
+
+    @property
+    def skips(self) -> Skips:
+        """Both blocks of the skipped layers."""
+        return Skips.of(self.skipped, self.skipped)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,8 @@ config.json with `model_type: look_ahead_tokens` and their number, and one tenso
 Hidden transfer (Wu et al. 2024, arXiv 2404.12022) makes the state of a slot of that of its node, by
 a matrix before a layer in the middle of the stack: `transfer_layer` says which, and `slots.weight`
 is `[number, hidden size, hidden size]`.
+
+S3D (Zhong et al. 2024, arXiv 2405.20314): `skipped_layers` are left out of the pass that drafts.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from specplan.ir.errors import UsageError
 MODEL_TYPE = "look_ahead_tokens"
 COUNT = "num_look_ahead_tokens"
 LAYER = "transfer_layer"
+SKIPPED = "skipped_layers"
 
 
 def look_ahead_tokens(config: Config, target: Sizes) -> HeadDescription:
@@ -33,6 +36,7 @@ def look_ahead_tokens(config: Config, target: Sizes) -> HeadDescription:
         UsageError: the target has no such layer.
     """
     width, enters = config.size("hidden_size"), config.count(LAYER)
+    skipped = _skipped(config, target.num_layers)
     if enters >= target.num_layers:
         raise UsageError(
             f"{LAYER} is {enters}, and the target has {target.num_layers} layers",
@@ -45,10 +49,24 @@ def look_ahead_tokens(config: Config, target: Sizes) -> HeadDescription:
         token_ids=config.size("vocab_size", default=target.vocab_size),
         reads=Reads(width=width),
         join="slots",
-        levels=Levels(count=config.size(COUNT), by="slots", enters=enters),
+        begins=0 if skipped else 1,
+        levels=Levels(count=config.size(COUNT), by="slots", enters=enters, skipped=skipped),
         output=Output(finished=True, vocabulary=target.vocab_size),
         names=((r"slots\.weight", "slots"),),
     )
+
+
+def _skipped(config: Config, layers: int) -> tuple[int, ...]:
+    given = config.get(SKIPPED, [])
+    known = isinstance(given, list) and all(one in range(layers) for one in given)
+    if not known or len(given) == layers or (given and config.count(LAYER)):
+        raise UsageError(
+            f"{SKIPPED} is {given}: some of the target's layers, 0 to {layers - 1}, in order, and "
+            f"none beside {LAYER}",
+            where=config.where,
+            remedy="Take the look-ahead tokens that were trained for this target.",
+        )
+    return tuple(sorted(given))
 
 
 def look_ahead_config(target: Mapping[str, Any], where: str, *, tokens: int = 3) -> dict[str, Any]:
@@ -71,3 +89,13 @@ def hidden_transfer_config(target: Mapping[str, Any], where: str) -> dict[str, A
     """The same of maps before the middle of the stack; arguments and errors alike."""
     layers = Config(target.get("text_config", target), where).size("num_hidden_layers")
     return {**look_ahead_config(target, where), LAYER: max(layers // 2, 1)}
+
+
+def skipping_config(target: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The same of look-ahead tokens for the first and last quarter of the layers."""
+    layers = Config(target.get("text_config", target), where).size("num_hidden_layers")
+    quarter = max(layers // 4, 1)
+    return {
+        **look_ahead_config(target, where, tokens=4),
+        SKIPPED: list(range(quarter, max(layers - quarter, quarter))),
+    }

@@ -12,6 +12,7 @@ step on only roots run, each on the keys of its text and of its own steps.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -218,13 +219,19 @@ def _block(
 
 
 def _slots(head: Drafter, texts: Texts, steps: int, roots: Tensor) -> Iterator[Tensor]:
-    """The target's own states at slots below the token before each root."""
-    target = head.target
+    """The target's own states at slots below the token before each root.
+
+    With layers skipped: those of the root, and at slots below it.
+    """
+    target, levels = head.target, head.description.levels
+    apart = partial(target.family.run, skips=levels.skips) if levels.skipped else None
+    above = int(apart is None)
     states = hidden_ahead(
         target.family, target.num_layers, target.groups, target.dtype, texts,
-        (roots - 1).clamp(min=0), steps + 1,
+        (roots - above).clamp(min=0), steps + above,
         lambda states, _, level: head.entering.slot(states, level),
-        head.description.levels.enters,
+        levels.enters, apart,
     )  # fmt: skip
-    next(states)
+    if above:
+        next(states)
     yield from states
