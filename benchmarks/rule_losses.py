@@ -37,7 +37,7 @@ PROMPTS, PLACES, FIRST = 8, 8, 24
 TEMPERATURE, TOP_K = 1.0, 50
 SETTINGS = SamplingSettings.of([Request(prompt_tokens=(0,), temperature=TEMPERATURE, top_k=TOP_K)])
 
-FIRST_CHOICE = [rule.name for rule in LOSSY if rule.name not in ("lenient", "all")]
+FIRST_CHOICE = [rule.name for rule in LOSSY if rule.name not in ("lenient", "span", "all")]
 """Rules whose own file says which token passes, and that emit the first choice where none does."""
 
 Outcome = tuple[Tensor, Tensor]
@@ -74,6 +74,12 @@ def lenient(p: Tensor, q: Tensor, lenience: float = 0.5) -> Outcome:
     return accepted + (1.0 - accepted.sum()) * left / left.sum(), accepted.sum()
 
 
+def span(p: Tensor, q: Tensor, strictness: float = 0.5) -> Outcome:
+    """Q min(1, p / (g max p)), and p where it rejects."""
+    accepted = q * (p / (strictness * p.max())).clamp(max=1.0)
+    return accepted + (1.0 - accepted.sum()) * p, accepted.sum()
+
+
 def passing(rule: str, logits: Tensor, q: Tensor) -> Outcome:
     """A rule that accepts a token or not, and else emits the first choice."""
     drafted = q.nonzero()
@@ -96,6 +102,7 @@ def measured() -> dict[str, Any]:
         outcomes = {
             "token": mixed(q, p),
             "lenient": lenient(p, q),
+            "span": span(p, q),
             **{rule: passing(rule, logits, q) for rule in FIRST_CHOICE},
             "all": (q, torch.ones(())),
         }

@@ -17,7 +17,9 @@ from specplan.cost_models.models.layers import Decoder, DenseMlp, GroupedAttenti
 from specplan.ir.errors import MissingCapabilityError
 
 __all__ = ["DrafterConfig", "DrafterKind", "is_drafter", "read_drafter_config"]
-DrafterKind = Literal["recurrent", "regressive", "exit", "block", "parallel", "steps", "slots"]
+DrafterKind = Literal[
+    "recurrent", "regressive", "exit", "block", "parallel", "steps", "slots", "neighbours"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class DrafterConfig:
             without any; `exit` reads a layer's states at drafted tokens too, which the target's
             layers up to there run; `block` drafts a block of tokens in one pass, with a cache;
             `parallel` does so by heads on one state; `slots` are embeddings that the target itself
-            reads ahead of the text.
+            reads ahead of the text; `neighbours` are states of a corpus, each with what followed.
         decoder: its structure.
         token_ids: entries of the vocabulary whose ids it takes, the target's.
         feature_layers: after how many layers of the target the hidden states are taken; empty for
@@ -61,6 +63,8 @@ def read_drafter_config(config: Mapping[str, Any], target: Decoder, where: str) 
     kind = _kind(one)
     attends = one.body.layers > 0
     decoder = _attending(one, config, where) if attends else _without_layers(one, target, kind)
+    if one.neighbours is not None:  # all states are read to find the nearest, as an LM head is
+        decoder = replace(decoder, vocab_size=one.neighbours.states, owns_head=True)
     block = one.levels.reach if kind in ("block", "parallel", "slots") else 1
     block = one.steps if kind == "steps" else block
     mask = one.levels.mask_token
@@ -68,6 +72,8 @@ def read_drafter_config(config: Mapping[str, Any], target: Decoder, where: str) 
 
 
 def _kind(one: HeadDescription) -> DrafterKind:
+    if one.neighbours is not None:
+        return "neighbours"
     if one.join == "slots":
         return "slots"
     if one.levels.count > 1:
@@ -178,7 +184,9 @@ def _without_layers(one: HeadDescription, target: Decoder, kind: DrafterKind) ->
         more = hidden
     if one.join == "recurrent":
         more += width
-    at_once = kind in ("parallel", "slots")
+    if kind == "neighbours":
+        more = 0
+    at_once = kind in ("parallel", "slots", "neighbours")
     biases = heads * blocks * (hidden * output.residual_bias + output.inner)
     return Decoder(
         architecture=one.family,

@@ -21,7 +21,8 @@ from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import UsageError
 from specplan.ir.files import model_digest
 
-_BUFFERS = ("d2t", "t2d", "inv_freq", "embed_tokens.weight", "token_map", "mask_hidden")
+_BUFFERS = ("d2t", "t2d", "inv_freq", "embed_tokens.weight", "token_map", "mask_hidden",
+            "next_tokens", "documents")  # fmt: skip
 """Last parts of names of tensors that are no parameters of the drafter, or that it may borrow."""
 
 
@@ -126,6 +127,8 @@ def described_drafter(
     drafter = read_drafter_config(config, target, where)
     inner = {**config, **(config.get("transformer_layer_config") or {})}
     decoder = replace(drafter.decoder, max_positions=target.max_positions)
+    if drafter.kind == "neighbours":  # distances are taken so
+        chosen = replace(chosen, dtype="float32")
     if chosen.dtype not in RUN_FORMATS:
         chosen = replace(chosen, dtype=chosen.stated_dtype or target.dtype)
     shape = ModelShape.of_stored(stated_model(decoder, inner, name, chosen))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from specplan.ir.blocks import Skips, read_heads
 from specplan.ir.errors import RuleError
@@ -44,10 +44,7 @@ class Forward(Op):
     entries = (("policy", "policy"),)
     writes = ("cache", "keep")
     narrowed = (
-        (
-            "pending",
-            "most= bounds the tokens of requests of several widths together.",
-        ),
+        ("pending", "most= bounds the tokens of requests of several widths together."),
         ("gives", "Heads are levels: levels=3 in place of gives=[head.1, head.2, head.3]."),
     )
     model: str
@@ -132,16 +129,24 @@ class Forward(Op):
 
     def _whole_stack(self, context: Context) -> bool:
         """Whether the model's whole stack computes the logits on its full cache."""
-        plan = context.plan
         if self.write != "exact" or self.cache is None:
-            return False
-        if self.is_reduced(plan) or self.alters_stack(plan):
+            return self.write == "exact" and self._reads_whole_states(context)
+        if self.is_reduced(context.plan) or self.alters_stack(context.plan):
             return False
         if not self.layers:
             return True
         (span, *more) = self.layers
         from_below = self.features is not None or span.start == 0
         return not more and from_below and span.start < span.stop == context.ends[self.model]
+
+    def _reads_whole_states(self, context: Context) -> bool:
+        """Whether its logits depend on nothing but what another model's whole stack left there."""
+        track = None if self.features is None else context.plan.state(self.features)
+        if not isinstance(track, TrackState) or track.model == self.model:
+            return False
+        keeping = (op for op in walk_plan(context.plan) if _keeps(op, track.name))
+        whole = all(op.cache is not None and op._whole_stack(context) for op in keeping)
+        return whole and self.head_only and self.shift == 0
 
     def is_reduced(self, plan: Plan) -> bool:
         """Whether its cache holds less than the whole text."""
@@ -150,9 +155,8 @@ class Forward(Op):
 
     def alters_stack(self, plan: Plan) -> bool:
         """Whether it computes something else than the model's own stack at those layers."""
-        if self.skip or self.only or self.policy or self.attend != "ancestors":
-            return True
-        return self.features is not None and not self.continues_stack(plan)
+        altered = bool(self.skip or self.only or self.policy) or self.attend != "ancestors"
+        return altered or (self.features is not None and not self.continues_stack(plan))
 
     def continues_stack(self, plan: Plan) -> bool:
         """Whether it reads the model's own hidden states, of the layer at which it starts."""
@@ -280,7 +284,7 @@ def _operands(op: Forward, step: Step) -> tuple[bool, int]:
     return root, drafted
 
 
-def _keeps(op: Op, track: State, ways: tuple[str, ...]) -> bool:
+def _keeps(op: Op, track: State, ways: Sequence[str] = ("exact", "scratch")) -> TypeGuard[Forward]:
     return isinstance(op, Forward) and op.keep == track and op.write in ways
 
 

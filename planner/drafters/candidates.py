@@ -19,6 +19,7 @@ from specplan.cost_models.models.heads.own_modules import stored_modules
 from specplan.cost_models.models.model_shape import ModelShape, is_gguf
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import MODULE_PREFIX, Plan
+from specplan.planner.drafters.parts import stores_of
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Method, discover_methods
 from specplan.planner.problem.schema import Problem
@@ -59,7 +60,9 @@ def named_drafters(problem: Problem) -> tuple[Model | Source, ...]:
 def possible_drafters(facts: ProblemFacts) -> tuple[Drafter, ...]:
     """What may draft in this problem: models, sources, and what methods make of them."""
     problem = facts.problem
-    every: list[Drafter] = [Model(draft.name) for draft in problem.models.drafts]
+    stores = stores_of(facts.drafters)  # they draft in plans of their own rounds alone
+    drafts = (draft.name for draft in problem.models.drafts)
+    every: list[Drafter] = [Model(name) for name in drafts if name not in stores]
     for name, method in _with_sources(problem):
         every += [method.source_drafter] if method.source_drafter else []
         if _is_offered(problem, name, method):

@@ -43,6 +43,11 @@ def heads_ahead(drafters: Mapping[str, DrafterShape]) -> dict[str, int]:
     return {name: one.block for name, one in drafters.items() if one.kind == "parallel"}
 
 
+def stores_of(drafters: Mapping[str, DrafterShape]) -> tuple[str, ...]:
+    """Roles of the stores of the target's states over a corpus."""
+    return tuple(name for name, drafter in drafters.items() if drafter.kind == "neighbours")
+
+
 def head_family(drafters: Mapping[str, DrafterShape], drafter: Drafter | None) -> str:
     """The family of the head that drafts; "" for other drafters, and for modules of the target."""
     role = model_of(drafter)

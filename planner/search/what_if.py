@@ -21,6 +21,7 @@ from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.devices.device import UnpricedError
 from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.intervals import Interval
+from specplan.planner.drafters.parts import stores_of
 from specplan.planner.drafters.profiles import acceptance_key
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.measured.correcting import corrected
@@ -142,7 +143,8 @@ def unmeasured(facts: ProblemFacts) -> tuple[Drafter, ...]:
 
 def listed_drafters(facts: ProblemFacts) -> tuple[Drafter, ...]:
     """The draft models and heads of the problem, and the target's own modules where it has any."""
-    models = [Model(draft.name) for draft in facts.problem.models.drafts]
+    stores = stores_of(facts.drafters)
+    models = [Model(one.name) for one in facts.problem.models.drafts if one.name not in stores]
     if "mtp" in facts.problem.sources and facts.modules:
         models.append(Model("mtp"))
     return tuple(models)

@@ -2,7 +2,8 @@
 
 Drafted is one token, drawn from q (or a point q); the target's law there is p. A rule that keeps
 the target's law emits p. Of the others: `all` emits q; `lenient` accepts x with min(1, p(x) / (l
-q(x))) and else draws from norm((p - q)+); `joint` accepts one token alone where p(x) >= t q(x), and
+q(x))) and else draws from norm((p - q)+); `span` accepts x with min(1, p(x) / (g max p)) and else
+draws from p; `joint` accepts one token alone where p(x) >= t q(x), and
 else its first choice follows; a rule that judges each token alone (`passing_tokens` in
 its file) emits q where a token passes, and its first choice in place of what does not.
 """
@@ -38,6 +39,8 @@ def emitted_law(rule: Entry, target: Tensor, probs: Tensor, drafted: Tensor | No
     given = declared.arguments(rule)
     if rule.name == "lenient":
         return probs if drafted is None else _lenient(probs, drafted, given["lenience"])
+    if rule.name == "span":
+        return probs if drafted is None else _span(probs, drafted, given["strictness"])
     row = probs if RULES[rule.name].TARGET == "probabilities" else target
     first = torch.zeros_like(probs).scatter_(-1, row.argmax(-1, keepdim=True), 1.0)
     if drafted is None:
@@ -57,3 +60,9 @@ def _lenient(probs: Tensor, drafted: Tensor, lenience: float) -> Tensor:
     left = (probs - drafted).clamp(min=0.0)
     mass = left.sum(-1, keepdim=True)
     return accepted + (1.0 - accepted.sum(-1, keepdim=True)) * left / mass.clamp(min=1e-37)
+
+
+def _span(probs: Tensor, drafted: Tensor, strictness: float) -> Tensor:
+    """Q min(1, p / (g max p)), and p where it rejects; g is the strictness."""
+    accepted = drafted * (probs / (strictness * probs.amax(-1, keepdim=True))).clamp(max=1.0)
+    return accepted + (1.0 - accepted.sum(-1, keepdim=True)) * probs

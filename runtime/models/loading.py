@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from specplan.cost_models.models.drafter_shapes import is_drafter_folder
+from specplan.cost_models.models.heads.neighbours import is_store_folder
 from specplan.cost_models.models.number_formats import RUN_FORMATS
 from specplan.ir.errors import UsageError
 from specplan.ir.files import model_digest, read_json
@@ -16,6 +17,7 @@ from specplan.ir.plan import MODULE_PREFIX
 from specplan.runtime.models.attention import ATTENTION_NAME, assert_attention
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.loading import load_head, load_module
+from specplan.runtime.models.neighbours.store import load_neighbours
 from specplan.runtime.models.supported import check_supported
 
 DTYPES = ("auto", "bfloat16", "float16", "float32", "float64", *RUN_FORMATS)
@@ -42,7 +44,9 @@ def load_all(
     for role, (folder, dtype) in folders.items():
         if role == "target":
             continue
-        if is_drafter_folder(folder):
+        if is_store_folder(folder):
+            models[role] = load_neighbours(folder, target)
+        elif is_drafter_folder(folder):
             head = models[role] = load_head(folder, target)
             if dtype in RUN_FORMATS:
                 head.quantize(dtype)

@@ -14,6 +14,7 @@ from specplan.ir.files import read_json, sha256_file
 from specplan.progress import Progress, silent
 
 if TYPE_CHECKING:
+    from specplan.runtime.sources import datastore_build as building
     from specplan.runtime.tokenizer import Tokenizer
 
 TEXT_PIECE = 1 << 24
@@ -52,22 +53,7 @@ def build_datastore(
     from specplan.runtime.sources import datastore_build as building
 
     corpus, folder = Path(corpus), Path(tokenizer)
-    if not corpus.is_file():
-        raise UsageError("there is no such corpus", where=str(corpus), remedy="Name a file.")
-    if corpus.stat().st_size == 0:
-        raise UsageError("the corpus is empty", where=str(corpus))
-    vocabulary = _vocabulary(folder)
-    pieces: list[building.Piece]
-    if corpus.suffix == ".npy":
-        ids = _token_ids(corpus)
-        starts = range(0, len(ids), building.PIECE_TOKENS)
-        pieces = [partial(_slice, ids, start, building.PIECE_TOKENS) for start in starts]
-    else:
-        from specplan.runtime.tokenizer import load_tokenizer
-
-        encoder = load_tokenizer(folder)
-        starts = range(0, corpus.stat().st_size, TEXT_PIECE)
-        pieces = [partial(_encoded, corpus, start, encoder, progress) for start in starts]
+    pieces, vocabulary = _pieces(corpus, folder, progress), _vocabulary(folder)
     counts = building.build_datastore(
         Path(out), pieces, vocabulary, sha256_file(corpus), progress, keep, common
     )
@@ -76,6 +62,63 @@ def build_datastore(
     from specplan.runtime.sources.trees import build_trees
 
     return counts | {"trees": build_trees(Path(out), trees)}
+
+
+def build_states(
+    corpus: Path | str,
+    out: Path | str,
+    target: Path | str,
+    *,
+    dtype: str = "auto",
+    device: str = "cpu",
+    window: int = 512,
+    progress: Progress = silent,
+    **how: Any,
+) -> dict[str, int]:
+    """Make a store of a target's hidden states over a corpus.
+
+    Args:
+        corpus: see `build_datastore`; token ids are one document.
+        out: folder for it.
+        target: folder of the checkpoint that runs over the corpus.
+        dtype: in which number type it runs.
+        device: a torch device.
+        window: tokens that are read together.
+        progress: told of bytes read and states made.
+        how: of `specplan.cost_models.models.heads.neighbours.store_config`.
+
+    Returns:
+        `states`, `documents` and `bytes`.
+
+    Raises:
+        UsageError: the corpus is neither, or no text of the target.
+    """
+    from specplan.runtime.models.loading import load_model
+    from specplan.runtime.models.neighbours.building import build_neighbours
+
+    pieces = _pieces(Path(corpus), Path(target), progress)
+    model = load_model(target, dtype=dtype, device=device)
+    documents = (document for piece in pieces for document in piece())
+    return build_neighbours(Path(out), model, documents, window=window, **how)
+
+
+def _pieces(corpus: Path, tokenizer: Path, progress: Progress) -> list[building.Piece]:
+    """Parts of a corpus that are read together."""
+    from specplan.runtime.sources.datastore_build import PIECE_TOKENS
+
+    if not corpus.is_file():
+        raise UsageError("there is no such corpus", where=str(corpus), remedy="Name a file.")
+    if corpus.stat().st_size == 0:
+        raise UsageError("the corpus is empty", where=str(corpus))
+    if corpus.suffix == ".npy":
+        ids = _token_ids(corpus)
+        starts = range(0, len(ids), PIECE_TOKENS)
+        return [partial(_slice, ids, start, PIECE_TOKENS) for start in starts]
+    from specplan.runtime.tokenizer import load_tokenizer
+
+    encoder = load_tokenizer(tokenizer)
+    starts = range(0, corpus.stat().st_size, TEXT_PIECE)
+    return [partial(_encoded, corpus, start, encoder, progress) for start in starts]
 
 
 def _vocabulary(checkpoint: Path) -> int:

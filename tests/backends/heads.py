@@ -9,10 +9,15 @@ from torch import Tensor
 
 from specplan.cost_models.models.architectures.config import Config
 from specplan.cost_models.models.heads.description import HeadDescription
+from specplan.cost_models.models.heads.neighbours import store_config
 from specplan.cost_models.models.heads.own_modules import mtp
 from specplan.cost_models.models.heads.reading import read_description
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
+from specplan.runtime.models.neighbours.building import states_before_last
+from specplan.runtime.models.neighbours.store import NeighbourStore
+from specplan.runtime.requests import Request
+from tests.backends.pairs import plain, run
 from tests.runtime.heads import bodies, formats
 
 
@@ -43,7 +48,31 @@ def with_heads(models: dict[str, CausalModel]) -> dict[str, Any]:
     }
     tensors = formats.modules("deepseek", 1, target.num_layers)
     config = Config({**formats.LAYERS, "vocab_size": size}, "module")
+    made["neighbours"] = _store(target)
     return {**models, **made, "module_0": _random(mtp(config, target, 0, tensors), target)}
+
+
+def _store(target: CausalModel) -> NeighbourStore:
+    """States of texts that the target wrote, which end in loops as others of it do."""
+    size = target.vocab_size
+    requests = [
+        Request(prompt_tokens=tuple((seed * 7 + n * n) % size for n in range(9)), max_new_tokens=24)
+        for seed in range(12)
+    ]
+    outputs = run(plain(), {"target": target}, requests)
+    texts = [
+        torch.tensor([*one.prompt_tokens, *out]) for one, out in zip(requests, outputs, strict=True)
+    ]
+    states = [states_before_last(target, text[:-1], 64) for text in texts]
+    documents = [torch.full((len(part),), number) for number, part in enumerate(states)]
+    config = store_config(target, sum(map(len, states)), nearest=16, offset=0.5)
+    return NeighbourStore(
+        read_description(config, target, "neighbours"),
+        target,
+        torch.cat(states),
+        torch.cat([text[1:] for text in texts]),
+        torch.cat(documents),
+    )
 
 
 def _random(description: HeadDescription, target: CausalModel) -> Drafter:

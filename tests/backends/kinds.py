@@ -37,6 +37,7 @@ from tests.planner.rich_facts import (
     PARALLEL,
     SLOTS,
     STEPWISE,
+    STORE,
     drafter_profiles,
     write_drafter,
 )
@@ -53,6 +54,7 @@ DRAFTERS: dict[str, dict[str, Any]] = {
     "adapter": ADAPTER | {"exit_layer": 1},
     "steps": STEPWISE | {"hydra_num_heads": 3},
     "slots": SLOTS,
+    "neighbours": STORE | {"state_layer": 2},
 }
 """Heads by role; `tests.backends.heads` has models for them."""
 RUNNABLE = {name: method for name, method in discover_methods().items() if method.runnable}

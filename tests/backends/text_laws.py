@@ -27,7 +27,7 @@ SETTINGS = {"temperature": 0.8, "top_k": 0, "top_p": 0.95}
 
 def law_of_texts(
     target: CausalModel,
-    others: Sequence[CausalModel] = (),
+    others: Sequence[CausalModel | Callable[[list[int]], Tensor]] = (),
     law: Callable[..., Tensor] | None = None,
     left: Callable[[tuple[int, ...]], np.ndarray] | None = None,
 ) -> np.ndarray:
@@ -35,7 +35,7 @@ def law_of_texts(
 
     Args:
         target: whose law it is.
-        others: models whose logits a law combines with the target's.
+        others: models, or functions of a text, whose logits a law combines with the target's.
         law: of the logits `[models, V]`, those of the mixture.
         left: which tokens may follow a text, bool `[V]`; all where it is left out.
     """
@@ -48,7 +48,12 @@ def law_of_texts(
             text = [*PROMPT, *before, 0]
             logits = text_logits(target, text, len(text) - 1)
             if law is not None:
-                more = [text_logits(model, text, len(text) - 1) for model in others]
+                more = [
+                    text_logits(one, text, len(text) - 1)
+                    if isinstance(one, CausalModel)
+                    else one(text[:-1])
+                    for one in others
+                ]
                 logits = law(torch.stack([logits, *more]), None)
             if left is not None:
                 logits = logits.masked_fill(~torch.from_numpy(left(before)), -torch.inf)

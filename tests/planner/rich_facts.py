@@ -71,6 +71,9 @@ ADAPTER: dict[str, Any] = {**SHARED, **SIZES} | {
 }  # fmt: skip
 STEPWISE: dict[str, Any] = {**SHARED, **SIZES} | {"hydra_num_heads": 4, "dtype": "bfloat16"}
 SLOTS: dict[str, Any] = {**SHARED, **SIZES} | {"num_look_ahead_tokens": 3, "dtype": "bfloat16"}
+STORE: dict[str, Any] = {**SHARED, **SIZES} | {
+    "num_neighbours": 64, "num_states": 5000, "state_layer": 11,
+}  # fmt: skip
 
 
 def write_drafter(folder: Path, config: dict[str, Any]) -> None:
@@ -116,12 +119,13 @@ def rich_facts(
     write_drafter(folder / "adapter", ADAPTER)
     write_drafter(folder / "steps", STEPWISE)
     write_drafter(folder / "slots", SLOTS)
+    write_drafter(folder / "neighbours", STORE)
     write_drafter(folder / "corpus", {})
     for name in ("datastore.json", "trees.npz"):
         (folder / "corpus" / name).write_text("{}")
     lines = ("\t".join(["0.3"] * 6 + ["0.97"] * 6) for _ in range(40))
     (folder / "exits.tsv").write_text("\n".join(lines))
-    names = ("draft", "head", "flash", "heads", "beside", "adapter", "steps", "slots")
+    names = ("draft", "head", "flash", "heads", "beside", "adapter", "steps", "slots", "neighbours")
     given = profiles(temperature == 0.0, temperature=temperature) | drafter_profiles(temperature)
     settings: dict[str, Any] = {
         "given": given,

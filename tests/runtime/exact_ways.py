@@ -165,6 +165,24 @@ def lenient_ways(lenience: Fraction) -> Ways:
     return lambda case, tokens: _below(case, tokens, -1, (), {}, judge)
 
 
+def span_ways(strictness: Fraction) -> Ways:
+    """Token by token, beside the likeliest one; where one is rejected the target draws."""
+
+    def judge(case: Case, tokens: Tokens, here: int, probs: Probabilities) -> Iterator[Child]:
+        children = _children(case, here)
+        if not children:
+            yield Fraction(1), None, probs, {}
+            return
+        (node,) = children
+        chance = min(Fraction(1), probs[tokens[node]] / (strictness * max(probs)))
+        if chance > 0:
+            yield chance, node, probs, {node: chance * (1 - EDGE)}
+        if chance < 1:
+            yield 1 - chance, None, probs, {node: chance + (1 - chance) * EDGE}
+
+    return lambda case, tokens: _below(case, tokens, -1, (), {}, judge)
+
+
 def passing_ways(passes: Callable[[Probabilities, int], bool]) -> Ways:
     """The longest path of nodes that pass, the likeliest among equals; then the first choice."""
 

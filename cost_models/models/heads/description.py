@@ -22,6 +22,7 @@ Join = Literal[
     "sample",
     "slots",
     "stages",
+    "neighbours",
 ]
 
 
@@ -171,6 +172,26 @@ class Output:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Neighbours:
+    """How the states of a corpus nearest to a state tell what follows; d are squared distances.
+
+    Attributes:
+        states: of the corpus.
+        nearest: how many of them count, K.
+        temperature: t of their weights, exp(-d / t) over its sum.
+        offset: a of the weight of the target's own probabilities, sigmoid((r - a) / s), r the ratio
+            of the least d to the largest among the K.
+        scale: s of it.
+    """
+
+    states: int
+    nearest: int
+    temperature: float
+    offset: float
+    scale: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class HeadDescription:
     """A drafter that reads a target's hidden states.
 
@@ -188,6 +209,8 @@ class HeadDescription:
             to e by `by_token`; behind the layers an RMSNorm follows. `slots`: the target itself
             runs trained embeddings at slots, and f is what they leave. `stages`: f enters the first
             layer, and a matrix on [what it gives; e] the second; both are kept side by side.
+            `neighbours`: f is looked for among states of a corpus, beside the token that followed
+            them.
         embedding: the table: the target's, its own, its own of `each` step; `either` is its own
             where the checkpoint has one, else the target's.
         begins: the first token of a text that has a row in its cache: above earlier ones there is
@@ -199,6 +222,7 @@ class HeadDescription:
         scaled_input: what enters the first step is normed without weights (`scale_input`).
         body: its transformer layers.
         by_token: how tokens enter a state one by one, for `attend`.
+        neighbours: of `neighbours`.
         levels: tokens ahead in one pass.
         output: from states to logits.
         names: (pattern, replacement) pairs from names of tensors in its files to those of
@@ -220,6 +244,7 @@ class HeadDescription:
     scaled_input: bool = False
     body: Body = Body()
     by_token: TokenBlocks | None = None
+    neighbours: Neighbours | None = None
     levels: Levels = Levels()
     output: Output
     names: tuple[tuple[str, str], ...] = ()

@@ -20,6 +20,7 @@ from specplan.cost_models.models.heads.medusa import (
     mlp_speculator,
     redrafter,
 )
+from specplan.cost_models.models.heads.neighbours import NEAREST, neighbour_store
 from specplan.cost_models.models.heads.own_modules import kangaroo, parallel_layers
 from specplan.cost_models.models.heads.shared import Sizes, check_layers, refused
 from specplan.ir.errors import UsageError
@@ -53,6 +54,7 @@ _KEYS: Mapping[str, Reader] = {
     "clover": clover,
     "amphista_num_heads": amphista,
     "feature_sampling": fspad,
+    NEAREST: neighbour_store,
 }
 """Keys that only one format has, where config.json names no class."""
 _WORDS = ("eagle", "medusa", "dflash", "dspark", "speculator", "mtp", "nextn", "draft", "hydra")

@@ -116,7 +116,7 @@ class Entering(nn.Module):
                 return self._longer(target, embedded, features, steps)
             case "sum":
                 return self._sum(target, tokens, features, steps)
-            case "slots":
+            case "slots" | "neighbours":
                 return features
 
     def embed(self, target: CausalModel, tokens: Tensor) -> Tensor:

@@ -10,9 +10,11 @@ import typer
 
 from specplan.cli.options import JsonOption
 from specplan.cli.output import print_json
+from specplan.cost_models.models.heads.neighbours import MOST, OFFSET, SCALE
 
 datastore = typer.Typer(
-    no_args_is_help=True, help="Build a datastore: a corpus from which lookups draft."
+    no_args_is_help=True,
+    help="Build a datastore: a corpus to draft from, by text or by states.",
 )
 
 
@@ -54,4 +56,52 @@ def build(
     print(
         f"{counts['tokens']:,} tokens, {counts['places']:,} places in {counts['shards']} shards, "
         f"{size / 1e6:.1f} MB, {perf_counter() - start:.1f} s: {out}"
+    )
+
+
+@datastore.command("states")
+def states(
+    corpus: Annotated[Path, typer.Argument(help="A UTF-8 text, or token ids as .npy.")],
+    target: Annotated[Path, typer.Option(help="Folder of the target's checkpoint.")],
+    out: Annotated[Path, typer.Option(help="Folder for the store.")],
+    dtype: Annotated[str, typer.Option(help="Number type in which the target runs.")] = "auto",
+    device: Annotated[str, typer.Option(help="A torch device.")] = "cpu",
+    window: Annotated[int, typer.Option(min=2, help="Tokens that are read together.")] = 512,
+    nearest: Annotated[int, typer.Option(min=1, help="Neighbours of a state that count.")] = MOST,
+    offset: Annotated[
+        float,
+        typer.Option(
+            help="Ratio of the nearest neighbour's distance to the farthest's below which the "
+            "store counts for more than half."
+        ),
+    ] = OFFSET,
+    scale: Annotated[
+        float, typer.Option(help="How far from that ratio the store's share changes.")
+    ] = SCALE,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            min=1e-9,
+            help="Of the neighbours' weights by squared distance (default: the square root of "
+            "the hidden size).",
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run the target over a corpus and store its hidden states, each with the token behind it."""
+    from specplan.datastores import build_states
+    from specplan.progress import terminal_progress
+
+    start = perf_counter()
+    how = {"nearest": nearest, "offset": offset, "scale": scale, "temperature": temperature}
+    with terminal_progress() as progress:
+        counts = build_states(
+            corpus, out, target, dtype=dtype, device=device, window=window, progress=progress, **how
+        )
+    if json:
+        print_json(counts | {"seconds": perf_counter() - start})
+        return
+    print(
+        f"{counts['states']:,} states of {counts['documents']:,} documents, "
+        f"{counts['bytes'] / 1e6:.1f} MB, {perf_counter() - start:.1f} s: {out}"
     )

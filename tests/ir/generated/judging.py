@@ -59,7 +59,7 @@ def entry_text(build: Builder, entry: Declaration) -> str:
     arguments = []
     for name, default in entry.parameters:
         allowed = dict(entry.ranges).get(name, Range(0.0, 1e9))
-        if build.chance(0.9) and isinstance(default, int | float):
+        if build.chance(0.95) and isinstance(default, int | float):
             factor = build.pick(0.5, 1.5)
             value = min(max(default * factor, allowed.low), allowed.high)
             arguments.append(f"{name}={max(int(value), 1) if isinstance(default, int) else value}")

@@ -50,8 +50,8 @@ METHODS = [
     for method in discover_methods().values()
     if isinstance(method, ProfiledByRunning) and not method.by_name
 ]
-NOT_HERE = {"domino", "exit_by_token"}
-"""Methods that need a grammar, or a table of exits."""
+NOT_HERE = {"domino", "exit_by_token", "neighbour_mixture", "nest"}
+"""Methods that need a grammar, a table of exits, or a store of states."""
 NAMED = [
     method
     for method in discover_methods().values()

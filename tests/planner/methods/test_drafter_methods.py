@@ -232,7 +232,7 @@ def test_profiles_of_heads_by_their_own_names_are_of_best_ranks(tmp_path: Path) 
     assert hows == {
         "draft": "draw_distinct", "text": "given", "head": "best", "flash": "best", "mtp": "best",
         "heads": "best", "beside": "best", "adapter": "best", "steps": "best",
-        "slots": "best",
+        "slots": "best", "neighbours": "best",
         **dict.fromkeys(SOURCES, "given"),
     }  # fmt: skip
     offered = set(possible_drafters(facts))

@@ -1,0 +1,1 @@
+"""Stores of a target's hidden states over a corpus."""
