@@ -85,7 +85,7 @@ def hidden_ahead(
     steps: int,
     enter: Callable[[Tensor, Tensor, int], Tensor],
     enters: int = 0,
-    apart: Callable[..., Tensor] | None = None,
+    skipping: Callable[..., Tensor] | None = None,
 ) -> Iterator[Tensor]:
     """States after the last layer at some tokens, and at 1, 2, ... slots behind each of them.
 
@@ -100,8 +100,8 @@ def hidden_ahead(
         enter: what enters at slots, from the states of the tokens that they stand behind, their
             own positions `[B, R]`, and how many tokens they lie ahead; new memory.
         enters: the layer before which they enter.
-        apart: runs the tokens and slots, with the arguments of `layers.run`, where they leave out
-            blocks that the text before them does not.
+        skipping: runs the tokens and slots, with the arguments of `layers.run`, where they leave
+            out blocks that the text before them does not.
 
     Yields:
         For each step `[B, R, hidden]`, before the final norm.
@@ -120,12 +120,12 @@ def hidden_ahead(
     states = layers.run(entered, positions, first, store, span)
     place = positions.gather(1, roots)
     of_roots = seen.gather(1, roots[..., None].expand(-1, -1, seen.shape[2]))
-    if apart is None:
+    if skipping is None:
         yield states.gather(1, of_nodes)
     else:  # a root attends to what it wrote itself
         of_roots = of_roots & (positions[:, None] < place[:, :, None])
-    run = apart or layers.run
-    for step in range(apart is None, steps):
+    run = skipping or layers.run
+    for step in range(skipping is None, steps):
         ahead = place + step
 
         def further(window: int | None, ahead: Tensor = ahead) -> LayerMask:

@@ -224,13 +224,13 @@ def _slots(head: Drafter, texts: Texts, steps: int, roots: Tensor) -> Iterator[T
     With layers skipped: those of the root, and at slots below it.
     """
     target, levels = head.target, head.description.levels
-    apart = partial(target.family.run, skips=levels.skips) if levels.skipped else None
-    above = int(apart is None)
+    skipping = partial(target.family.run, skips=levels.skips) if levels.skipped else None
+    above = int(skipping is None)
     states = hidden_ahead(
         target.family, target.num_layers, target.groups, target.dtype, texts,
         (roots - above).clamp(min=0), steps + above,
         lambda states, _, level: head.entering.slot(states, level),
-        levels.enters, apart,
+        levels.enters, skipping,
     )  # fmt: skip
     if above:
         next(states)
