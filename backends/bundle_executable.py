@@ -21,6 +21,7 @@ from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.export import flat_program
 from specplan.backends.static.graph_capabilities import STATIC, UNCOMPILED
 from specplan.backends.static.packages import check_packages
+from specplan.cost_models.placement import streamed_layers
 from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import Model, Plan
@@ -45,7 +46,7 @@ def load_models(bundle: Bundle, device: str = "cpu") -> dict[str, Any]:
         name: (bundle.model_folder(name), reference.dtype)
         for name, reference in bundle.models.items()
     }
-    return load_all(folders, bundle.plan.models_run, device)
+    return load_all(folders, bundle.plan.models_run, device, streamed_layers(bundle.problem))
 
 
 def compile_plan(plan: Plan, folders: Mapping[str, Path], backend: str) -> Executable:
@@ -106,6 +107,8 @@ def open_executable(bundle: Bundle, models: Mapping[str, Module]) -> Executable:
     device = next(iter(models.values())).device
     check_machine(bundle, device)
     plain: Executable = get_backend(bundle.backend).compile(bundle.plan, models)
+    if streamed_layers(bundle.problem):  # a graph would not read them
+        return plain
     if device.type == "cuda" and not UNCOMPILED.refusals(bundle.plan):
         return _captured(bundle, models, device)
     if device.type != "cpu":  # rounds are compiled for the processor

@@ -256,7 +256,7 @@ def gather_facts(
             sampling settings, or the measured device is not given.
     """
     stored = problem.models.target
-    target = ModelShape.from_path(stored.path, name="target", **stored.formats)
+    target = stored.shape("target")
     drafts, drafters = _drafts(problem, target)
     if device is None:
         if problem.device == "measured":
@@ -295,5 +295,5 @@ def _drafts(
                 draft.path, target, name=draft.name, **draft.formats
             )
         else:
-            models[draft.name] = ModelShape.from_path(draft.path, name=draft.name, **draft.formats)
+            models[draft.name] = draft.shape(draft.name)
     return models, drafters

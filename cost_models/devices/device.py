@@ -112,6 +112,18 @@ class Device(Protocol):
         """
         ...
 
+    def read_seconds(self, link: str, moved: float) -> Seconds:
+        """Bytes read into its memory, each by itself, as layers of a `Placement` are.
+
+        Args:
+            link: `disk` or `host`.
+            moved: bytes of one layer.
+
+        Raises:
+            UnpricedError: this device cannot say.
+        """
+        ...
+
     def basis(self, shapes: Iterable[ModelShape]) -> str:
         """What times of these models' forwards rest on, in words that go on from "time"."""
         ...

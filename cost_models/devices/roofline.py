@@ -10,12 +10,14 @@ from typing import Literal
 import numpy as np
 
 from specplan.cost_models.cost import OpCost, Quantity
+from specplan.cost_models.devices.device import UnpricedError
 from specplan.cost_models.devices.figures import read_figures
 from specplan.cost_models.devices.kernel_time import COLLECTIVES, Kernels
 from specplan.cost_models.devices.stack import IDEAL, Stack
 from specplan.cost_models.intervals import Seconds, beside
 from specplan.cost_models.models.forward import forward_ops
 from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.placement import with_reads
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import UsageError
 
@@ -57,6 +59,9 @@ class AnalyticDevice:
         link_bandwidth: reachable bytes per second that one device sends to the others; 0 where
             there are no links.
         seconds_per_collective: latency of an all-reduce.
+        host_bandwidth: reachable bytes per second from the host's memory to one device; 0 where
+            it is not known.
+        disk_bandwidth: the same from a disk, of all devices together.
         host_seconds: a round's glue.
         lane_overlap: see `Device`; 0 where the sheet does not say, at most 1.
         relative_error: half width of the 90 % interval of a forward, relative.
@@ -82,6 +87,8 @@ class AnalyticDevice:
     tile_half_area: float = 0.0
     link_bandwidth: float = 0.0
     seconds_per_collective: float = 0.0
+    host_bandwidth: float = 0.0
+    disk_bandwidth: float = 0.0
     host_seconds: float = 0.0
     lane_overlap: float = 0.0
     relative_error: float = 0.0
@@ -160,6 +167,10 @@ class AnalyticDevice:
         Batch, tokens, context and logit rows may be NumPy arrays that broadcast; the seconds
         then hold arrays.
         """
+        if shape.placement is not None:
+            place = (batch, tokens, context, logit_rows, layers, skips)
+            time = self.forward_seconds(shape.in_memory, *place)
+            return with_reads(self, shape, time, tokens, logit_rows, layers)
         ops = forward_ops(
             shape,
             batch,
@@ -208,6 +219,17 @@ class AnalyticDevice:
             seconds = np.maximum(seconds, self.stack.acceptance_seconds + each * batch)
         seconds = seconds + moved / bandwidth
         return Seconds(seconds, 0.0 * seconds, 1.5 * seconds)
+
+    def read_seconds(self, link: str, moved: float) -> Seconds:
+        """Bytes over a link; see `Device`. Devices that share each layer read their part of it."""
+        bandwidth = self.count * self.host_bandwidth if link == "host" else self.disk_bandwidth
+        if not bandwidth:
+            raise UnpricedError(
+                f"the bandwidth from {link} is not known",
+                where=f"device {self.name}",
+                remedy=f"Add {link}_bandwidth to a device file, or give placement.bandwidth.",
+            )
+        return Seconds.relative(moved / bandwidth, self._error)
 
     def basis(self, shapes: Iterable[ModelShape]) -> str:
         """What times rest on; see `Device`."""

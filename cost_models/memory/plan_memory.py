@@ -139,7 +139,7 @@ def plan_memory(
     drafted = _speculative_slots(rounds, plan)
     slots = text_tokens + drafted + 1
     parts = [
-        MemoryPart(f"weights of {name}", shapes[name].weight_bytes) for name in plan.models_run
+        MemoryPart(f"weights of {name}", shapes[name].resident_bytes) for name in plan.models_run
     ]
     caches = [
         state

@@ -24,6 +24,7 @@ from specplan.cost_models.models.number_formats import (
     WeightFormats,
 )
 from specplan.cost_models.models.parameters import parameter_inventory
+from specplan.cost_models.placement import Placement
 from specplan.ir.errors import UsageError
 
 
@@ -47,6 +48,7 @@ class ModelShape(Decoder):
             alone where there are no weights.
         states_dtype: the dtype is given, by the caller, the config or the weights; otherwise it
             is assumed to be bfloat16.
+        placement: of layers outside of the device's memory; None for none.
     """
 
     name: str
@@ -56,6 +58,7 @@ class ModelShape(Decoder):
     parameters: int
     digest: str
     states_dtype: bool = True
+    placement: Placement | None = None
 
     @classmethod
     def from_config(
@@ -192,6 +195,16 @@ class ModelShape(Decoder):
         )
 
     @property
+    def resident_bytes(self) -> float:
+        """Bytes of the parameters that lie in the device's memory, buffers included."""
+        return self.weight_bytes - (self.placement.spared if self.placement else 0.0)
+
+    @cached_property
+    def in_memory(self) -> ModelShape:
+        """The same model with all layers in the device's memory."""
+        return replace(self, placement=None)
+
+    @property
     def active_parameters(self) -> int:
         """Parameters that one token uses: of the routed experts only those it is sent to."""
         return sum(parameter_inventory(self, active=True).values())
@@ -218,6 +231,7 @@ class ModelShape(Decoder):
             learned_positions=0,
             owns_embedding=False,
             owns_head=False,
+            placement=None,
         )
         return replace(module, parameters=sum(parameter_inventory(module).values()))
 

@@ -23,6 +23,7 @@ from specplan.cost_models.devices.measured.table import (
 from specplan.measure.device.cliffs import Cliff, find_cliffs
 from specplan.measure.device.compiled import check_compilers, time_compiled
 from specplan.measure.device.coverage import Cell, budget_cells, cells, every_probe
+from specplan.measure.device.links import measure_reads
 from specplan.measure.device.overlap import lane_overlap, runs_at_once
 from specplan.measure.device.probes import (
     Probe,
@@ -37,6 +38,7 @@ from specplan.planner import (
     ProblemFacts,
 )
 from specplan.runtime.executable import Executable
+from specplan.runtime.models.streamed import without_reads
 
 PASSES = 4
 """Passes over the grid; the spread of a row's own centre is read from their differences."""
@@ -104,6 +106,8 @@ def measure_device(
         contexts: contexts in tokens to measure at besides the problem's.
         compilers: backends whose compiled rounds are timed against the interpreter's.
 
+    Layers that are read in every pass are timed apart from what they compute.
+
     Returns:
         The device; its table, with the fitted form and the overlap of concurrent lanes, is stored
         under the problem's `profiles`.
@@ -113,6 +117,24 @@ def measure_device(
             only one is refused before anything is measured.
     """
     check_compilers(bench, compilers)
+    with without_reads(bench.models.values()):
+        table, path = _ops_measured(bench, facts, progress, passes, batches, contexts, compilers)
+    progress("seconds per op", 1, 1)
+    if measure_reads(bench, table, passes):
+        table.save(path)
+    return MeasuredDevice(table)
+
+
+def _ops_measured(
+    bench: Workbench,
+    facts: ProblemFacts,
+    progress: Progress,
+    passes: int,
+    batches: Sequence[int],
+    contexts: Sequence[int],
+    compilers: Sequence[str],
+) -> tuple[MeasuredTable, Path]:
+    """The table of ops and its file; arguments as of `measure_device`."""
     every = every_probe(bench, facts)
     whole = cells(facts, batches, contexts)
     short = budget_cells(facts, whole)
@@ -133,9 +155,8 @@ def measure_device(
     if with_lanes and table.lane_overlap is None:
         table.lane_overlap = lane_overlap(bench, facts, with_lanes[-1], table, whole[0])
         table.save(path)
-    progress("seconds per op", 1, 1)
     time_compiled(bench, facts, table, path, compilers, whole, progress)
-    return MeasuredDevice(table)
+    return table, path
 
 
 def _start(

@@ -43,7 +43,6 @@ def compared_splits(problem: Problem) -> Splits:
     from specplan.cost_models.devices.device import device_count, load_device, one_device
     from specplan.cost_models.devices.parallel import search_splits
     from specplan.cost_models.devices.roofline import AnalyticDevice
-    from specplan.cost_models.models.model_shape import ModelShape
 
     device = load_device(one_device(problem.device), problem.backend)
     if not isinstance(device, AnalyticDevice):
@@ -53,7 +52,7 @@ def compared_splits(problem: Problem) -> Splits:
             remedy="Name one of `specplan devices`, with a number before it: 8xh200.",
         )
     stored, work = problem.models.target, problem.workload
-    shape = ModelShape.from_path(stored.path, name="target", **stored.formats)
+    shape = stored.shape("target")
     prompts = work.prompt_tokens
     longest = max(prompts) if isinstance(prompts, Sequence) else int(prompts or 0)
     tokens = longest + (work.output_tokens or 0) // 2

@@ -31,7 +31,10 @@ def plans_path(facts: ProblemFacts, machine: Provenance | str) -> Path:
     workload = facts.problem.workload
     about = [
         SCHEMA_VERSION,
-        {role: [shape.digest, shape.dtype] for role, shape in facts.shapes.items()},
+        {
+            role: [shape.digest, shape.dtype] + [str(shape.placement)] * bool(shape.placement)
+            for role, shape in facts.shapes.items()
+        },
         [workload.task, workload.temperature, workload.top_k, workload.top_p]
         + [workload.followed_digest] * bool(workload.followed_digest),
         workload.output_tokens,

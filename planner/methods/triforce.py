@@ -64,8 +64,8 @@ class TriForce(ProfiledByRunning[TriForceOptions]):
     summary = "a model drafts for the target with retrieved tokens, that for itself"
     paper = "Sun et al. 2024, arXiv 2404.11912"
     differs = (
-        "The view is rebuilt after every round, where the paper retrieves once for a text; nothing "
-        "is offloaded to the host."
+        "The view is rebuilt after every round, where the paper retrieves once for a text; the "
+        "cache is not offloaded to the host (layers of the target may be: `placement`)."
     )
     memory = (
         "keys and values of the view's budget and of one pass, and a query per layer; the draft "

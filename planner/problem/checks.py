@@ -31,6 +31,7 @@ from specplan.planner.problem.setting_checks import (
     check_device,
     check_folders,
     check_formats,
+    check_placement,
 )
 from specplan.planner.problem.workload import (
     check_prompts,
@@ -78,6 +79,7 @@ def word_errors(problem: Problem, origin: Origin) -> list[SpecplanError]:
         check_device(problem, origin),
         check_backends(problem, origin, runs_models=False),
         check_formats(problem, origin),
+        check_placement(problem, origin),
         check_workload(problem, origin),
         check_request_rate(problem, origin),
         check_quality(problem, origin),

@@ -155,8 +155,8 @@ def _check_files(folder: _Folder, origin: Origin, weights_needed: bool) -> None:
     if folder.model.plans_only and weights_needed:
         raise origin.usage(
             key,
-            "a GGUF file, weight_format and kv_format are for planning only, and the models must "
-            "be run to measure",
+            "a GGUF file, weight_format, kv_format and a placement in host memory are for planning "
+            "only, and the models must be run to measure",
             "Name a device and give ready acceptance profiles, or a checkpoint folder as stored.",
         )
     if path.is_file() and is_gguf(path):
@@ -212,7 +212,7 @@ def _no_folder(path: Path, key: str, origin: Origin) -> UsageError:
 
 def _shape(folder: _Folder, origin: Origin) -> ModelShape:
     with origin.key(f"{folder.key}.path"):
-        return ModelShape.from_path(folder.model.path, **folder.model.formats)
+        return folder.model.shape()
 
 
 def _check_tokenizers(target: _Folder, draft: _Folder, origin: Origin) -> None:
@@ -272,7 +272,7 @@ def _check_positions(folder: _Folder, shape: ModelShape, problem: Problem, origi
 
 def _check_memory(shape: ModelShape, problem: Problem, origin: Origin) -> None:
     limit = problem.limits.memory
-    weights = shape.weight_bytes
+    weights = shape.resident_bytes
     if limit is not None and limit < weights:
         raise origin.infeasible(
             "limits.memory",

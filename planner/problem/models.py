@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from specplan.cost_models.models.model_shape import is_gguf
+from specplan.cost_models.models.files.safetensors_headers import stored_tensors
+from specplan.cost_models.models.model_shape import ModelShape, is_gguf
 from specplan.cost_models.models.number_formats import known_format
+from specplan.cost_models.placement import Link, place
 from specplan.planner.problem.limits import Strict
 
 Format = Annotated[str, AfterValidator(known_format)]
 Dtype = Literal["auto", "float64", "float32", "bfloat16", "float16", "Q8_0", "Q4_0"]
 Formats = Dtype | dict[str, Dtype]
 """The dtype of all models but heads, or dtypes by role."""
+
+
+class Placed(Strict):
+    """Layers that lie outside of the device's memory, each read once in every pass."""
+
+    link: Link = Field(
+        description="What they are read over: disk (the checkpoint's files), or host (the host's "
+        "memory, of a device with its own; to plan only)."
+    )
+    layers: Annotated[int, Field(strict=True, ge=3)] | None = Field(
+        default=None, description="How many of the last layers; left out, all of them."
+    )
+    bandwidth: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        default=None,
+        description="Bytes per second that are read; left out, what the device's file says or "
+        "`specplan profile device` measures.",
+    )
 
 
 class TargetModel(Strict):
@@ -41,6 +62,33 @@ class TargetModel(Strict):
         description='To plan only: the format of the KV cache, e.g. "fp8"; default the stored '
         "one, or the dtype.",
     )
+    placement: Placed | None = Field(
+        default=None,
+        description="Where the last layers lie that the device's memory does not hold, as "
+        "{link: disk, layers: 12}; left out, all are in memory.",
+    )
+
+    def shape(self, name: str | None = None) -> ModelShape:
+        """Its shape, with its placement.
+
+        Raises:
+            UsageError: see `ModelShape.from_path`, `place`.
+            MissingCapabilityError: see `ModelShape.from_path`.
+        """
+        shape, given = ModelShape.from_path(self.path, name=name, **self.formats), self.placement
+        if given is None:
+            return shape
+        stored = {} if is_gguf(self.path) else stored_tensors(self.path)
+        sizes = {tensor: entry.bytes for tensor, entry in stored.items()}
+        placed = place(shape, given.link, given.layers, given.bandwidth, sizes)
+        return replace(shape, placement=placed)
+
+    @property
+    def streamed(self) -> int:
+        """At most how many of its last layers are read from its files in every pass."""
+        if self.placement is None or self.placement.link != "disk":
+            return 0
+        return self.placement.layers or sys.maxsize
 
     @property
     def formats(self) -> dict[str, str | None]:
@@ -49,8 +97,9 @@ class TargetModel(Strict):
 
     @property
     def plans_only(self) -> bool:
-        """Whether it cannot be run as it is described: a GGUF file, or other number formats."""
-        return is_gguf(self.path) or bool(self.weight_format or self.kv_format)
+        """Whether it cannot be run as described: a GGUF file, other formats, or host memory."""
+        hosted = self.placement is not None and self.placement.link == "host"
+        return is_gguf(self.path) or hosted or bool(self.weight_format or self.kv_format)
 
 
 class DraftModel(TargetModel):

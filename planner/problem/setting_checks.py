@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 from specplan.cost_models.devices.device import device_remedy, is_device_name
+from specplan.cost_models.models.drafter_shapes import is_drafter_folder
+from specplan.cost_models.models.number_formats import RUN_FORMATS
+from specplan.ir.capabilities import INTERPRETER
 from specplan.planner.problem.errors import Errors, Origin, nearest
 from specplan.planner.problem.limits import TEXT_LOSS
+from specplan.planner.problem.models import Formats
 from specplan.planner.problem.paths import device_is_path
 from specplan.planner.problem.schema import NO_BACKEND, Problem
 
@@ -102,6 +107,37 @@ def check_formats(problem: Problem, origin: Origin) -> Errors:
                 "what number formats lose is measured on prompts, and there are none",
                 "Name a JSON Lines file with one text per line.",
             )
+
+
+def check_placement(problem: Problem, origin: Origin) -> Errors:
+    """Layers outside of memory where nothing reads them in every pass."""
+    drafts = {draft.name: f"drafts.{place}" for place, draft in enumerate(problem.models.drafts)}
+    formats = {form for one in problem.formats for form in _dtypes(one)}
+    others = [name for name in problem.all_backends if name not in (INTERPRETER, NO_BACKEND)]
+    for role, model in problem.models.by_role.items():
+        if model.placement is None:
+            continue
+        key = f"models.{drafts.get(role, role)}.placement"
+        if others:
+            yield origin.usage(
+                key,
+                f"layers are read in every pass by {INTERPRETER}, and not by {others[0]}",
+                f"Name {INTERPRETER} or {NO_BACKEND} as the backend, or leave placement out.",
+            )
+        if {model.dtype, *formats} & {*RUN_FORMATS}:
+            yield origin.usage(
+                key,
+                f"layers that are read in every pass are not rounded to {' or '.join(RUN_FORMATS)}",
+                "Give another dtype, or leave placement out.",
+            )
+        if is_drafter_folder(model.path):
+            yield origin.usage(
+                key, "a head lies in memory", "Place layers of the target or of a draft model."
+            )
+
+
+def _dtypes(formats: Formats) -> Iterable[str]:
+    return (formats,) if isinstance(formats, str) else formats.values()
 
 
 def _check(backend: str, key: str, origin: Origin, runs_models: bool) -> Errors:

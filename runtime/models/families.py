@@ -83,7 +83,9 @@ class RotaryFamily:
         self.rotary = inner.rotary_emb
         self.angles = angles_of(self.rotary)
         self.final_norm = norm_of(inner.norm)
-        self.layers = [RotaryLayer(layer, index) for index, layer in enumerate(inner.layers)]
+        self.layers: Sequence[RotaryLayer] = [
+            RotaryLayer(layer, index) for index, layer in enumerate(inner.layers)
+        ]
         first = self.layers[0]
         self.heads, self.kv_heads, self.head_dim = first.heads, first.kv_heads, first.head_dim
         self.windows = windows_of(model.config, len(self.layers))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -11,20 +13,26 @@ import torch
 from specplan.cost_models.models.drafter_shapes import is_drafter_folder
 from specplan.cost_models.models.heads.neighbours import is_store_folder
 from specplan.cost_models.models.number_formats import RUN_FORMATS
-from specplan.ir.errors import UsageError
+from specplan.cost_models.placement import BUFFERS
+from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import model_digest, read_json
 from specplan.ir.plan import MODULE_PREFIX
 from specplan.runtime.models.attention import ATTENTION_NAME, assert_attention
 from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.families import RotaryFamily, windows_of
 from specplan.runtime.models.heads.loading import load_head, load_module
 from specplan.runtime.models.neighbours.store import load_neighbours
-from specplan.runtime.models.supported import check_supported
+from specplan.runtime.models.streamed import LayerFiles, StreamedLayers
+from specplan.runtime.models.supported import FAMILIES, check_supported
 
 DTYPES = ("auto", "bfloat16", "float16", "float32", "float64", *RUN_FORMATS)
 
 
 def load_all(
-    folders: Mapping[str, tuple[Path, str]], roles: Iterable[str] = (), device: str = "cpu"
+    folders: Mapping[str, tuple[Path, str]],
+    roles: Iterable[str] = (),
+    device: str = "cpu",
+    streamed: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Models by their role in plans.
 
@@ -33,13 +41,14 @@ def load_all(
             but for matrices that are rounded.
         roles: that a plan runs; modules of the target, `module_0` and so on, are in its folder.
         device: a torch device.
+        streamed: see `load_model`, by role.
 
     Raises:
         UsageError: a checkpoint cannot be read, or is one for another target.
         MissingCapabilityError: an architecture or a form of a head is not supported.
     """
     home, dtype = folders["target"]
-    target = load_model(home, dtype=dtype, device=device)
+    target = load_model(home, dtype=dtype, device=device, streamed=streamed.get("target", 0))
     models: dict[str, Any] = {"target": target}
     for role, (folder, dtype) in folders.items():
         if role == "target":
@@ -52,7 +61,9 @@ def load_all(
                 head.quantize(dtype)
             head.pack()
         else:
-            models[role] = load_model(folder, dtype=dtype, device=device)
+            models[role] = load_model(
+                folder, dtype=dtype, device=device, streamed=streamed.get(role, 0)
+            )
     for role in roles:
         if role not in models and role.startswith(MODULE_PREFIX):
             index = int(role.removeprefix(MODULE_PREFIX))
@@ -61,7 +72,9 @@ def load_all(
     return models
 
 
-def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") -> CausalModel:
+def load_model(
+    folder: Path | str, *, dtype: str = "auto", device: str = "cpu", streamed: int = 0
+) -> CausalModel:
     """Load a checkpoint folder from local files only.
 
     Args:
@@ -69,10 +82,13 @@ def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") 
         dtype: one of `DTYPES`; "auto" is the dtype of the checkpoint. One of `RUN_FORMATS` is that
             of its matrices, and everything else is float32.
         device: a torch device.
+        streamed: how many of the last layers are read from the files in every pass, at most all of
+            them; see `runtime/models/streamed.py`. The others are all that is loaded.
 
     Raises:
         UsageError: the folder or `dtype` is wrong.
-        MissingCapabilityError: the architecture is not supported; the message names it.
+        MissingCapabilityError: the architecture is not supported, or its layers cannot be read in
+            every pass; the message names it.
     """
     folder = Path(folder)
     if dtype not in DTYPES:
@@ -81,21 +97,71 @@ def load_model(folder: Path | str, *, dtype: str = "auto", device: str = "cpu") 
         )
     digest, quantized = model_digest(folder), dtype in RUN_FORMATS
     check_supported(read_json(folder / "config.json", "model configuration"), str(folder))
+    if streamed:
+        return _streamed_model(folder, dtype, device, streamed, digest)
+    model = _stock_model(folder, "float32" if quantized else dtype, device)
+    made = CausalModel(model, name=folder.resolve().name, digest=digest)
+    if quantized:
+        made.quantize(dtype)
+    return made
+
+
+def _stock_model(folder: Path, dtype: str, device: str, **more: Any) -> Any:
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     model: Any = AutoModelForCausalLM.from_pretrained(
         str(folder),
-        dtype="auto" if dtype == "auto" else getattr(torch, "float32" if quantized else dtype),
+        dtype="auto" if dtype == "auto" else getattr(torch, dtype),
         attn_implementation=ATTENTION_NAME,
         local_files_only=True,
         trust_remote_code=False,
         use_safetensors=True,
+        **more,
     )
     model.to(device)
     assert_attention(model)
+    return model
+
+
+def _streamed_model(
+    folder: Path, dtype: str, device: str, streamed: int, digest: str
+) -> CausalModel:
+    """A model of which only the first layers and two buffers are loaded."""
+    from transformers import AutoConfig
+    from transformers.utils import logging
+
+    whole = AutoConfig.from_pretrained(str(folder), local_files_only=True)
+    count, kinds = whole.num_hidden_layers, getattr(whole, "layer_types", None)
+    streamed = min(streamed, count)
+    if (
+        FAMILIES[whole.model_type] is not RotaryFamily
+        or dtype in RUN_FORMATS
+        or streamed <= BUFFERS
+    ):
+        raise MissingCapabilityError(
+            f"the last {streamed} layers of this {whole.model_type} model cannot be read in every "
+            f"pass in {dtype}",
+            where=str(folder),
+            remedy=f"Place at least {BUFFERS + 1} layers of a Llama, Mistral, Qwen2 or Qwen3 model "
+            "in bfloat16, float16 or float32, or leave the placement out.",
+        )
+    own = copy.deepcopy(whole)
+    own.num_hidden_layers = loaded = count - streamed + BUFFERS
+    if kinds is not None:
+        own.layer_types = kinds[:loaded]
+    files, verbosity = LayerFiles(folder), logging.get_verbosity()
+    logging.set_verbosity_error()  # that the file holds further layers is no news
+    try:
+        model = _stock_model(folder, dtype, device, config=own)
+    finally:
+        logging.set_verbosity(verbosity)
     made = CausalModel(model, name=folder.resolve().name, digest=digest)
-    if quantized:
-        made.quantize(dtype)
+    family = made.family
+    assert isinstance(family, RotaryFamily)
+    layers = family.layers
+    resident = count - streamed
+    family.layers = StreamedLayers(layers[:resident], layers[resident:], count, files)
+    family.windows, made.num_layers = windows_of(whole, count), count
     return made

@@ -129,6 +129,30 @@ class RotaryLayer:
         joined = linear(given, self.qkv, self.qkv_bias)
         self._stored(self._by_head(joined, cos), cos, sin, writer)
 
+    def stored(self) -> dict[str, Tensor]:
+        """Its tensors by their names in a checkpoint's layer, joined ones as views of their rows.
+
+        What is written there is what the layer computes with.
+        """
+        width, kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        parts: dict[str, Tensor] = {}
+        for joined, names, rows in (
+            ("qkv", ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+             (width, kv_width, kv_width)),
+            ("gate_up", ("mlp.gate_proj", "mlp.up_proj"), len(self.gate_up) // 2),
+            ("output", ("self_attn.o_proj",), len(self.output)),
+            ("down", ("mlp.down_proj",), len(self.down)),
+        ):  # fmt: skip
+            for attribute, kind in ((joined, "weight"), (f"{joined}_bias", "bias")):
+                tensor = getattr(self, attribute)
+                split = () if tensor is None else tensor.split(rows)
+                parts |= {f"{name}.{kind}": one for name, one in zip(names, split, strict=False)}
+        norms = {
+            "input_layernorm": self.input_norm, "post_attention_layernorm": self.middle_norm,
+            "self_attn.q_norm": self.query_norm, "self_attn.k_norm": self.key_norm,
+        }  # fmt: skip
+        return parts | {f"{name}.weight": norm[1] for name, norm in norms.items() if norm}
+
     def quantize(self, form: str) -> None:
         """Round the layer's matrices to a format; see `quantized.quantize`."""
         for name in ("qkv", "output", "gate_up", "down"):

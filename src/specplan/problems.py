@@ -85,7 +85,7 @@ def table_for(problem: Problem, engine: str, *, any_version: bool = False) -> Ta
 
     Raises:
         UsageError: no engine has that name, nothing was verified for that version, or it does not
-            run on the problem's device.
+            run on the problem's device or place layers outside of memory.
     """
     from specplan.backends.engines.checkpoints import form_of, read_config
     from specplan.backends.engines.registry import open_table
@@ -100,6 +100,12 @@ def table_for(problem: Problem, engine: str, *, any_version: bool = False) -> Ta
             where="device",
             remedy=f"Name a device that begins with {' or '.join(table.runs_on)}, or a profile "
             "of yours.",
+        )
+    if any(model.placement for model in problem.models.by_role.values()):
+        raise UsageError(
+            f"what is written for {table.title} leaves all layers in memory",
+            where="models.target.placement",
+            remedy="Leave placement out, or run the plan here.",
         )
     forms = {draft.name: form_of(read_config(draft.path)) for draft in problem.models.drafts}
     return replace(table, forms={name: form for name, form in forms.items() if form})
@@ -170,9 +176,10 @@ def check_runs(problem: Problem) -> None:
         if model.plans_only:
             raise UsageError(
                 f"a bundle holds a plan that runs, and {role} is only planned for: a GGUF file, "
-                "or other number formats than are stored",
+                "other number formats than are stored, or layers in host memory",
                 where="models",
-                remedy="Name a checkpoint folder, and leave weight_format and kv_format out.",
+                remedy="Name a checkpoint folder, leave weight_format and kv_format out, and place "
+                "layers on a disk only.",
             )
 
 

@@ -197,6 +197,10 @@ class CompiledDevice:
         """One op that is no forward; see `Device`."""
         return self._share(self.base.op_seconds(op_name, batch, width, moved))
 
+    def read_seconds(self, link: str, moved: float) -> Seconds:
+        """Bytes over a link; see `Device`."""
+        return self.base.read_seconds(link, moved)
+
     def round_seconds(self, batch: Quantity) -> Seconds:
         """A round's glue; see `Device`."""
         return self._share(self.base.round_seconds(batch))

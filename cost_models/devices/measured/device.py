@@ -17,10 +17,19 @@ from specplan.cost_models.devices.measured.interpolation import (
     Trend,
     nested_axes,
 )
-from specplan.cost_models.devices.measured.rows import ForwardRow, OpRow, PrefillRow, RoundRow, Row
+from specplan.cost_models.devices.measured.rows import (
+    ForwardRow,
+    OpRow,
+    PrefillRow,
+    ReadRow,
+    RoundRow,
+    Row,
+)
 from specplan.cost_models.devices.measured.table import MeasuredTable
 from specplan.cost_models.intervals import Seconds
+from specplan.cost_models.memory.workspace import PREFILL_CHUNK
 from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.placement import with_reads
 from specplan.ir.blocks import NO_SKIPS, Skips
 
 _REMEDY = "Run `specplan profile device` for this problem."
@@ -55,6 +64,7 @@ class MeasuredDevice:
         self._points: dict[Any, Nested] = {}
         self._axes: dict[Any, Axis] = {}
         self._known: dict[Any, Seconds] = {}
+        self._reads: dict[tuple[str, int], Seconds] = {}
         self._emptied: dict[tuple[str, str], Skips] = {}
         for row in table.rows.values():
             self._place(row)
@@ -79,6 +89,8 @@ class MeasuredDevice:
                 outer.setdefault(row.batch, {})[row.width] = anchor
             case RoundRow():
                 self._points.setdefault(("round",), {})[row.batch] = anchor
+            case ReadRow():
+                self._reads[row.link, row.moved] = row.time(self.shared_error, self._scatter)
 
     def forward_seconds(
         self,
@@ -98,6 +110,10 @@ class MeasuredDevice:
         with all blocks, without many attentions, without many MLPs, and without both; blocks of one
         kind count alike, and no more of them than were left out there.
         """
+        if shape.placement is not None:
+            place = (batch, tokens, context, logit_rows, layers, skips)
+            time = self.forward_seconds(shape.in_memory, *place)
+            return with_reads(self, shape, time, tokens, logit_rows, layers)
         own = ("forward", shape.digest, shape.dtype, layers, skips, True)
         if not skips or own in self._points:
             return self._pass(shape, batch, tokens, context, logit_rows, layers, skips)
@@ -156,6 +172,12 @@ class MeasuredDevice:
         the whole prompt takes beyond a prompt of the cached tokens, and at least that of a pass
         over one token, which reads all weights too.
         """
+        if shape.placement is not None:
+            time = self.prefill_seconds(shape.in_memory, batch, tokens, cached)
+            passes = np.ceil((tokens - cached) / PREFILL_CHUNK)
+            each = time * (1.0 / passes)
+            read: Seconds = with_reads(self, shape, each, PREFILL_CHUNK, 1, None) * passes
+            return read
         whole = self._prefill(shape, batch, tokens)
         if not np.any(cached):
             return whole
@@ -190,6 +212,16 @@ class MeasuredDevice:
         raise UnpricedError(
             f"op {op_name!r} was not measured", where=f"device {self.name}", remedy=_REMEDY
         )
+
+    def read_seconds(self, link: str, moved: float) -> Seconds:
+        """Bytes over a link, in proportion to the measured layer of the next size; see `Device`."""
+        sizes = [size for name, size in self._reads if name == link]
+        if not sizes:
+            raise UnpricedError(
+                f"reading from {link} was not measured", where=f"device {self.name}", remedy=_REMEDY
+            )
+        nearest = min(sizes, key=lambda size: abs(size - moved))
+        return self._reads[link, nearest] * (moved / nearest)
 
     def basis(self, shapes: Iterable[ModelShape]) -> str:
         """What times rest on; see `Device`."""

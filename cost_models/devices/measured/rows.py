@@ -157,12 +157,26 @@ class RoundRow(_Timing):
         return ("round", self.batch)
 
 
-Row = ForwardRow | PrefillRow | OpRow | RoundRow
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRow(_Timing):
+    """A layer of so many bytes, read over a link into the device's memory by itself."""
+
+    link: str
+    moved: int
+
+    @property
+    def key(self) -> Key:
+        """What the row is about."""
+        return ("read", self.link, self.moved)
+
+
+Row = ForwardRow | PrefillRow | OpRow | RoundRow | ReadRow
 SECTIONS: dict[str, type[Row]] = {
     "forward": ForwardRow,
     "prefill": PrefillRow,
     "op": OpRow,
     "round": RoundRow,
+    "read": ReadRow,
 }
 
 

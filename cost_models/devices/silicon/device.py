@@ -127,6 +127,10 @@ class SiliconDevice:
         """One op that is no forward; the tables have none of them."""
         return self.fallback.op_seconds(op_name, batch, width, moved)
 
+    def read_seconds(self, link: str, moved: float) -> Seconds:
+        """Bytes over a link; the tables say nothing of them."""
+        return self.fallback.read_seconds(link, moved)
+
     def round_seconds(self, batch: Quantity) -> Seconds:
         """A round's glue; the tables say nothing of the host."""
         return self.fallback.round_seconds(batch)

@@ -22,11 +22,19 @@ _VOLATILE_KEYS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One stored tensor: its safetensors dtype, its shape and the bytes it takes."""
+    """One stored tensor.
+
+    Attributes:
+        dtype: as safetensors names it.
+        shape: its sizes.
+        bytes: that it takes.
+        start: its first byte, counted from the start of its file.
+    """
 
     dtype: str
     shape: tuple[int, ...]
     bytes: int
+    start: int
 
     @property
     def elements(self) -> int:
@@ -71,6 +79,7 @@ def read_header(path: Path) -> dict[str, Tensor]:
                 entry["dtype"],
                 tuple(entry["shape"]),
                 entry["data_offsets"][1] - entry["data_offsets"][0],
+                8 + len(raw) + entry["data_offsets"][0],
             )
             for name, entry in entries.items()
             if name != "__metadata__"

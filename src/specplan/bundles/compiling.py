@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from specplan.backends.bundle import Bundle, load_bundle, write_executables, write_kernels
 from specplan.bundles.report import reading_report
 from specplan.bundles.writing import open_bundle
-from specplan.ir.errors import MissingCapabilityError
+from specplan.cost_models.placement import streamed_layers
+from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import check_destination, name_of, staged
 from specplan.ir.text.printer import print_plan
 from specplan.passes.bucket import COMPILE_SECONDS, BatchLoad, Buckets, bucket
@@ -42,7 +43,8 @@ def compile_bundle(
 
     Raises:
         MissingCapabilityError: no backend that compiles rounds can run here; says what they lack.
-        UsageError: the bundle or a checkpoint has changed since it was written; says which.
+        UsageError: the bundle or a checkpoint has changed since it was written; says which; or
+            layers of a model are read from its files in every pass.
     """
     from specplan.runtime import require_torch
 
@@ -52,6 +54,12 @@ def compile_bundle(
 
     opened = open_bundle(bundle)
     opened.check_models()
+    if streamed_layers(opened.problem):
+        raise UsageError(
+            "layers are read from files in every pass, which a compiled round does not do",
+            where=str(opened.folder),
+            remedy="Run the bundle as it is, or plan without placement.",
+        )
     home = opened.folder.parent / f".{opened.folder.name}.compiling"
     lowering = Lowering(opened, home / made_for(opened), turns, progress)
     if not lowering.backends:

@@ -324,6 +324,33 @@ case(
     "safetensors",
     write("draft/model.safetensors", "x" * 99),
 )
+
+
+def deeper(problem: dict[str, Any], folder: Path) -> None:
+    """Give the target layers enough to place some."""
+    write_checkpoint(folder / "target", num_hidden_layers=4)
+
+
+case(
+    "layers placed that there are not",
+    "models.target.path",
+    "9 layers are to be read",
+    put("models.target.placement", {"link": "disk", "layers": 9}),
+)
+case(
+    "layers placed where rounds are compiled",
+    "models.target.placement",
+    "not by onnxruntime",
+    both(deeper, put("models.target.placement", {"link": "disk"}), put("backend", "onnxruntime")),
+)
+case(
+    "layers placed and rounded",
+    "models.target.placement",
+    "not rounded to",
+    both(
+        deeper, put("models.target.placement", {"link": "disk"}), put("models.target.dtype", "Q8_0")
+    ),
+)
 case("no tokenizer", "models.drafts.0.path", "no tokenizer.json", remove("draft/tokenizer.json"))
 case(
     "tokenizer not JSON",
