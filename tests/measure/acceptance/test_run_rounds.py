@@ -50,8 +50,10 @@ METHODS = [
     for method in discover_methods().values()
     if isinstance(method, ProfiledByRunning) and not method.by_name
 ]
-NOT_HERE = {"domino", "exit_by_token", "neighbour_mixture", "nest"}
-"""Methods that need a grammar, a table of exits, or a store of states."""
+NOT_HERE = {
+    "domino", "exit_by_token", "neighbour_mixture", "nest", "pruned_heads", "rescored_heads",
+}  # fmt: skip
+"""Methods that need a grammar, a table of exits, a store of states, or heads."""
 NAMED = [
     method
     for method in discover_methods().values()
