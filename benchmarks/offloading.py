@@ -4,7 +4,9 @@ A problem on the reference pair places all layers of the target on the disk that
 lies on (`models.target.placement`). The device and acceptance are measured as for any problem, so
 that a step is predicted from what layers take in memory and from what reading one takes. Plans
 then continue other prompts in turns. Reads go past the page cache where the file system allows it,
-which the result states.
+which the result states. Needs an idle machine, one thread for the layers and a core for the reads:
+
+    OMP_NUM_THREADS=1 python benchmarks/offloading.py --work DIR --json
 """
 
 from __future__ import annotations
@@ -13,12 +15,19 @@ import argparse
 import json
 import random
 from collections import defaultdict
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from time import perf_counter
 from typing import Any
 
+import torch
 from reference_problem import dealt_problem
 
+from specplan.cost_models.intervals import Seconds
+from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.placement import with_reads
 from specplan.gathering import find
 from specplan.measure.machine import hardware_name, versions
 from specplan.measure.workbench import BENCH, Workbench
@@ -28,10 +37,13 @@ from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.search import SearchResult
 from specplan.progress import silent
 from specplan.runtime.generate import generate
-from specplan.runtime.models.streamed import streamed_of
+from specplan.runtime.models.streamed import streamed_of, without_reads
 
 METHODS = ("draft_model", "large_tree")
 OUTPUT_TOKENS = 64
+WIDTHS = (1, 10, 33, 65, 129)
+CONTEXT = 200
+PASSES = 31
 
 
 def problem(work: Path, seed: int, profiled: int) -> dict[str, Any]:
@@ -48,11 +60,61 @@ def problem(work: Path, seed: int, profiled: int) -> dict[str, Any]:
 def contenders(result: SearchResult) -> dict[str, Candidate]:
     """Plain decoding, the best plan of each kind by draft models, and every large tree."""
     best: dict[str, Candidate] = {PLAIN: result.plain}
-    priced = [one for one in result.candidates if one.admissible and not one.by_cell]
+    drafting = (one for one in result.candidates if one.method != PLAIN)
+    priced = [one for one in drafting if one.admissible and not one.by_cell]
     for one in sorted(priced, key=lambda one: one.estimates[0].seconds_per_token.median):
         kind = one.words if one.method == "large_tree" else one.family
         best.setdefault(kind, one)
     return best
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What reading a layer took, as a device tells it."""
+
+    seconds: float
+
+    def read_seconds(self, link: str, moved: float) -> Seconds:
+        """The same for every layer: those of the reference target are alike."""
+        return Seconds.exact(self.seconds)
+
+
+def passes(bench: Workbench, shape: ModelShape, turns: int) -> list[dict[str, float]]:
+    """Passes of some widths, with reads, without them, and reads alone, all in turns.
+
+    What the price makes of the second and the third is held against the first, at the same moment:
+    drift of the machine between profile and run has no part in it.
+    """
+    target, rows = bench.models["target"], []
+    layers = streamed_of(target)
+    assert layers is not None
+    for width in WIDTHS:
+        place = torch.arange(CONTEXT, CONTEXT + width)[None]
+        seen = torch.arange(CONTEXT + width) <= place[..., None]
+        cache, tokens = target.new_cache(1, CONTEXT + width), place % 1000
+        times: dict[str, list[float]] = defaultdict(list)
+        for _ in range(turns + 1):
+            for name in ("read", "memory", "placed"):
+                begin = perf_counter()
+                if name == "read":
+                    count = sum(1 for _ in layers.read_through())
+                else:
+                    with without_reads([target]) if name == "memory" else nullcontext():
+                        target.forward(tokens, place, place, seen, cache)
+                times[name].append(perf_counter() - begin)
+        read, memory, placed = (median(times[name][1:]) for name in ("read", "memory", "placed"))
+        price = with_reads(Timed(read / count), shape, Seconds.exact(memory), width, None, None)
+        rows.append(
+            {
+                "tokens": width,
+                "in_memory_ms": 1e3 * memory,
+                "reads_ms": 1e3 * read,
+                "placed_ms": 1e3 * placed,
+                "predicted_ms": 1e3 * price.median,
+                "error": price.median / placed - 1.0,
+            }
+        )
+    return rows
 
 
 def measure(work: Path, turns: int, seed: int, profiled: int) -> dict[str, Any]:
@@ -104,6 +166,7 @@ def measure(work: Path, turns: int, seed: int, profiled: int) -> dict[str, Any]:
         )
     return {
         "turns": turns,
+        "passes": passes(bench, result.facts.target, PASSES),
         "rows": rows,
         "chosen": f"{result.chosen.method} {result.chosen.words}".strip(),
         "past_page_cache": layers.files.direct,
@@ -130,6 +193,11 @@ def main() -> None:
         print(json.dumps(result, indent=1))
         return
     print(f"a layer of {result['layer_bytes']} bytes is read in {result['read_ms']:.2f} ms")
+    for row in result["passes"]:
+        print(
+            "{tokens:4d} tokens: {placed_ms:6.1f} ms (predicted {predicted_ms:.1f}, {error:+.1%}), "
+            "in memory {in_memory_ms:.1f}, reads alone {reads_ms:.1f}".format_map(row)
+        )
     for row in result["rows"]:
         print(
             "{step_ms:8.1f} ms a step (predicted {predicted_step_ms:.1f}, {error:+.1%}), "

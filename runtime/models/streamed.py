@@ -46,6 +46,17 @@ class _Stored:
     dtype: torch.dtype
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Bytes of a file that are read at once, and where what they hold goes."""
+
+    path: Path
+    begin: int
+    stop: int
+    sources: list[Tensor]
+    goals: list[Tensor]
+
+
 class LayerFiles:
     """The layers of a checkpoint in its safetensors files, which stay open.
 
@@ -95,27 +106,35 @@ class LayerFiles:
         every = (one for stored in self._layers[index].values() for one in stored)
         return sum(one.stop - one.start for one in every)
 
-    def read(self, index: int, into: Mapping[str, Tensor]) -> None:
-        """Read a layer.
+    def steps(self, index: int, into: Mapping[str, Tensor]) -> list[_Step]:
+        """How a layer is read.
 
         Args:
             index: its number.
             into: where its tensors go, by their names in the layer; contiguous.
+        """
+        steps: list[_Step] = []
+        for path, stored in self._layers[index].items():
+            parts, begin = sorted(stored, key=lambda one: one.start), 0
+            while parts:
+                begin = max(begin, parts[0].start // _SECTOR * _SECTOR)
+                stop = min(_joined(parts), begin + len(self._window))
+                now = [one for one in parts if one.start < stop]
+                copies = [self._copy(one, begin, stop, into[one.name]) for one in now]
+                steps.append(_Step(path, begin, stop, *map(list, zip(*copies, strict=True))))
+                parts = [one for one in parts if one.stop > stop]
+                begin = stop
+        return steps
+
+    def read(self, steps: Iterable[_Step]) -> None:
+        """Read a layer; few calls, since this thread and the one that computes share Python's lock.
 
         Raises:
             UsageError: a file ends too early, or cannot be read.
         """
-        for path, stored in self._layers[index].items():
-            parts = sorted(stored, key=lambda one: one.start)
-            begin = parts[0].start // _SECTOR * _SECTOR
-            while parts:
-                begin = max(begin, parts[0].start // _SECTOR * _SECTOR)
-                end = begin + self._fill(path, begin, _joined(parts))
-                for one in parts:
-                    if one.start < end:
-                        self._copy(one, begin, end, into[one.name])
-                parts = [one for one in parts if one.stop > end]
-                begin = end
+        for step in steps:
+            self._fill(step)
+            torch._foreach_copy_(step.goals, step.sources)
 
     def _open(self, path: Path) -> int:
         try:
@@ -127,32 +146,32 @@ class LayerFiles:
         except OSError as error:
             raise UsageError(f"cannot be opened ({error.strerror})", where=str(path)) from error
 
-    def _fill(self, path: Path, begin: int, stop: int) -> int:
-        """Bytes from `begin` on in the window, as many as fit and at least those up to `stop`."""
-        size = min(WINDOW, -(-(stop - begin) // _SECTOR) * _SECTOR)
-        file, view = self._files[path], memoryview(self._window)[:size]
+    def _fill(self, step: _Step) -> None:
+        size = -(-(step.stop - step.begin) // _SECTOR) * _SECTOR
+        file, view = self._files[step.path], memoryview(self._window)[:size]
         try:
             if not self.direct and hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(file, begin, size, os.POSIX_FADV_DONTNEED)
-            count = os.preadv(file, [view], begin)
+                os.posix_fadvise(file, step.begin, size, os.POSIX_FADV_DONTNEED)
+            count = os.preadv(file, [view], step.begin)
         except OSError as error:
             raise UsageError(
-                f"cannot be read ({error.strerror})", where=str(path), remedy="Check the disk."
+                f"cannot be read ({error.strerror})",
+                where=str(step.path),
+                remedy="Check the disk.",
             ) from error
-        if count < min(size, stop - begin):
+        if count < step.stop - step.begin:
             raise UsageError(
-                f"ends after {begin + count} bytes, and a layer of it ends at {stop}",
-                where=str(path),
+                f"ends after {step.begin + count} bytes, and a layer needs those up to {step.stop}",
+                where=str(step.path),
                 remedy="Download or save the checkpoint again; it must not change while it runs.",
             )
-        return count
 
-    def _copy(self, one: _Stored, begin: int, end: int, whole: Tensor) -> None:
-        """What the window has of a tensor, in the tensor's own dtype."""
-        first, last = max(one.start, begin), min(one.stop, end)
+    def _copy(self, one: _Stored, begin: int, stop: int, whole: Tensor) -> tuple[Tensor, Tensor]:
+        """What the window will have of a tensor, in its own dtype, and where that goes."""
+        first, last = max(one.start, begin), min(one.stop, stop)
         part = self._bytes[first - begin : last - begin].view(one.dtype)
         offset = (first - one.start) // one.dtype.itemsize
-        whole.view(-1)[offset : offset + len(part)].copy_(part)
+        return part, whole.view(-1)[offset : offset + len(part)]
 
 
 def _joined(parts: Sequence[_Stored]) -> int:
@@ -192,17 +211,18 @@ class StreamedLayers(Sequence[RotaryLayer]):
         self.resident, self.buffers, self._total = resident, buffers, count
         self.files = files
         self.reading = True
-        self._tensors = [layer.stored() for layer in buffers]
+        tensors = [layer.stored() for layer in buffers]
         self._content: list[int | None] = [None] * BUFFERS
         self._reads: list[Future[None] | None] = [None] * BUFFERS
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="layers")
         for index in self.streamed:
-            if files.names(index) != {*self._tensors[0]}:
+            if files.names(index) != {*tensors[0]}:
                 raise MissingCapabilityError(
                     f"layer {index} has other tensors than the layers that run here",
-                    where=", ".join(sorted(files.names(index) ^ {*self._tensors[0]})),
+                    where=", ".join(sorted(files.names(index) ^ {*tensors[0]})),
                     remedy="Leave the placement out: layers that are read must be alike.",
                 )
+        self._steps = {i: files.steps(i, tensors[i % BUFFERS]) for i in self.streamed}
 
     @property
     def streamed(self) -> range:
@@ -234,7 +254,7 @@ class StreamedLayers(Sequence[RotaryLayer]):
         """Read every layer into a buffer, one after another; bytes of each."""
         self._content = [None] * BUFFERS
         for index in self.streamed:
-            self._thread.submit(self.files.read, index, self._tensors[0]).result()
+            self._thread.submit(self.files.read, self._steps[index]).result()
             yield self.files.size(index)
 
     def _fetch(self, index: int) -> None:
@@ -242,7 +262,7 @@ class StreamedLayers(Sequence[RotaryLayer]):
         if not self.reading or index >= self._total or self._content[place] == index:
             return
         self._content[place] = index
-        self._reads[place] = self._thread.submit(self.files.read, index, self._tensors[place])
+        self._reads[place] = self._thread.submit(self.files.read, self._steps[index])
 
 
 def streamed_of(model: Any) -> StreamedLayers | None:

@@ -109,7 +109,7 @@ def test_a_damaged_file_is_one_error(qwen: Path, tmp_path: Path) -> None:
     raw = last.read_bytes()
     with last.open("r+b") as file:  # while it runs
         file.truncate(len(raw) // 4)
-    with pytest.raises(UsageError, match=r"ends after .* bytes, and a layer") as error:
+    with pytest.raises(UsageError, match=r"ends after .* bytes, and a layer needs") as error:
         passes(read)
     assert str(last) in str(error.value) and "save the checkpoint again" in str(error.value)
     with pytest.raises(UsageError, match="length does not match"):
