@@ -42,6 +42,7 @@ from tests.runtime.heads.formats import Stored
 
 torch.set_num_threads(1)
 STEPS = 3
+GROWN = ("eagle2", "dynamic_depth", "rescored_heads", "pruned_heads")
 
 
 def add_modules(folder: Path, size: int) -> None:
@@ -69,6 +70,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
         "medusa": formats.medusa(size=size),
         "hydra": formats.hydra(size=size),
         "slots": formats.look_ahead_tokens(size=size),
+        "skipping": formats.skipping_tokens(size=size),
     }
     problem = json.loads(path.read_text())
     for name, one in stored.items():
@@ -136,7 +138,7 @@ def rounds_of(bench: Workbench, plan: Plan) -> list[int]:
 
 
 def test_replayed_rounds_of_heads_are_the_rounds_that_run(bench: Workbench) -> None:
-    names = ("eagle", "flash", "medusa", "hydra", "slots", "mtp")
+    names = ("eagle", "flash", "medusa", "hydra", "slots", "skipping", "mtp")
     wanted = [Model(name) for name in names]
     profiles = measure_acceptance(bench, facts_of(bench, {}), wanted=wanted, precision=0.0)
     facts = facts_of(bench, profiles)
@@ -192,14 +194,14 @@ def test_draws_of_a_head_are_accepted_as_often_as_distributions_overlap(
 
 
 def test_trees_that_a_head_grows_by_the_context_are_run_to_be_priced(bench: Workbench) -> None:
-    """EAGLE-2, and with the depth of its beam's probability."""
-    named = bench.problem.model_copy(update={"methods": ("eagle2", "dynamic_depth")})
+    """EAGLE-2, and with the depth of its beam's probability; heads ordered or pruned by others."""
+    named = bench.problem.model_copy(update={"methods": GROWN})
     own = Workbench(named)
     ways = [one for one in possible_drafters(facts_of(own, {})) if isinstance(one, OwnRounds)]
-    wanted = [one for one in ways if one.models == ("eagle",)][::3]
+    wanted = [one for one in ways if {"eagle", "medusa"} & {*one.models}][::3]
     profiles = measure_acceptance(own, facts_of(own, {}), wanted=wanted, precision=0.0)
     facts, ran = facts_of(own, profiles), set[str]()
-    for name in ("eagle2", "dynamic_depth"):
+    for name in GROWN:
         method = discover_methods()[name]
         for family in method.choices(facts):
             assert isinstance(family, Family), family
@@ -214,4 +216,4 @@ def test_trees_that_a_head_grows_by_the_context_are_run_to_be_priced(bench: Work
                     drafting.rounds(own.output_tokens, 1).mean
                 )
                 ran.add(name)
-    assert ran == {"eagle2", "dynamic_depth"}
+    assert ran == {*GROWN}

@@ -308,6 +308,12 @@ def look_ahead_tokens(count: int = 3, size: int = VOCABULARY) -> Stored:
     return Stored(config, {"slots.weight": Random(12)(count, WIDTH, scale=3.0)})
 
 
+def skipping_tokens(count: int = 3, layer: int = 1, size: int = VOCABULARY) -> Stored:
+    """The same for passes without a layer of the target."""
+    stored = look_ahead_tokens(count, size)
+    return Stored({**stored.config, "skipped_layers": [layer]}, stored.tensors)
+
+
 def hidden_transfer(count: int = 3, layer: int = 2, size: int = VOCABULARY) -> Stored:
     """Maps of a node's state before a layer to those of slots below it."""
     maps = Random(13)(count, WIDTH, WIDTH) + torch.eye(WIDTH, dtype=torch.float64)
