@@ -78,8 +78,8 @@ class World(Protocol):
         """Logits combined by an entry of the laws; without weights all count alike."""
         ...
 
-    def measured(self, kind: Entry, logits: Vector) -> float:
-        """One number of logits."""
+    def measured(self, kind: Entry, vector: Vector, beside: Vector | None = None) -> float:
+        """One number of logits, or of the states of one or two layers."""
         ...
 
     def uniforms(self, stream: str, key: str, offset: int, count: int) -> list[float]:

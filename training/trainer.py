@@ -24,7 +24,7 @@ from specplan.training.learning.adam import Adam
 from specplan.training.learning.features import Features
 from specplan.training.learning.heads import HeadLearner
 from specplan.training.learning.learner import Learner
-from specplan.training.learning.objective import Objective, loss_of
+from specplan.training.learning.objective import Objective
 from specplan.training.learning.packing import Text, labels_of, numbers_of, packed
 from specplan.training.learning.processes import add_up, join_processes, share, wait
 from specplan.training.new_heads import new_head, size_of_states
@@ -229,7 +229,7 @@ class _Training:
         labels = labels_of(rows, len(objective.weights), learner.begins, most, step)
         totals = labels.counts.sum((1, 2))
         add_up([totals], self.size)
-        loss = loss_of(learner, rows, labels, features, objective, totals)
+        loss = learner.loss(rows, labels, features, objective, totals)
         add_up([loss, *self.optimizer.gradients], self.size)
         if not isfinite(loss.item()):
             raise _no_number(step, self.folder)

@@ -131,7 +131,7 @@ class Interpreter(OpRunner):
         place = self.analysis.places.placements.get((id(op), self.trip))
         ran = run_forward(self, spec, [nodes_as(scope[name]) for name in op.nodes], place)
         span = spec.spans[0] if op.layers else None
-        variant = forward_variant(span, bool(spec.gives), spec.skips.words)
+        variant = forward_variant(span, op.gives_logits, spec.skips.words)
         name = f"{op.keyword}:{variant}" if variant else op.keyword
         self.op_record = OpRecord(name, op.model, ran.width, ran.context)
         scope.update(zip(op.results, ran.rows, strict=True))

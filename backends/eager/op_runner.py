@@ -15,7 +15,7 @@ from specplan.backends.ops import lowerings, measure
 from specplan.backends.ops.accept import Form, fastest
 from specplan.backends.ops.lookup import Continuations
 from specplan.backends.ops.lookup import lookup as with_continuations
-from specplan.backends.ops.tensors.values import Nodes, Tree
+from specplan.backends.ops.tensors.values import Logits, Nodes, Tree
 from specplan.backends.ops.when import Value as Operand
 from specplan.backends.ops.when import when as either
 from specplan.ir import ops as ir
@@ -161,7 +161,8 @@ class OpRunner(ABC):
         elif op.kind.name == "said":
             numbers = measure.continued_nodes(operand, *self.batch.written[1:])
         else:
-            numbers = measure.measure(operand, op.kind)
+            beside = None if op.beside is None else typed(scope[op.beside], Logits)
+            numbers = measure.measure(operand, op.kind, beside)
         scope[op.results[0]] = self.number(numbers)
 
     def run_repeat(self, op: ir.Repeat, scope: Scope) -> None:

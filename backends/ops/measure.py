@@ -6,25 +6,37 @@ import torch
 from torch import Tensor
 
 from specplan.backends.ops.tensors.values import Logits, Nodes, Path, Tree
+from specplan.ir.errors import UsageError
 from specplan.ir.tables.builtin import BUILTIN
 from specplan.ir.values import Entry
 
 
-def measure(operand: Tree | Nodes | Path | Logits | Tensor, kind: Entry) -> Tensor:
+def measure(
+    operand: Tree | Nodes | Path | Logits | Tensor, kind: Entry, beside: Logits | None = None
+) -> Tensor:
     """A number for each request, float64 `[B]`.
 
     Of a path the accepted nodes; of a tree or of some of its nodes `count`, those that live, and
     `value`, the sum of their largest path probabilities, or of a tree `listed`, the number that is
     listed for its root's token; of the row of one node, at temperature 1,
     the largest probability `top1`, its `margin` over the next, the `entropy` in nats, or the
-    `score` itself, all 0 where there is no row; of uniforms the first.
+    `score` itself; of states the `logistic` function of the first node's, or its `saturation`, the
+    cosine similarity with its state `beside`; all 0 where there is no row; of uniforms the first.
     """
     if isinstance(operand, Tensor):
         return operand[:, 0].double()
     if isinstance(operand, Path):
         return operand.accepted.double()
     if isinstance(operand, Logits):
-        return _of_logits(operand, kind.name).where(operand.live[:, 0], 0.0)
+        if kind.name == "saturation":
+            assert beside is not None, "the verifier says so"
+            first = saturation(operand.values[:, 0], beside.values[:, 0])
+            first = first.where(beside.live[:, 0], 0.0)
+        elif kind.name == "logistic":
+            first = logistic(operand.values[:, 0], kind)
+        else:
+            first = _of_logits(operand, kind.name)
+        return first.where(operand.live[:, 0], 0.0)
     if kind.name == "listed":
         return _listed(operand if isinstance(operand, Tree) else operand.tree, kind)
     nodes = operand
@@ -34,6 +46,29 @@ def measure(operand: Tree | Nodes | Path | Logits | Tensor, kind: Entry) -> Tens
     if kind.name == "value":
         return _value(nodes, kind)
     return (nodes.live & (nodes.columns > 0)).sum(1).double()
+
+
+def saturation(states: Tensor, below: Tensor) -> Tensor:
+    """The cosine similarity of states of two layers, both `[..., H]`; float64 `[...]`."""
+    one, other = states.double(), below.double()
+    norms = one.square().sum(-1).sqrt() * other.square().sum(-1).sqrt()
+    return (one * other).sum(-1) / norms.clamp(min=1e-30)
+
+
+def logistic(states: Tensor, kind: Entry) -> Tensor:
+    """1 / (1 + exp(-weights · x - bias)) of states of root mean square 1, `[..., H]`; float64."""
+    given, bias = kind.items("weights"), kind.get("bias", 0.0)
+    assert isinstance(bias, int | float)
+    if len(given) > states.shape[-1]:
+        raise UsageError(
+            f"logistic has {len(given)} weights, and the states {states.shape[-1]} entries",
+            where="weights",
+            remedy="Train exits for this target: `specplan train --exits`.",
+        )
+    size = states.double().square().mean(-1, keepdim=True).clamp(min=1e-30).sqrt()
+    weights = torch.tensor(given, dtype=torch.float64, device=states.device)
+    scaled = (states.double() / size)[..., : len(given)]
+    return ((scaled * weights).sum(-1) + float(bias)).sigmoid()
 
 
 def over_batch(numbers: Tensor, taking_part: Tensor, kind: str) -> Tensor:

@@ -67,11 +67,20 @@ class Arithmetic:
         best = noise.topk(min(count, int((probs > 0).sum()))).indices.tolist()
         return [(token, float(noise[token])) for token in best]
 
-    def measured(self, kind: Entry, logits: Tensor) -> float:
+    def measured(self, kind: Entry, vector: Tensor, beside: Tensor | None = None) -> float:
         """See `World.measured`."""
+        if kind.name == "saturation":
+            assert beside is not None, "the verifier says so"
+            one, other = vector.double(), beside.double()
+            return float((one @ other) / (one.norm() * other.norm()).clamp(min=1e-30))
+        if kind.name == "logistic":
+            state = vector.double() / vector.double().square().mean().clamp(min=1e-30).sqrt()
+            pairs = zip(state.tolist(), kind.items("weights"), strict=False)
+            exponent = sum(x * w for x, w in pairs) + float(kind.get("bias", 0.0))  # type: ignore[arg-type]
+            return 0.5 + 0.5 * math.tanh(0.5 * exponent)  # as 1 / (1 + exp(-x)), never too large
         if kind.name == "score":
-            return float(logits[0])
-        probs = logits.double().softmax(-1)
+            return float(vector[0])
+        probs = vector.double().softmax(-1)
         if kind.name == "entropy":
             return float(-torch.where(probs > 0, probs * probs.log(), 0.0).sum())
         top = probs.topk(2).values

@@ -145,8 +145,7 @@ class Pass:
         """Slots below the nodes, where the model looks ahead by them."""
         if not self.layers or not self.stack.by_slots:
             return []
-        more = self.stack.slots_first
-        ahead = ((path, count + more) for path, count in wanted.items())
+        ahead = ((path, count + self.stack.slots_first) for path, count in wanted.items())
         return [path + (SLOT,) * n for path, count in ahead for n in range(1, count)]
 
     def _through(self, paths: Sequence[Path], slots: Sequence[Path] = ()) -> States:
@@ -279,7 +278,8 @@ class Pass:
             features = [self._feature(above, shift + level)[0] for level in range(levels)]
             return [self.stack.logits(f, path, name, 0) for f in features if f is not None]
         if name != "logits":
-            return [self.stack.logits(states[path], path, name, step)]
+            own = states[path]
+            return [own if name == "states" else self.stack.logits(own, path, name, step)]
         if self.stack.by_slots:
             slots = [path]
             while slots[-1] in states:

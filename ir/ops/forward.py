@@ -15,7 +15,7 @@ from specplan.ir.plan import CacheState, Plan, TrackState, walk_plan
 from specplan.ir.tables.builtin import Tables
 from specplan.ir.types.context import Context
 from specplan.ir.types.scope import read_besides_judging
-from specplan.ir.types.value_types import LogitsType, NodesType, TreeType, Type
+from specplan.ir.types.value_types import LogitsType, NodesType, StatesType, TreeType, Type
 from specplan.ir.values import Entry, Span, State, Value
 from specplan.ir.world import Batch, World
 
@@ -27,8 +27,9 @@ class Forward(Op):
     `pending`: most text tokens, root included, that it catches up. `layers`: spans of the stack.
     `skip`: names of the blocks that it leaves out. `features`: a track of hidden states to read,
     `shift` nodes above each node. `keep`: a track that records its own. `gives=[]` computes no
-    logits. `write=scratch`: what it writes is dropped at the end of the round. `levels`: logits for
-    that many tokens ahead, one number or one per node. They come from heads or from slots below the
+    logits; its `states` are those after its last layer, before any norm, which measures alone read.
+    `write=scratch`: what it writes is dropped at the end of the round. `levels`: logits for that
+    many tokens ahead, one number or one per node. They come from heads or from slots below the
     node, as the model has them; slots see everything above them and are never cached. `most`: bound
     on the tokens of all requests of the batch together. Drafted nodes and roots come first, then
     text in the order of requests; a request that does not fit waits. `policy`: which part of the
@@ -56,7 +57,7 @@ class Forward(Op):
     features: State | None = None
     shift: int = 0
     keep: State | None = None
-    gives: tuple[Literal["logits", "score"], ...] | None = None
+    gives: tuple[Literal["logits", "score", "states"], ...] | None = None
     levels: int | tuple[int, ...] = 1
     most: int | None = None
     attend: Literal["ancestors", "block"] = "ancestors"
@@ -68,6 +69,11 @@ class Forward(Op):
     def runs(self) -> str:
         """The role of the model that it runs."""
         return self.model
+
+    @property
+    def gives_logits(self) -> bool:
+        """Whether it runs an output head."""
+        return self.gives is None or bool({*self.gives} - {"states"})
 
     @property
     def most_levels(self) -> int:
@@ -89,10 +95,8 @@ class Forward(Op):
         if not isinstance(cache, CacheState):
             return
         if cache.model != self.model:
-            yield (
-                "declared",
-                f"@{self.cache} is a cache of model {cache.model}, not of {self.model}",
-            )
+            what = f"@{self.cache} is a cache of model {cache.model}, not of {self.model}"
+            yield "declared", what
         if self.write != "scratch" and cache.view is not None:
             yield "view", f"@{cache.name} is a view; give write=scratch"
         if self.write != "scratch" and self.skip:
@@ -124,7 +128,7 @@ class Forward(Op):
                 nodes.width, nodes.indices, nodes.lineage, self.model, exact, self.most_levels,
                 root=nodes.root,
             )  # fmt: skip
-            logits += [made] * len(kinds)
+            logits += [StatesType(nodes.lineage) if k == "states" else made for k in kinds]
         return tuple(logits)
 
     def _whole_stack(self, context: Context) -> bool:
@@ -218,7 +222,7 @@ class Forward(Op):
             slots=self.cache is not None and not self.head_only,
             rows_ahead=ahead if self.tells_ahead(plan) else 0,
             pending=self.pending,
-            gives_logits=self.gives != (),
+            gives_logits=self.gives_logits,
             spans=tuple((span.start, span.stop) for span in self.layers) or (None,),
             skips=Skips.read(self.skip),
             way=self.write,
@@ -256,13 +260,9 @@ class Forward(Op):
     def run_all(self, scopes: Mapping[int, Scope], batch: Batch) -> None:
         """With `most=`, nodes come first, then text in order; requests that do not fit wait."""
         if self.most is not None:
-            operands = {
-                request: [numbered(scope[name]) for name in self.nodes]
-                for request, scope in scopes.items()
-            }
             needs = {
-                request: batch.worlds[request].need(self, items)
-                for request, items in operands.items()
+                request: batch.worlds[request].need(self, [numbered(scope[n]) for n in self.nodes])
+                for request, scope in scopes.items()
             }
             left = self.most - sum(nodes for nodes, _ in needs.values())
             for request, (_, text) in needs.items():

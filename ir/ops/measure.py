@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import exp
 from typing import Any
 
+from specplan.ir.errors import RuleError
 from specplan.ir.meaning import Judged, Logits, Picked, Scope, Tree
 from specplan.ir.needs import Work
 from specplan.ir.op import Op, Problem, Step
@@ -20,18 +21,25 @@ from specplan.ir.types.value_types import (
     NodesType,
     NumberType,
     PathType,
+    StatesType,
     TreeType,
     Type,
 )
 from specplan.ir.values import Entry, Span, State, Value
 from specplan.ir.world import Batch, World
 
+_OF_VOCABULARIES = ("top1", "margin", "entropy", "score", "value")
+"""Measures whose time depends on how much they read."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measure(Op):
-    """One number per request, of logits, a tree, a path, a cache, or numbers of a batch.
+    """One number per request, of logits, states, a tree, a path, a cache, or numbers of a batch.
+
+    `beside`: states of another layer, with which `saturation` compares.
 
     %m = measure %q top1
+    %c = measure %h8 saturation beside=%h7
     %lag = measure @kv lag(layers=0:16)
     """
 
@@ -41,27 +49,21 @@ class Measure(Op):
     entries = (("kind", "measure"),)
     operand: Value | State
     kind: Entry
+    beside: Value | None = None
 
     @property
     def variant(self) -> str:
         """Its name in device profiles: its kind where it reads logits or scores, else empty."""
-        counts = self.kind.name in (
-            "count",
-            "said",
-            "listed",
-            "accepted",
-            "lag",
-            "uniform",
-            "batch_max",
-            "batch_mean",
-            "batch_sum",
-        )
-        return "" if counts else self.kind.name
+        return self.kind.name if self.kind.name in _OF_VOCABULARIES else ""
 
     def infer(self, context: Context) -> tuple[NumberType]:
         """A number, which may depend on tokens that were drawn in the round."""
         operand = self.operand
         measured = context.look(operand, "measure") if isinstance(operand, Value) else None
+        if self.beside is not None:
+            other = context.expect(self.beside, StatesType, "beside")
+            if isinstance(measured, StatesType) and other.lineage is not measured.lineage:
+                raise RuleError("lineage", f"%{operand} and %{self.beside} are of different trees")
         if isinstance(measured, NumberType):  # of all requests of the batch
             return (replace(measured, shared=True),)
         return (NumberType(_depends_on_draws(measured)),)
@@ -70,6 +72,11 @@ class Measure(Op):
         """The operand is of the kind that the measure takes; lists are of numbers, as many each."""
         if self.kind.name == "listed":
             yield from (("entry", what) for what in _mislisted(self.kind))
+        if not all(type(one) in (int, float) for one in self.kind.items("weights")):
+            yield "entry", "logistic takes weights= a list of numbers"
+        if (self.kind.name == "saturation") != (self.beside is not None):
+            takes = "needs" if self.beside is None else "takes no"
+            yield "arity", f"measure {self.kind.name} {takes} beside="
         declared = tables.find("measure", self.kind.name)
         if declared is None or not declared.of:
             return
@@ -105,7 +112,10 @@ class Measure(Op):
             return (float(len(value.nodes)),)
         if isinstance(value, Logits):
             first = next((value.own(path) for path in value.of), None)
-            return (0.0 if first is None else world.measured(self.kind, first),)
+            if first is None or self.beside is None:
+                return (0.0 if first is None else world.measured(self.kind, first),)
+            beside = next(map(scope[self.beside].own, value.of))
+            return (0.0 if beside is None else world.measured(self.kind, first, beside),)
         if isinstance(value, list):
             return (float(value[0]),)
         nodes = Picked(value, value.numbers) if isinstance(value, Tree) else value
@@ -152,7 +162,7 @@ def _depends_on_draws(measured: Type | None) -> bool:
     """Whether what is measured depends on tokens that were drawn in the round."""
     if isinstance(measured, TreeType):
         return measured.drawn
-    if isinstance(measured, NodesType | LogitsType | PathType):
+    if isinstance(measured, NodesType | LogitsType | StatesType | PathType):
         return measured.lineage is not None and measured.lineage.drawn
     return False
 

@@ -151,6 +151,23 @@ BUILTIN = Tables(
         ),
         Declaration(
             table="measure",
+            name="saturation",
+            summary="the cosine similarity of the states of two layers",
+            of="states",
+            source="Schuster et al. 2022, CALM, arXiv 2207.07061",
+        ),
+        Declaration(
+            table="measure",
+            name="logistic",
+            summary="1 / (1 + exp(-weights · x - bias)) of a state x, scaled to a root mean square "
+            "of 1; entries of x beyond the weights count nothing",
+            of="states",
+            parameters=(("weights", ()), ("bias", 0.0)),
+            source="Schuster et al. 2022, CALM, arXiv 2207.07061; Zeng et al. 2023, "
+            "ConsistentEE, arXiv 2312.11882",
+        ),
+        Declaration(
+            table="measure",
             name="value",
             of="tree",
             parameters=(("best", int),),

@@ -67,7 +67,7 @@ class Declaration:
     draws_by_place: bool = False
     shares_uniforms: bool = False
     loss: tuple[float, float] | None = None
-    of: Literal["logits", "tree", "path", "uniforms", "cache", "number", "pass", ""] = ""
+    of: Literal["logits", "states", "tree", "path", "uniforms", "cache", "number", "pass", ""] = ""
     learns: tuple[Literal["logits", "text", "runs"], ...] | None = None
     finds: Literal["one", "apart", "merged"] = "merged"
     one_text: bool = False

@@ -175,6 +175,13 @@ class LogitsType:
 
 
 @dataclass(frozen=True, slots=True)
+class StatesType:
+    """The hidden states of nodes of a tree after a layer."""
+
+    lineage: Lineage | None
+
+
+@dataclass(frozen=True, slots=True)
 class NumberType:
     """One number per request.
 
@@ -229,5 +236,5 @@ class PathType:
 
 
 Type: TypeAlias = (
-    TreeType | NodesType | LogitsType | NumberType | FlagType | UniformsType | PathType
+    TreeType | NodesType | LogitsType | StatesType | NumberType | FlagType | UniformsType | PathType
 )

@@ -1,19 +1,22 @@
 """What the layers of the target say along its own texts: one pass over each text for all exits.
 
-Of every exit layer some numbers per token are kept (`LayerTrace`, 40 bytes), so that hundreds of
-texts take a few MB, and any threshold is played on them without the model.
+Of every exit layer some numbers per token are kept (`LayerTrace`, 40 bytes, and 8 for each measure
+of states that plans ask for), so that hundreds of texts take a few MB, and any threshold is played
+on them without the model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from specplan.backends.ops.measure import logistic, saturation
+from specplan.ir.values import Entry
 from specplan.measure.acceptance.teacher import TracedText
 from specplan.measure.progress import Progress
 from specplan.runtime.sampling import SamplingSettings, probabilities
@@ -26,17 +29,32 @@ TextKey = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True)
+class OfStates:
+    """A measure of states that a plan takes.
+
+    Attributes:
+        layer: after which the states stand.
+        kind: `saturation`, or `logistic` with its weights.
+        below: the layer of the states that it compares with; 0 for none.
+    """
+
+    layer: int
+    kind: Entry
+    below: int = 0
+
+
+@dataclass(frozen=True)
 class LayerTrace:
     """What the logits after one layer say along a text of n output tokens.
 
     Attributes:
-        measures: float64 `[n]`, by name.
+        measures: float64 `[n]`, by name; those of states by what they are.
         first: the most probable token, int64 `[n]`.
         shared: min(1, q(x) / p(x)) of the text's token x, for the law q after this layer and the
             target's p: the chance that both draw it, given that the target did. float64 `[n]`.
     """
 
-    measures: Mapping[str, Tensor]
+    measures: Mapping[str | OfStates, Tensor]
     first: Tensor
     shared: Tensor
 
@@ -100,9 +118,16 @@ class Traces:
         return self._stacked(lambda one: one.shared, 1)
 
     @cached_property
-    def measures(self) -> Mapping[str, Tensor]:
-        """The measures, `[R, T, n]` each."""
-        return {name: self._stacked(lambda one, n=name: one.measures[n], 0) for name in MEASURES}  # type: ignore[misc]
+    def measures(self) -> Mapping[str | OfStates, Tensor]:
+        """The measures, `[R, T, n]` each; 0 after layers where one was not asked for."""
+        names = {name for row in self.by_layer.values() for one in row for name in one.measures}
+        return {
+            name: self._stacked(
+                lambda one, n=name: one.measures.get(n, torch.zeros(len(one.first))).double(),  # type: ignore[misc]
+                0,
+            )
+            for name in names
+        }
 
     def _stacked(self, part: Callable[[LayerTrace], Tensor], fill: float) -> Tensor:
         rows = self.by_layer.values()
@@ -112,17 +137,33 @@ class Traces:
 
 
 def traces_of(
-    known: ExitTraces, texts: Sequence[TracedText], layers: Sequence[int], progress: Progress
+    known: ExitTraces,
+    texts: Sequence[TracedText],
+    layers: Sequence[int],
+    progress: Progress,
+    asked: Sequence[OfStates] = (),
 ) -> Traces:
-    """The traces of texts after some layers and after the last; those not known yet are added."""
+    """The traces of texts after some layers and after the last; those not known yet are added.
+
+    Args:
+        known: what was traced before.
+        texts: the target's own.
+        layers: exits.
+        progress: called for every few texts.
+        asked: measures of states.
+    """
     last = texts[0].target.num_layers
     wanted = sorted({*layers, last})
     for place, text in enumerate(texts):
-        if any((_key(text), layer) not in known for layer in wanted):
+        there = {layer: known.get((_key(text), layer)) for layer in wanted}
+        lacks = [one for one in asked if one not in getattr(there[one.layer], "measures", ())]
+        if lacks or None in there.values():
             if place % EVERY == 0:
                 progress("layers of the target along its texts", place, len(texts))
-            for layer, trace in layer_traces(text, wanted).items():
-                known[_key(text), layer] = trace
+            for layer, trace in layer_traces(text, wanted, lacks).items():
+                old = there[layer]
+                more = {} if old is None else old.measures
+                known[_key(text), layer] = replace(trace, measures={**more, **trace.measures})
     by_layer = {layer: [known[_key(text), layer] for text in texts] for layer in wanted}
     counts = tuple(len(text.output) for text in texts)
     roots = tuple(torch.tensor(text.tokens[text.start - 1 : -1]) for text in texts)
@@ -134,21 +175,27 @@ def _key(text: TracedText) -> TextKey:
 
 
 @torch.inference_mode()
-def layer_traces(text: TracedText, layers: Sequence[int]) -> dict[int, LayerTrace]:
+def layer_traces(
+    text: TracedText, layers: Sequence[int], asked: Sequence[OfStates] = ()
+) -> dict[int, LayerTrace]:
     """What the logits after some layers say at every token of an output.
 
     Args:
         text: the prompt, and the target's output after it.
         layers: in rising order, the last one of the target at their end.
+        asked: measures of states after these layers.
     """
     settings = SamplingSettings.of([text.request], text.target.device)
     output = torch.tensor([text.output], dtype=torch.int64, device=text.target.device)
-    after = zip(layers, _logits_after(text, layers), strict=True)
-    chances, rows = {}, {}
-    for layer, logits in after:
+    after = zip(layers, _states_after(text, layers), strict=True)
+    chances, rows, states = {}, {}, dict[int, Tensor]()
+    for layer, states[layer] in after:
+        logits = text.target.logits(states[layer][None])[0]
         own = probabilities(logits[None], settings)[0].double()
         chances[layer] = own.gather(1, output.T)[:, 0]
-        rows[layer] = (_measures(logits), logits.argmax(-1).cpu())
+        measures = _measures(logits)
+        measures |= {one: _of_states(one, states).cpu() for one in asked if one.layer == layer}
+        rows[layer] = measures, logits.argmax(-1).cpu()
     law = chances[layers[-1]].clamp(min=1e-30)
     return {
         layer: LayerTrace(*rows[layer], (chances[layer] / law).clamp(max=1.0).cpu())
@@ -156,8 +203,8 @@ def layer_traces(text: TracedText, layers: Sequence[int]) -> dict[int, LayerTrac
     }
 
 
-def _logits_after(text: TracedText, layers: Sequence[int]) -> Iterator[Tensor]:
-    """Logits `[n, V]` along the output after each of some layers, of one pass through all."""
+def _states_after(text: TracedText, layers: Sequence[int]) -> Iterator[Tensor]:
+    """States `[n, H]` along the output after each of some layers, of one pass through all."""
     model, tokens = text.target, text.tokens
     ids = torch.tensor([tokens], dtype=torch.int64, device=model.device)
     positions = torch.arange(len(tokens), device=model.device)[None]
@@ -166,10 +213,16 @@ def _logits_after(text: TracedText, layers: Sequence[int]) -> Iterator[Tensor]:
     for layer in layers:
         states = model.hidden(ids, positions, positions, mask, cache, (done, layer), states)
         done = layer
-        yield model.logits(states[:, text.start - 1 : -1])[0]
+        yield states[0, text.start - 1 : -1].clone()  # the next layers run in place
 
 
-def _measures(logits: Tensor) -> dict[str, Tensor]:
+def _of_states(one: OfStates, states: Mapping[int, Tensor]) -> Tensor:
+    if one.kind.name == "logistic":
+        return logistic(states[one.layer], one.kind)
+    return saturation(states[one.layer], states[one.below])
+
+
+def _measures(logits: Tensor) -> dict[str | OfStates, Tensor]:
     probs = logits.double().softmax(-1)
     best = probs.topk(2).values.cpu()
     entropy = -torch.where(probs > 0, probs * probs.log(), 0.0).sum(-1).cpu()

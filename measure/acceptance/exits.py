@@ -24,7 +24,7 @@ from specplan.ir.errors import UsageError
 from specplan.ir.ops.measure import listed_numbers
 from specplan.ir.plan import Plan, ValueState, walk
 from specplan.ir.values import Span, State, Value
-from specplan.measure.acceptance.exit_traces import Traces, traces_of
+from specplan.measure.acceptance.exit_traces import OfStates, Traces, traces_of
 from specplan.measure.acceptance.teacher import TracedText
 from specplan.measure.progress import Progress, silent
 from specplan.measure.workbench import Workbench
@@ -71,6 +71,22 @@ def exit_layers_of(plan: Plan) -> tuple[int, ...] | None:
     return tuple(sorted(set(layers))) if conditional and len(set(layers)) > 1 else None
 
 
+@lru_cache(maxsize=4096)
+def _measures_of_states(plan: Plan) -> Mapping[Value, OfStates]:
+    """What a plan measures of states, by the name of the number."""
+    ops = [*walk(plan.rounds[0].ops)]
+    ends = {
+        name: op.layers[-1].stop for op in ops if isinstance(op, ir.Forward) for name in op.results
+    }
+    return {
+        op.results[0]: OfStates(
+            ends[Value(op.operand)], op.kind, 0 if op.beside is None else ends[op.beside]
+        )
+        for op in ops
+        if isinstance(op, ir.Measure) and op.kind.name in ("saturation", "logistic")
+    }
+
+
 _KNOWN = (
     ir.Accept, ir.Commit, ir.Compute, ir.Emit, ir.Forward, ir.Grow, ir.Load, ir.Measure, ir.Root,
     ir.Uniform, ir.When,
@@ -87,21 +103,31 @@ def trace_for(
 ) -> None:
     """Trace texts after the layers of all plans, one pass over each; kept with the bench."""
     layers = {layer for plan in plans for layer in exit_layers_of(plan) or ()}
+    asked = {one for plan in plans for one in asked_of(plan)}
     if layers:
-        traces_of(bench.exit_traces, texts, [*layers], progress)
+        traces_of(bench.exit_traces, texts, [*layers], progress, [*asked])
 
 
 def played_along(bench: Workbench, plan: Plan, texts: Sequence[TracedText]) -> Played:
     """What a plan that `exit_layers_of` knows does along texts."""
-    layers = exit_layers_of(plan) or ()
-    return play(plan, traces_of(bench.exit_traces, texts, layers, silent))
+    return play(plan, _traces(bench, plan, texts))
 
 
 def losses_along(bench: Workbench, plan: Plan, texts: Sequence[TracedText]) -> list[float]:
     """P(the plan's output is not the target's) of each text, its own output; see the module."""
-    traces = traces_of(bench.exit_traces, texts, exit_layers_of(plan) or (), silent)
+    traces = _traces(bench, plan, texts)
     shared = traces.at(traces.shared, play(plan, traces).layers)
     return (1.0 - shared.prod(1)).tolist()
+
+
+def _traces(bench: Workbench, plan: Plan, texts: Sequence[TracedText]) -> Traces:
+    layers = exit_layers_of(plan) or ()
+    return traces_of(bench.exit_traces, texts, layers, silent, asked_of(plan))
+
+
+def asked_of(plan: Plan) -> tuple[OfStates, ...]:
+    """The measures of states of a plan; none of one that cannot be replayed."""
+    return () if exit_layers_of(plan) is None else tuple(_measures_of_states(plan).values())
 
 
 def play(plan: Plan, traces: Traces) -> Played:
@@ -127,7 +153,7 @@ class _Player:
 
     def __init__(self, plan: Plan, traces: Traces) -> None:
         self.ops = plan.rounds[0].ops
-        self.traces = traces
+        self.traces, self.of_states = traces, _measures_of_states(plan)
         self.texts, self.lengths = len(traces.counts), torch.tensor(traces.counts)
         regions = [op for op in walk(self.ops) if isinstance(op, ir.When)]
         self.regions = {id(op): place for place, op in enumerate(regions)}
@@ -217,6 +243,7 @@ class _Player:
             roots = self.traces.before[:, self.place].tolist()
             return torch.tensor([numbers.get(root, 0.0) for root in roots], dtype=torch.float64)
         known = scope[Value(op.operand)]
+        name: str | OfStates = self.of_states.get(op.results[0], op.kind.name)
         if op.kind.name == "accepted":
             return known
-        return self.traces.at(self.traces.measures[op.kind.name], known, self.place)
+        return self.traces.at(self.traces.measures[name], known, self.place)

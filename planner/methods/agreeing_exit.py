@@ -57,7 +57,7 @@ class AgreeingExit(Exits[AgreeingExitOptions]):
 
     def settings_of(self, facts: ProblemFacts) -> Iterator[tuple[str, AgreeingExitOptions]]:
         """Per pair of neighbouring exits and measure, thresholds from safe to risky."""
-        for first, second in pairwise(exit_depths(facts.target)):
+        for first, second in pairwise(exit_depths(facts.target.num_layers)):
             for measure, bars in BARS.items():
                 for bar in bars:
                     name = f"after layers {first} and {second} by {measure}"

@@ -1,7 +1,9 @@
 """A token leaves the target after one of several layers, and its state is copied to those above.
 
-CALM (Schuster et al. 2022, arXiv 2207.07061): after each exit the margin of the two likeliest
-tokens is compared with a threshold that falls as the output grows, min(1, b + 0.1 exp(-0.005 t)).
+CALM (Schuster et al. 2022, arXiv 2207.07061): after each exit a measure of how sure it is, the
+margin of the two likeliest tokens, the similarity of the states of neighbouring layers, or a
+classifier trained on whether the exit's token is that of all layers, is compared with a threshold
+that falls as the output grows, min(1, b + 0.1 exp(-0.005 t)).
 The state at the exit enters every layer above it, which only computes keys and values of it
 (depth-adaptive transformer, Elbayad et al. 2019, arXiv 1910.10073). No layer ever lags, at the
 price of approximate keys, so that what is lost must be measured by running. Lossy; calibrated to a
@@ -18,20 +20,31 @@ from typing import Annotated
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Option, Options
-from specplan.planner.templates.exits import SURE, Exits, exit_depths, exit_plan
+from specplan.planner.templates.exits import (
+    CLASSIFIER,
+    SATURATED,
+    SATURATION,
+    SURE,
+    Exits,
+    can_measure,
+    copied_plan,
+    exit_depths,
+)
 
 FALLING = "min(1.0, b + 0.1*exp(-0.005*emitted))"
+BARS = {"margin": SURE, SATURATION: SATURATED, CLASSIFIER: SURE}
 
 
 @dataclass(frozen=True)
 class CopiedExitOptions(Options):
     """Where a token may leave, and how sure it must be."""
 
-    reads = "exits after layers {first} and {second}, states copied, margin {bar}"
+    reads = "exits after layers {first} and {second}, states copied, {measure} {bar}"
 
     first: Annotated[int, Option("layers that every token runs")]
     second: Annotated[int, Option("layers of the second exit")]
-    bar: Annotated[float, Option("threshold of the margin of late tokens, calibrated")]
+    measure: Annotated[str, Option("how sure they are: margin, saturation, classifier")]
+    bar: Annotated[float, Option("threshold of the measure for late tokens, calibrated")]
 
 
 class CopiedExit(Exits[CopiedExitOptions]):
@@ -43,51 +56,25 @@ class CopiedExit(Exits[CopiedExitOptions]):
         "2019, arXiv 1910.10073"
     )
     differs = (
-        "Exits are two, and of CALM's measures it has the margin; saturation of states compares "
-        "those of two layers, which no measure reads, and the classifier must be trained."
+        "Exits are two; saturation and the classifier still compute the logits of each exit, so "
+        "that what they save is the layers alone."
     )
     exits = 2
-    memory = "the hidden states of two layers"
+    memory = "the hidden states of two layers, for saturation of up to four"
     family = "copied states"
 
     def settings_of(self, facts: ProblemFacts) -> Iterator[tuple[str, CopiedExitOptions]]:
         """Per pair of neighbouring exits, thresholds from safe to risky."""
-        for first, second in pairwise(exit_depths(facts.target)):
-            for bar in SURE:
-                name = f"after layers {first} and {second}"
-                yield name, CopiedExitOptions(first, second, bar)
+        for first, second in pairwise(exit_depths(facts.target.num_layers)):
+            for measure, bars in BARS.items():
+                for bar in bars if can_measure(facts, measure, first, second) else ():
+                    name = f"after layers {first} and {second} by {measure}"
+                    yield name, CopiedExitOptions(first, second, measure, bar)
 
     def plan(self, facts: ProblemFacts, options: CopiedExitOptions) -> Plan:
         """The first layers; where they are not sure the next; where these are not, all."""
-        first, second, last = options.first, options.second, facts.target.num_layers
-        body = f"""%s = forward target %t cache=@kv pending=1 layers=[0:{first}] keep=@x{first}
-%c = measure %s margin
-%go = compute "c < {FALLING}" c=%c b=%b
-%sure = compute "c >= {FALLING}" c=%c b=%b
-when %sure {{
-  {_copy(first, last)}
-}}
-%l = when %go otherwise=[%s] {{
-  %s2 = forward target %t cache=@kv pending=1 layers=[{first}:{second}] features=@x{first} keep=@x{second}
-  %c2 = measure %s2 margin
-  %go2 = compute "c < {FALLING}" c=%c2 b=%b
-  %sure2 = compute "c >= {FALLING}" c=%c2 b=%b
-  when %sure2 {{
-    {_copy(second, last)}
-  }}
-  %d = when %go2 otherwise=[%s2] {{
-    %s3 = forward target %t cache=@kv pending=1 layers=[{second}:{last}] features=@x{second}
-    yield %s3
-  }}
-  yield %d
-}}"""  # noqa: E501
-        return exit_plan(facts, self, body, options.bar, (first, second))
-
-
-def _copy(layer: int, last: int) -> str:
-    """Keys and values of the layers above an exit, of its state."""
-    span = f"layers=[{layer}:{last}] features=@x{layer}"
-    return f"forward target %t cache=@kv pending=1 {span} gives=[] only=keys_values"
+        layers = options.first, options.second
+        return copied_plan(facts, self, layers, options.measure, options.bar, FALLING)
 
 
 METHOD = CopiedExit()

@@ -59,7 +59,7 @@ class ExitByToken(Exits[ExitByTokenOptions]):
 
     def settings_of(self, facts: ProblemFacts) -> Iterator[tuple[str, ExitByTokenOptions]]:
         """Per exit layer, thresholds from safe to risky, where they differ."""
-        for layer in exit_depths(facts.target):
+        for layer in exit_depths(facts.target.num_layers):
             lists = set[tuple[int, ...]]()
             for bar in SURE:
                 leaving = tuple(_listed(facts, layer, bar))

@@ -48,7 +48,7 @@ class PredictivePipeline(ProfiledByRunning[PredictivePipelineOptions]):
 
     def run_settings(self, facts: ProblemFacts) -> Iterator[PredictivePipelineOptions]:
         """Every cut with every number of guesses."""
-        pairs = product(exit_depths(facts.target), GUESSES)
+        pairs = product(exit_depths(facts.target.num_layers), GUESSES)
         return (PredictivePipelineOptions(*pair) for pair in pairs)
 
     def plan(self, facts: ProblemFacts, options: PredictivePipelineOptions) -> Plan:

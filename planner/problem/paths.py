@@ -109,6 +109,8 @@ def resolve_paths(problem: Problem, base: Path) -> Problem:
             "datastore": absolute(problem.datastore),
             "gates": absolute(problem.gates),
             "token_exits": absolute(problem.token_exits),
+            "exit_classifier": absolute(problem.exit_classifier),
+            "exit_policy": absolute(problem.exit_policy),
             "profiles": absolute(problem.profiles),
         }
     )

@@ -160,6 +160,16 @@ class Problem(Strict):
         "per token id, in it a layer or a share for each layer, tabs between; relative to the "
         "problem file. `specplan profile token-exits` measures one.",
     )
+    exit_classifier: Path | None = Field(
+        default=None,
+        description="Folder with a classifier per exit layer of the target, for the exits of CALM; "
+        "relative to the problem file. `specplan train --exits classifier` trains one.",
+    )
+    exit_policy: Path | None = Field(
+        default=None,
+        description="Folder with a policy that says where tokens leave the target, for "
+        "policy_exit; relative to the problem file. `specplan train --exits policy` trains one.",
+    )
     methods: tuple[str, ...] | None = Field(
         default=None,
         description="Methods to consider; left out, all of them. Autoregressive decoding is "

@@ -191,6 +191,11 @@ def check_folders(problem: Problem, origin: Origin) -> Errors:
         if path is not None and not path.is_file():
             make = f"Measure one with `specplan profile {key.replace('_', '-')}`"
             yield origin.usage(key, f"there is no file {path}", f"{make}.")
+    trained = {"exit_classifier": problem.exit_classifier, "exit_policy": problem.exit_policy}
+    for key, path in trained.items():
+        if path is not None and not (path / "config.json").is_file():
+            make = f"Train them with `specplan train --exits {key.removeprefix('exit_')}`"
+            yield origin.usage(key, f"there are no trained exits in {path}", f"{make}.")
     make = "Make one with `specplan datastore build`"
     if DATASTORE in problem.sources and problem.datastore is None:
         yield origin.usage(

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from specplan.probing.tuning import EngineCommands, tune_engine
     from specplan.quality.tables import profile_gates, profile_token_exits
     from specplan.result import Result
+    from specplan.training.exits import train_exits
     from specplan.training.train import (
         hand_over_drafter,
         pilot_drafters,
@@ -88,6 +89,7 @@ _HOMES = {
     "probing.tuning": ("EngineCommands", "tune_engine"),
     "quality.tables": ("profile_gates", "profile_token_exits"),
     "result": ("Result",),
+    "training.exits": ("train_exits",),
     "training.train": ("hand_over_drafter", "pilot_drafters", "train", "train_drafter"),
     "tuning": ("Tuned", "tune"),
 }
@@ -143,6 +145,7 @@ __all__ = [
     "profile_token_exits",
     "train",
     "train_drafter",
+    "train_exits",
     "tune",
     "tune_engine",
     "verify_plan",

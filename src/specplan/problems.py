@@ -56,7 +56,8 @@ def portable(problem: Problem, folder: Path) -> dict[str, Any]:
     for name, stated in problem.acceptance.items():
         if isinstance(stated, Path):
             data["acceptance"][name] = relative(stated)
-    for key in ("profiles", "datastore", "gates", "token_exits"):
+    more = ("gates", "token_exits", "exit_classifier", "exit_policy")
+    for key in ("profiles", "datastore", *more):
         data[key] = relative(data[key])
     if device_is_path(problem.device):
         # "./" keeps a file beside the bundle recognisable as a path

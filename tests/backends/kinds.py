@@ -20,6 +20,7 @@ from specplan.planner.drafters.gates import write_gates
 from specplan.planner.drafters.token_exits import write_token_exits
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, discover_methods
+from specplan.planner.templates.exits import exit_depths
 from specplan.runtime.sources.datastore_build import build_datastore
 from specplan.runtime.sources.trees import build_trees
 from tests.planner.example_facts import (
@@ -41,6 +42,7 @@ from tests.planner.rich_facts import (
     drafter_profiles,
     write_drafter,
 )
+from tests.planner.trained_exits import write_exits
 
 EVERY_WAY = frozenset({
     "autoregressive", "draft_model", "dynamic_tree", "early_exit", "layer_skip", "prompt_lookup",
@@ -59,6 +61,8 @@ DRAFTERS: dict[str, dict[str, Any]] = {
 """Heads by role; `tests.backends.heads` has models for them."""
 RUNNABLE = {name: method for name, method in discover_methods().items() if method.runnable}
 LOSSLESS = {name: method for name, method in RUNNABLE.items() if method.lossless}
+WIDTH = 32
+"""Hidden size of the target of `tests.backends.pairs`."""
 SMALL_BUDGET = 20
 """Cached tokens of drafters that forget what tests write."""
 
@@ -81,7 +85,8 @@ def all_facts(
     """Facts in which every method that runs has something to offer, those offered by name too.
 
     A draft model, all sources, small caches, and a datastore of the corpus, whose tokens are folded
-    onto the vocabulary. Widths are no matter of a plan; `layers` is how many the target has.
+    onto the vocabulary. No width but the target's is a matter of a plan; `layers` is how many
+    layers the target has.
     """
     text = (np.array(corpus) % vocabulary).astype(np.uint8)
     build_datastore(folder / "corpus", [lambda: [text]], vocabulary, "a text", lambda *_: None)
@@ -90,19 +95,25 @@ def all_facts(
     write_gates(folder / "gates.tsv", gates)
     shares = np.random.default_rng(0).random((vocabulary, layers))
     write_token_exits(folder / "exits.tsv", np.maximum.accumulate(shares, axis=1))
+    for kind in ("classifier", "policy"):
+        write_exits(folder / kind, kind, exit_depths(layers), WIDTH)
     sizes = {key: SEVEN_BILLION[key] for key in SEVEN_BILLION if key != "num_hidden_layers"}
+    sizes["hidden_size"] = WIDTH
     for name, config in DRAFTERS.items():
         write_drafter(folder / name, {**config, **sizes, "head_dim": 128})
     facts = example_facts(
         folder,
         temperature=temperature,
         target=SEVEN_BILLION
-        | {"num_hidden_layers": layers, "num_nextn_predict_layers": 1, "num_key_value_heads": 2},
+        | {"num_hidden_layers": layers, "num_nextn_predict_layers": 1, "num_key_value_heads": 2}
+        | {"hidden_size": WIDTH, "head_dim": 128},
         methods=[*RUNNABLE],
         sources=sorted({word for method in RUNNABLE.values() for word in method.sources}),
         datastore=str(folder / "corpus"),
         gates=str(folder / "gates.tsv"),
         token_exits=str(folder / "exits.tsv"),
+        exit_classifier=str(folder / "classifier"),
+        exit_policy=str(folder / "policy"),
         constrained=True,
         models={
             "target": {"path": "target"},

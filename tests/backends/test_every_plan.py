@@ -104,7 +104,7 @@ def decoded(executable: Executable, requests: Sequence[Request], batch: int) -> 
 
 ONE_EACH = {
     "agreeing_exit", "confident_exit", "copied_exit", "depth_by_position", "exit_by_token",
-    "predictive_pipeline",
+    "policy_exit", "predictive_pipeline",
 }  # fmt: skip
 """Methods whose rounds emit one token each."""
 

@@ -25,6 +25,7 @@ from tests.planner.example_facts import (
     source_profiles,
     with_blocks,
 )
+from tests.planner.trained_exits import write_exits
 
 SIZES = {
     "hidden_size": 2048,
@@ -125,6 +126,8 @@ def rich_facts(
         (folder / "corpus" / name).write_text("{}")
     lines = ("\t".join(["0.3"] * 6 + ["0.97"] * 6) for _ in range(40))
     (folder / "exits.tsv").write_text("\n".join(lines))
+    if not (folder / "policy").exists():
+        write_exits(folder / "policy", "policy", (3, 6, 9), TARGET["hidden_size"])
     names = ("draft", "head", "flash", "heads", "beside", "adapter", "steps", "slots", "neighbours")
     given = profiles(temperature == 0.0, temperature=temperature) | drafter_profiles(temperature)
     settings: dict[str, Any] = {
@@ -136,6 +139,7 @@ def rich_facts(
         "sources": ["prompt_lookup", "mtp", *SOURCES, *REHEARSED],
         "datastore": "corpus",
         "token_exits": "exits.tsv",
+        "exit_policy": "policy",
     }
     sources = set((settings | changes)["sources"])
     settings["methods"] = [

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from specplan.ir.errors import UsageError
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.text_attention import Texts
+from specplan.training.learning.objective import Objective, loss_of
+from specplan.training.learning.packing import Labels, Rows
 
 if TYPE_CHECKING:
     from specplan.training.learning.features import Features
-    from specplan.training.learning.packing import Rows
 
 
 class Learner(ABC):
@@ -81,6 +82,15 @@ class Learner(ABC):
     def rows(self, features: Features, numbers: Sequence[int], step: int) -> tuple[Rows, Tensor]:
         """The rows of a step of the training, and the target's states at their tokens."""
         return features.rows(numbers)
+
+    def loss(
+        self, rows: Rows, labels: Labels, features: Tensor, objective: Objective, totals: Tensor
+    ) -> Tensor:
+        """The loss of a step, whose gradients are added to those of its weights.
+
+        Arguments are those of `specplan.training.learning.objective.loss_of`.
+        """
+        return loss_of(self, rows, labels, features, objective, totals)
 
     @property
     @abstractmethod

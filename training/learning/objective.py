@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,7 +18,6 @@ from torch.nn import functional
 
 from specplan.ir.errors import UsageError
 from specplan.runtime.models.causal import CausalModel
-from specplan.training.learning.learner import Learner
 from specplan.training.learning.packing import Labels, Rows
 from specplan.training.losses import (
     ADVERSARY,
@@ -29,6 +29,9 @@ from specplan.training.losses import (
     state_loss,
     target_probabilities,
 )
+
+if TYPE_CHECKING:
+    from specplan.training.learning.learner import Learner
 
 CHUNK = 1 << 21
 """Logits of a step that are computed at once: 8 MiB in float32."""

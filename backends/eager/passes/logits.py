@@ -44,6 +44,8 @@ def _outputs(
     """One kind of rows of the columns from `first` on, and which there are, level by level."""
     model, steps = session.models[spec.model], passed.steps
     hidden, live = part(passed.hidden, first), part(passed.live, first)
+    if name == "states":
+        return [(hidden, live)]
     steps = None if steps is None else part(steps, first)
     ahead = passed.ahead if name == "logits" else ()
     if not spec.tells_ahead:

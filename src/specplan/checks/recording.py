@@ -90,6 +90,12 @@ def _store(facts: ProblemFacts, folder: Path) -> dict[str, Any]:
         if (path := getattr(problem, key)) is not None:
             shutil.copyfile(path, folder / f"{key}.tsv")
             data[key] = f"{key}.tsv"
+    for key in ("exit_classifier", "exit_policy"):
+        if (path := getattr(problem, key)) is not None:
+            (folder / key).mkdir()
+            for name in ("config.json", "model.safetensors"):
+                shutil.copyfile(path / name, folder / key / name)
+            data[key] = key
     data["device"] = _store_device(facts, folder)
     data["acceptance"] = {}
     bare = gather_facts(problem_from_dict(data, folder), device=facts.device).shapes

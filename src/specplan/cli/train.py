@@ -12,7 +12,10 @@ from specplan.cli.output import print_json
 from specplan.cli.train_options import (
     AfterOption,
     AnswersOption,
+    DepthPriceOption,
     DrafterOption,
+    ExitsName,
+    ExitsOption,
     OutOption,
     ParallelOption,
     PolicyOption,
@@ -53,12 +56,19 @@ def train(
     parallel: ParallelOption = None,
     after: AfterOption = None,
     worth: WorthOption = None,
+    exits: ExitsOption = None,
+    depth_price: DepthPriceOption = None,
     dtype: Annotated[
         str, typer.Option(help="Of published weights: bfloat16 or float32.")
     ] = "bfloat16",
     json: JsonOption = False,
 ) -> None:
     """Say which drafter is worth training: the speedup to expect and its cost. Or train one."""
+    more: dict[str, Any] = {"steps": steps, "prompts": prompts, "answers": answers, "rows": rows}
+    more["learning_rate"] = learning_rate
+    if exits is not None or depth_price is not None:
+        _exits(problem, exits, out, {**more, "depth_price": depth_price}, json=json)
+        return
     if stage is StageName.PAYS:
         _pays(problem, drafter, out, json=json)
         return
@@ -68,16 +78,7 @@ def train(
             where=f"--stage {stage}",
             remedy="Write --drafter medusa --out models/medusa",
         )
-    more: dict[str, Any] = {
-        "steps": steps,
-        "prompts": prompts,
-        "learning_rate": learning_rate,
-        "rows": rows,
-        "unroll": unroll,
-        "warmup": warmup,
-        "loss": loss,
-    }
-    more |= {"answers": answers, "on_policy": on_policy}
+    more |= {"unroll": unroll, "warmup": warmup, "loss": loss, "on_policy": on_policy}
     if stage is StageName.VOCABULARY:
         _vocabulary(problem, drafter[0], out, prompts, answers=answers, json=json)
     elif stage is StageName.PILOT:
@@ -181,6 +182,34 @@ def _train(
             f"decoding up by {end['gain']:.2%}, and had to by {end['price']:.2%}"
         )
     print(f"Next: specplan train {problem} --stage hand-over --drafter {family} --out {out}")
+
+
+def _exits(
+    problem: ProblemSource,
+    kind: ExitsName | None,
+    out: Path | None,
+    more: dict[str, Any],
+    *,
+    json: bool,
+) -> None:
+    """Train exits; `more` are the other arguments of `train_exits`."""
+    if kind is None or out is None:
+        raise UsageError(
+            "training exits needs their kind and a folder",
+            where="--exits",
+            remedy="Write --exits classifier --out models/exits",
+        )
+    from specplan.progress import terminal_progress
+    from specplan.training.exits import train_exits
+
+    with terminal_progress() as progress:
+        done = train_exits(problem.problem(), kind.value, out, progress=progress, **more)
+    last = done.losses[-1] if done.losses else None
+    if json:
+        print_json({"out": str(out), "steps": done.steps, "ran": len(done.losses), "loss": last})
+        return
+    print(f"Exits: {out}, {done.steps} steps" + ("" if last is None else f", loss {last:.3f}"))
+    print(f"Name them as `exit_{kind.value}` in the problem")
 
 
 def _pays(

@@ -26,6 +26,13 @@ class StageName(StrEnum):
     VOCABULARY = "vocabulary"
 
 
+class ExitsName(StrEnum):
+    """What says where tokens leave the target."""
+
+    CLASSIFIER = "classifier"
+    POLICY = "policy"
+
+
 StageOption = Annotated[
     StageName,
     typer.Option(
@@ -84,6 +91,29 @@ AfterOption = Annotated[
         "--after",
         metavar="NAME",
         help="Train a draft model on what this one, trained before, misses; may be repeated.",
+    ),
+]
+
+
+ExitsOption = Annotated[
+    ExitsName | None,
+    typer.Option(
+        "--exits",
+        help="Train no drafter, but what lets tokens leave the target early. classifier: whether "
+        "an exit's token is that of all layers (CALM). policy: where to leave, by a policy "
+        "gradient (ConsistentEE).",
+        show_default=False,
+    ),
+]
+DepthPriceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--depth-price",
+        metavar="NATS",
+        min=0.0,
+        help="Of --exits policy: what all layers cost a token that the first ones know. A higher "
+        "price leaves earlier. Default: 0.6.",
+        show_default=False,
     ),
 ]
 

@@ -40,6 +40,28 @@ def exit_confident(build: Builder, name: str) -> str:
     return _judged(build, name, tree, rows, "@x")
 
 
+def exit_by_states(build: Builder, name: str) -> str:
+    """The states of the first layers say whether they answer."""
+    build.plan.states.setdefault("@kv", "cache target")
+    build.plan.states.setdefault("@w", "track target layer=1")
+    tree = build.let("root", "t")
+    run = f"forward target {tree} cache=@kv pending=1"
+    lower = build.let(f"{run} layers=[0:1] keep=@w gives=[states]", "h")
+    run = f"{run} layers=[1:2] features=@w keep=@x gives=[logits, states]"
+    early, states = build.let(run, "s", 2).split(", ")
+    weights = f"weights=[{build.pick(0.5, -0.5)}, 1.0], bias={build.pick(-0.25, 0.5)}"
+    alike = build.let(f"measure {states} saturation beside={lower}", "m")
+    sure = build.let(f"measure {states} logistic({weights})", "m")
+    behind = build.let("measure @kv lag(layers=2:4)", "m")
+    words = build.pick("c < 0.6 and s < 0.9 or b >= 4", "c < 0.4 or s < 0.7 or b >= 4")
+    going = build.let(f'compute "{words}" c={sure} s={alike} b={behind}', "g")
+    rows = build.name("l")
+    with build.region(f"{rows} = when {going} otherwise=[{early}]", f"yield {early}"):
+        run = f"forward target {tree} cache=@kv pending=8 layers=[2:4] features=@x"
+        build.do(f"yield {build.let(run, 'l')}")
+    return _judged(build, name, tree, rows, "@x", "@w")
+
+
 def exit_calibrated(build: Builder, name: str) -> str:
     """The first layers answer where they are surer than a number that was tested."""
     tree, early = _below(build)
@@ -193,7 +215,8 @@ def _halves(plan: Statements) -> bool:
 
 TEMPLATES: tuple[tuple[Template, Callable[[Statements], bool]], ...] = (
     (exit_confident, lambda plan: _halves(plan) and plan.promise == "free"),
-    *((exit_copied, lambda plan: _halves(plan) and plan.promise == "free"),) * 4,
+    *((exit_by_states, lambda plan: _halves(plan) and plan.promise == "free"),) * 4,
+    *((exit_copied, lambda plan: _halves(plan) and plan.promise == "free"),) * 8,
     (pipelined, lambda plan: _halves(plan) and plan.promise in ("target", "free")),
     (looking_back, _whole),
     (refined, lambda plan: plan.promise == "free"),

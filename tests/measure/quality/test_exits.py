@@ -18,11 +18,13 @@ from specplan.cost_models.rounds.demands import ForwardDemand, round_demands
 from specplan.cost_models.rounds.pricing import Unpriced, price_round
 from specplan.gathering import open_bench
 from specplan.ir.plan import Plan, ValueState
+from specplan.ir.text.printer import print_plan
 from specplan.ir.values import Entry
 from specplan.measure.acceptance import exit_traces
 from specplan.measure.acceptance.continuations import continue_prompts, request_of
-from specplan.measure.acceptance.exit_traces import traces_of
+from specplan.measure.acceptance.exit_traces import OfStates, Traces, traces_of
 from specplan.measure.acceptance.exits import (
+    asked_of,
     exit_layers_of,
     keys_are_exact,
     losses_along,
@@ -41,10 +43,13 @@ from specplan.problems import as_problem
 from specplan.runtime.generate import generate
 from specplan.runtime.sampling import SamplingSettings, probabilities
 from tests.measure.problems import write_problem
+from tests.planner.trained_exits import write_exits
 
-METHODS = ("confident_exit", "agreeing_exit", "copied_exit", "exit_by_token")
+METHODS = ("confident_exit", "agreeing_exit", "copied_exit", "exit_by_token", "policy_exit")
 
 
+COPIED = ("copied_exit", "policy_exit")
+"""Of which keys and values are approximate."""
 LIMIT = {"quality": {"measure": "outputs_differ", "at_most": 0.5}}
 
 
@@ -55,7 +60,11 @@ def open_problem(
     path = write_problem(folder, prompts=prompts, output_tokens=12, prompt_tokens=16, **workload)
     data = json.loads(path.read_text()) | {"device": "cpu-generic", "methods": [*METHODS]}
     data |= {"limits": LIMIT, "token_exits": "exits.tsv"}
-    vocabulary = json.loads((folder / "target" / "config.json").read_text())["vocab_size"]
+    config = json.loads((folder / "target" / "config.json").read_text())
+    vocabulary = config["vocab_size"]
+    for kind in ("classifier", "policy"):
+        write_exits(folder / kind, kind, (1, 2), config["hidden_size"])
+        data[f"exit_{kind}"] = kind
     shares = np.random.default_rng(5).random((vocabulary, 3))
     write_token_exits(folder / "exits.tsv", np.maximum.accumulate(shares, axis=1))
     Path(path).write_text(json.dumps(data))
@@ -121,7 +130,7 @@ def test_what_is_played_on_a_trace_is_what_runs(
     for plan in (*some, with_bar(plans[0], 0.01)):
         assert exit_layers_of(plan) is not None
         exact = keys_are_exact(plan)
-        assert exact == (name != "copied_exit")
+        assert exact == (name not in COPIED)
         for text in texts[:3]:
             output, ran = deep_passes(bench, plan, text)
             if exact:
@@ -135,11 +144,22 @@ def test_what_is_played_on_a_trace_is_what_runs(
 
 
 def half_of_tokens_leave(bench: Workbench, facts: ProblemFacts) -> list[Plan]:
-    """By the median margin of a layer; and where two layers agree."""
-    plan, agreeing = (plans_of(facts, name)[0] for name in METHODS[:2])
-    layers = exit_layers_of(plan) or ()
-    margins = traces_of(bench.exit_traces, texts_of(bench), layers, silent).measures["margin"]
-    return [with_bar(plan, float(margins[0].median())), with_bar(agreeing, 1.0)]
+    """By the median of a measure at a layer; and where two layers agree."""
+    agreeing, every = plans_of(facts, "agreeing_exit")[0], plans_of(facts, "confident_exit")
+    plans = [with_bar(agreeing, 1.0)]
+    for word in ("margin", "saturation", "logistic"):
+        plan = next(one for one in every if f" {word}" in print_plan(one))
+        played, seen = play_with(bench, plan)
+        measured = seen.measures[word if word == "margin" else played.pop()]
+        layer = (exit_layers_of(plan) or ())[-2]
+        plans.append(with_bar(plan, float(measured[[*seen.by_layer].index(layer)].median())))
+    return plans
+
+
+def play_with(bench: Workbench, plan: Plan) -> tuple[list[OfStates], Traces]:
+    """The measures of states that a plan takes, and what was traced for it."""
+    texts, layers = texts_of(bench), exit_layers_of(plan) or ()
+    return [*asked_of(plan)], traces_of(bench.exit_traces, texts, layers, silent, asked_of(plan))
 
 
 def test_losses_of_replays_are_those_of_running_the_plans(
@@ -151,16 +171,19 @@ def test_losses_of_replays_are_those_of_running_the_plans(
     """
     bench, facts = open_problem(tmp_path, prompts=40)
     plans, passes = half_of_tokens_leave(bench, facts), list[str]()
-    assert exit_layers_of(plans[0]) != exit_layers_of(plans[1])
+    assert len({exit_layers_of(plan) for plan in plans}) > 1
+    passes.clear()
     trace = exit_traces.layer_traces
 
-    def counted(text: TracedText, layers: Sequence[int]) -> dict[int, exit_traces.LayerTrace]:
+    def counted(
+        text: TracedText, layers: Sequence[int], asked: Sequence[OfStates]
+    ) -> dict[int, exit_traces.LayerTrace]:
         passes.append(text.name)
-        return trace(text, layers)
+        return trace(text, layers, asked)
 
     monkeypatch.setattr(exit_traces, "layer_traces", counted)
     measured, parts = measure_losses(bench, plans), quality_parts(bench)
-    assert len(passes) == len(parts.tokens) == 40
+    assert len(passes) <= len(parts.tokens) == 40
     for plan, loss in zip(plans, measured.values(), strict=True):
         ran = losses(bench, parts, plan, silent)
         assert [*loss.calibration, *loss.report] == ran
@@ -200,7 +223,7 @@ def test_thresholds_that_admit_no_exit_decode_as_the_target_does(
     plan = with_bar(plan, 3.0)
     for text in texts_of(bench)[:4]:
         assert deep_passes(bench, plan, text)[0] == text.output
-        if name != "copied_exit":
+        if name not in COPIED:
             assert losses_along(bench, plan, [text]) == [0.0]
             assert all(mask & 1 for mask in played_along(bench, plan, [text]).rows()[0])
 
