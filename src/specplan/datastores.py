@@ -84,7 +84,7 @@ def build_states(
         dtype: in which number type it runs.
         device: a torch device.
         window: tokens that are read together.
-        progress: told of bytes read and states made.
+        progress: told of bytes of text read.
         how: of `specplan.cost_models.models.heads.neighbours.store_config`.
 
     Returns:

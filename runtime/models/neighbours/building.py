@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ def build_neighbours(
     documents: Iterable[NDArray[Any]],
     *,
     window: int = 512,
-    progress: Callable[[int], None] = lambda _: None,
     **how: Any,
 ) -> dict[str, int]:
     """Write a store.
@@ -36,7 +35,6 @@ def build_neighbours(
         target: whose states it holds, in its number type.
         documents: token ids.
         window: tokens that are read together.
-        progress: told how many states there are.
         how: of `store_config`: neighbours that count, offset and scale of the confidence.
 
     Returns:
@@ -59,7 +57,6 @@ def build_neighbours(
         )
         parts.append((states, tokens[1:].to(torch.int32), torch.full((len(states),), number)))
         count, number = count + len(states), number + 1
-        progress(count)
     if not parts:
         raise UsageError("no document has two tokens", where=str(folder))
     states, following, of = (torch.cat(part) for part in zip(*parts, strict=True))

@@ -70,6 +70,7 @@ def test_a_problem_for_an_engine_chooses_what_it_can_express(tmp_path: Path) -> 
         "adapter": "model",
         "steps": "model",
         "slots": "model",
+        "neighbours": "model",
     }
     assert own == replace(table, forms=forms)
     refused = [c for c in bound.candidates if c.unsupported is not None]
