@@ -96,7 +96,7 @@ def rules_page(
         measured: what they lose on the reference pair (`read_losses`); None leaves it out.
     """
     rows = (f"| {' | '.join(_row(rule, runners))} |\n" for rule in rules)
-    lost = "" if measured is None else _lost(measured) + _unmeasured(rules, measured)
+    lost = "" if measured is None else _lost(measured)
     return _HEAD + "".join(rows) + lost + _FOOT
 
 
@@ -109,13 +109,6 @@ def _lost(measured: Mapping[str, Any]) -> str:
         for each in sorted(measured["rules"], key=lambda one: float(one["total_variation"]))
     )
     return _LOST.format_map(measured) + "".join(rows) + _WHY_LOST
-
-
-def _unmeasured(rules: Sequence[Declaration], measured: Mapping[str, Any]) -> str:
-    """Lossy rules that the results lack."""
-    known = {each["rule"] for each in measured["rules"]}
-    missing = [one.name for one in rules if one.lossless == "never" and one.name not in known]
-    return f"\nNot measured yet: {', '.join(f'`{name}`' for name in missing)}.\n" if missing else ""
 
 
 def _fraction(value: float) -> str:
