@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,6 +33,8 @@ from specplan.runtime.models.rotary_layers import RotaryLayer
 
 WINDOW = 4 << 20
 """Bytes that are read at a time, at most."""
+SWITCH_SECONDS = 5e-5
+"""After which a waiting thread gets Python's lock, in the whole process."""
 _SECTOR = 4096
 """Direct reads begin and end at multiples of this."""
 
@@ -215,6 +218,9 @@ class StreamedLayers(Sequence[RotaryLayer]):
         self._content: list[int | None] = [None] * BUFFERS
         self._reads: list[Future[None] | None] = [None] * BUFFERS
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="layers")
+        # The thread that computes lets Python's lock go in every op and is back before the other
+        # one wakes, which then waits a whole interval, 5 ms by default: a layer or more.
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
         for index in self.streamed:
             if files.names(index) != {*tensors[0]}:
                 raise MissingCapabilityError(
