@@ -38,6 +38,7 @@ READ_BY_PATTERN = {
     "cost_models/acceptance/old_profiles.py": "drafters' names in profiles of earlier versions",
     "cost_models/acceptance/importers/sglang_log.py": "log lines of SGLang",
     "cost_models/acceptance/importers/vllm_log.py": "log lines of vLLM",
+    "cost_models/placement.py": "names of tensors",
     "cost_models/prometheus_text.py": "what a serving engine reports",
     "cost_models/models/files/gguf_config.py": "names of tensors",
     "cost_models/models/files/gguf_headers.py": "names of files in parts",
