@@ -16,8 +16,8 @@ from specplan.ir.plan import Plan
 from specplan.planner.drafters.parts import exit_layers, heads_ahead
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Option, Options
+from specplan.planner.templates.head_drafts import lattice_text
 from specplan.planner.templates.plan_text import (
-    ahead_pass,
     draft_and_verify,
     features_of,
     uncached_of,
@@ -73,13 +73,7 @@ class PrunedHeads(ProfiledByRunning[PrunedOptions]):
     def plan(self, facts: ProblemFacts, options: PrunedOptions) -> Plan:
         """The heads' tree, what the first layers make of it, and the others for the rest."""
         draft, layer = options.draft, options.exit_layer
-        drafted = f"""%t0 = root
-%x = {ahead_pass(facts, draft, options.depth).over("%t0")}
-%w = repeat {options.depth} (%t = %t0) {{
-    %f = pick %t of=newest
-    %n = grow %t at=%f logits=%x children={options.width}
-    yield %n
-}}
+        drafted = f"""{lattice_text(facts, draft, options.width, options.depth)}
 %q = forward target %w cache=@kv pending=1 layers=[0:{layer}] keep={STATES}
 %s = score %w logits=%q
 %b = pick %s of=all best={options.nodes}

@@ -16,8 +16,8 @@ from specplan.ir.plan import Plan
 from specplan.planner.drafters.parts import heads_ahead, models_alone
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Option, Options
+from specplan.planner.templates.head_drafts import lattice_text
 from specplan.planner.templates.plan_text import (
-    ahead_pass,
     cache_of,
     draft_and_verify,
     features_of,
@@ -69,13 +69,7 @@ class RescoredHeads(ProfiledByRunning[RescoredOptions]):
     def plan(self, facts: ProblemFacts, options: RescoredOptions) -> Plan:
         """The heads' lattice, its probabilities by the draft model, and the best paths of it."""
         draft, scorer = options.draft, options.scorer
-        drafted = f"""%t0 = root
-%x = {ahead_pass(facts, draft, options.depth).over("%t0")}
-%w = repeat {options.depth} (%t = %t0) {{
-    %f = pick %t of=newest
-    %n = grow %t at=%f logits=%x children={options.width}
-    yield %n
-}}
+        drafted = f"""{lattice_text(facts, draft, options.width, options.depth)}
 %q = forward {scorer} %w cache={cache_of(scorer)} pending=1
 %s = score %w logits=%q
 %b = pick %s of=leaves best={options.paths}

@@ -18,6 +18,7 @@ from specplan.cost_models.acceptance.drafters import Drafter, Drawn, Model
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Family, Method, Option, Options, Refusal
 from specplan.planner.templates.per_drafter import family_by
+from specplan.planner.templates.plan_text import ahead_pass
 from specplan.planner.templates.static_trees import TreeOptions
 from specplan.planner.trees import StaticTree, chain
 from specplan.planner.trees.candidates import worthwhile_trees
@@ -135,6 +136,24 @@ class ChainsAndTrees(ByHeads[HeadTreeOptions]):
             lambda _: settings(worthwhile_trees(facts, drafter)),
             trees=True,
         )
+
+
+def lattice_text(facts: ProblemFacts, heads: str, width: int, depth: int) -> str:
+    """The best tokens of heads for several tokens ahead, combined: the tree `%w`.
+
+    Args:
+        facts: the problem.
+        heads: their role.
+        width: children of every node.
+        depth: heads, and levels.
+    """
+    return f"""%t0 = root
+%x = {ahead_pass(facts, heads, depth).over("%t0")}
+%w = repeat {depth} (%t = %t0) {{
+    %f = pick %t of=newest
+    %n = grow %t at=%f logits=%x children={width}
+    yield %n
+}}"""
 
 
 def ways(facts: ProblemFacts, head: str) -> tuple[Model | Drawn, ...]:
