@@ -27,6 +27,8 @@ CHUNK = _default("retrieved", "chunk")
 WINDOW, POOL = _default("observed", "window"), _default("observed", "pool")
 """Last tokens of a prompt that vote for what is kept of it, and over how many neighbours votes are
 smoothed: SnapKV's 32 and 5 (arXiv 2404.14469, its code)."""
+NO_HEADS_AHEAD = "models.drafts names no heads for several tokens ahead"
+"""Why a method does not draft where `heads_ahead` is empty."""
 EXITS = (1 / 16, 1 / 8, 1 / 4)
 """Parts of the stack after which a target drafts; those of LayerSkip (arXiv 2404.16710) are 1/8
 (70B), 1/4 (7B) and 3/8 (13B)."""

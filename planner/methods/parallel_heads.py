@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from specplan.ir.plan import Plan
-from specplan.planner.drafters.parts import heads_ahead
+from specplan.planner.drafters.parts import NO_HEADS_AHEAD, heads_ahead
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.templates.head_drafts import ChainsAndTrees, HeadTreeOptions
 from specplan.planner.templates.plan_text import (
@@ -39,7 +39,7 @@ class ParallelHeads(ChainsAndTrees):
         "Drafts are judged by lossless rules, where Medusa's accept typical tokens; the heads "
         "draft in every step, where Cerberus' gate leaves some to plain decoding."
     )
-    none = "models.drafts names no heads for several tokens ahead"
+    none = NO_HEADS_AHEAD
 
     def heads(self, facts: ProblemFacts) -> Mapping[str, int]:
         """Per set of heads, as many levels as there are heads."""

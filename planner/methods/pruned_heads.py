@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from specplan.ir.plan import Plan
-from specplan.planner.drafters.parts import exit_layers, heads_ahead
+from specplan.planner.drafters.parts import NO_HEADS_AHEAD, exit_layers, heads_ahead
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Option, Options
 from specplan.planner.templates.head_drafts import lattice_text
@@ -66,9 +66,7 @@ class PrunedHeads(ProfiledByRunning[PrunedOptions]):
         """There have to be heads, and layers above the first."""
         if not exit_layers(facts.target):
             return "the target has one layer, and nothing to leave out"
-        if heads_ahead(facts.drafters):
-            return None
-        return "models.drafts names no heads for several tokens ahead"
+        return None if heads_ahead(facts.drafters) else NO_HEADS_AHEAD
 
     def plan(self, facts: ProblemFacts, options: PrunedOptions) -> Plan:
         """The heads' tree, what the first layers make of it, and the others for the rest."""

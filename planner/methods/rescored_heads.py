@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from specplan.ir.plan import Plan
-from specplan.planner.drafters.parts import heads_ahead, models_alone
+from specplan.planner.drafters.parts import NO_HEADS_AHEAD, heads_ahead, models_alone
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import DraftName, Option, Options
 from specplan.planner.templates.head_drafts import lattice_text
@@ -62,9 +62,7 @@ class RescoredHeads(ProfiledByRunning[RescoredOptions]):
 
     def unavailable(self, facts: ProblemFacts) -> str | None:
         """There have to be both."""
-        if heads_ahead(facts.drafters):
-            return None
-        return "models.drafts names no heads for several tokens ahead"
+        return None if heads_ahead(facts.drafters) else NO_HEADS_AHEAD
 
     def plan(self, facts: ProblemFacts, options: RescoredOptions) -> Plan:
         """The heads' lattice, its probabilities by the draft model, and the best paths of it."""
