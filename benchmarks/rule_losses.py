@@ -22,9 +22,10 @@ import torch
 from torch import Tensor
 
 from specplan.ir.tables.acceptance import LOSSY
+from specplan.ir.values import Entry
 from specplan.measure.acceptance.teacher import text_logits
 from specplan.measure.machine import versions
-from specplan.runtime.acceptance import RULES, DraftedTree
+from specplan.runtime.acceptance._emitted import accepted_and_rest
 from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings, probabilities
@@ -36,12 +37,6 @@ PROMPTS, PLACES, FIRST = 8, 8, 24
 
 TEMPERATURE, TOP_K = 1.0, 50
 SETTINGS = SamplingSettings.of([Request(prompt_tokens=(0,), temperature=TEMPERATURE, top_k=TOP_K)])
-
-FIRST_CHOICE = [rule.name for rule in LOSSY if rule.name not in ("lenient", "span", "all")]
-"""Rules whose own file says which token passes, and that emit the first choice where none does."""
-
-Outcome = tuple[Tensor, Tensor]
-"""The law of the emitted token `[V]`, and the chance to accept."""
 
 
 def places() -> Iterator[tuple[Tensor, Tensor]]:
@@ -62,53 +57,17 @@ def top_probs(logits: Tensor) -> Tensor:
     return probabilities(logits[None, None], SETTINGS)[0, 0]
 
 
-def mixed(q: Tensor, emitted: Tensor) -> Outcome:
-    """A rule that emits this law in place of p."""
-    return emitted, torch.minimum(emitted, q).sum()
-
-
-def lenient(p: Tensor, q: Tensor, lenience: float = 0.5) -> Outcome:
-    """min(p / l, q), and norm((p - q)+) where it rejects."""
-    accepted = torch.minimum(p / lenience, q)
-    left = (p - q).clamp(min=0.0)
-    return accepted + (1.0 - accepted.sum()) * left / left.sum(), accepted.sum()
-
-
-def span(p: Tensor, q: Tensor, strictness: float = 0.5) -> Outcome:
-    """Q min(1, p / (g max p)), and p where it rejects."""
-    accepted = q * (p / (strictness * p.max())).clamp(max=1.0)
-    return accepted + (1.0 - accepted.sum()) * p, accepted.sum()
-
-
-def passing(rule: str, logits: Tensor, q: Tensor) -> Outcome:
-    """A rule that accepts a token or not, and else emits the first choice."""
-    drafted = q.nonzero()
-    row = top_probs(logits) if RULES[rule].TARGET == "probabilities" else logits
-    drawn_from = q.expand(len(drafted), 1, len(q))
-    tree = DraftedTree(drafted, (-1,), probs=drawn_from, probs_index=(0,))
-    judged = RULES[rule].accept_vectorised(tree, row.expand(len(drafted), 2, len(row)))
-    emitted = torch.zeros_like(q)
-    emitted[drafted[:, 0]] = q[drafted[:, 0]] * (judged.accepted > 0)
-    accepted = emitted.sum()
-    emitted[int(logits.argmax())] += 1.0 - accepted
-    return emitted, accepted
-
-
 def measured() -> dict[str, Any]:
     """What each rule loses, and how often it accepts."""
     lost: dict[str, list[tuple[float, float]]] = {}
     for logits, draft in places():
         p, q = top_probs(logits), top_probs(draft)
-        outcomes = {
-            "token": mixed(q, p),
-            "lenient": lenient(p, q),
-            "span": span(p, q),
-            **{rule: passing(rule, logits, q) for rule in FIRST_CHOICE},
-            "all": (q, torch.ones(())),
-        }
-        for rule, (emitted, accepted) in outcomes.items():
-            variation = float((emitted - p).abs().sum()) / 2
-            lost.setdefault(rule, []).append((variation, float(accepted)))
+        lost.setdefault("token", []).append((0.0, float(torch.minimum(p, q).sum())))
+        for rule in (Entry(one.name) for one in LOSSY):
+            accepted, rest = accepted_and_rest(rule, logits, p, q)
+            chance = accepted.sum()
+            variation = float((accepted + (1.0 - chance) * rest - p).abs().sum()) / 2
+            lost.setdefault(rule.name, []).append((variation, float(chance)))
     means = {
         rule: [sum(column) / len(pairs) for column in zip(*pairs, strict=True)]
         for rule, pairs in lost.items()

@@ -65,10 +65,14 @@ def logistic(states: Tensor, kind: Entry) -> Tensor:
             where="weights",
             remedy="Train exits for this target: `specplan train --exits`.",
         )
-    size = states.double().square().mean(-1, keepdim=True).clamp(min=1e-30).sqrt()
     weights = torch.tensor(given, dtype=torch.float64, device=states.device)
-    scaled = (states.double() / size)[..., : len(given)]
+    scaled = of_unit_size(states.double())[..., : len(given)]
     return ((scaled * weights).sum(-1) + float(bias)).sigmoid()
+
+
+def of_unit_size(states: Tensor) -> Tensor:
+    """States `[..., H]` scaled to a root mean square of 1, in their number type; 0 stays 0."""
+    return states / states.square().mean(-1, keepdim=True).clamp(min=1e-30).sqrt()
 
 
 def over_batch(numbers: Tensor, taking_part: Tensor, kind: str) -> Tensor:

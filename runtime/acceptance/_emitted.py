@@ -34,35 +34,38 @@ def emitted_law(rule: Entry, target: Tensor, probs: Tensor, drafted: Tensor | No
     assert declared is not None, "the verifier knows it"
     if declared.lossless != "never":
         return probs
+    accepted, rest = accepted_and_rest(rule, target, probs, drafted)
+    return accepted + (1.0 - accepted.sum(-1, keepdim=True)) * rest
+
+
+def accepted_and_rest(
+    rule: Entry, target: Tensor, probs: Tensor, drafted: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """What a lossy rule accepts of the drafted token, and what follows where it rejects.
+
+    Arguments as of `emitted_law`.
+
+    Returns:
+        q(x) times the chance that x is accepted, whose sum is the chance to accept; and the law of
+        the token in its place; both `[..., V]`.
+    """
+    declared = BUILTIN.find("rule", rule.name)
+    assert declared is not None and declared.lossless == "never"
+    given, nothing = declared.arguments(rule), torch.zeros_like(probs)
     if rule.name == "all":
-        return probs if drafted is None else drafted
-    given = declared.arguments(rule)
-    if rule.name == "lenient":
-        return probs if drafted is None else _lenient(probs, drafted, given["lenience"])
-    if rule.name == "span":
-        return probs if drafted is None else _span(probs, drafted, given["strictness"])
+        return nothing if drafted is None else drafted, probs
     row = probs if RULES[rule.name].TARGET == "probabilities" else target
-    first = torch.zeros_like(probs).scatter_(-1, row.argmax(-1, keepdim=True), 1.0)
+    first = nothing.scatter(-1, row.argmax(-1, keepdim=True), 1.0)
     if drafted is None:
-        return first
-    if rule.name == "joint":
-        passing = probs >= given["threshold"] * drafted
-    else:
-        passing = RULES[rule.name].passing_tokens(row, **given)
-    accepted = drafted * passing
-    emitted: Tensor = accepted + (1.0 - accepted.sum(-1, keepdim=True)) * first
-    return emitted
-
-
-def _lenient(probs: Tensor, drafted: Tensor, lenience: float) -> Tensor:
-    """min(p / l, q), and norm((p - q)+) where it rejects; l is the lenience."""
-    accepted = torch.minimum(probs / lenience, drafted)
-    left = (probs - drafted).clamp(min=0.0)
-    mass = left.sum(-1, keepdim=True)
-    return accepted + (1.0 - accepted.sum(-1, keepdim=True)) * left / mass.clamp(min=1e-37)
-
-
-def _span(probs: Tensor, drafted: Tensor, strictness: float) -> Tensor:
-    """Q min(1, p / (g max p)), and p where it rejects; g is the strictness."""
-    accepted = drafted * (probs / (strictness * probs.amax(-1, keepdim=True))).clamp(max=1.0)
-    return accepted + (1.0 - accepted.sum(-1, keepdim=True)) * probs
+        return nothing, probs if rule.name in ("lenient", "span") else first
+    match rule.name:
+        case "lenient":
+            left = (probs - drafted).clamp(min=0.0)
+            rest = left / left.sum(-1, keepdim=True).clamp(min=1e-37)
+            return torch.minimum(probs / given["lenience"], drafted), rest
+        case "span":
+            sure = given["strictness"] * probs.amax(-1, keepdim=True)
+            return drafted * (probs / sure).clamp(max=1.0), probs
+        case "joint":
+            return drafted * (probs >= given["threshold"] * drafted), first
+    return drafted * RULES[rule.name].passing_tokens(row, **given), first

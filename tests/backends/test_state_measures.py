@@ -105,6 +105,7 @@ def test_oracle_eager_and_graphs_leave_at_the_same_tokens(
     assert run(whole, models, greedy) == run(plain(), models, greedy)
 
 
+@pytest.mark.long
 def test_compiled_graphs_too(tmp_path: Path) -> None:
     save_pair(tmp_path, 29)
     models = load_pair(tmp_path, dtype="float32")

@@ -115,7 +115,7 @@ def test_classifiers_learn_what_they_are_told(target: CausalModel, tmp_path: Pat
 def test_a_policy_gains_reward(target: CausalModel, tmp_path: Path) -> None:
     """What its visits are worth on average rises, and its exits differ from token to token."""
     layers, begun = (*LAYERS, 4), Classifiers(target, len(LAYERS))
-    drafter = trained(target, "policy", tmp_path / "exits", 300).drafter
+    drafter = trained(target, "policy", tmp_path / "exits", 200).drafter
     worth = []
     for one in (begun, drafter):
         leaves, known = numbers(target, one)

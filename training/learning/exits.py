@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
+from specplan.backends.ops.measure import of_unit_size
 from specplan.ir.files import write_json_atomic
 from specplan.planner.drafters.trained_exits import MODEL_TYPE
 from specplan.runtime.models.causal import CausalModel
@@ -33,9 +34,6 @@ from specplan.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from specplan.training.learning.features import Features
-
-LEAST = 1e-12
-"""Of the mean square of a state."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,7 @@ class Classifiers(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """Logits `[N, exits]` of states `[N, exits, H]`."""
-        size = states.float().square().mean(-1, keepdim=True).clamp(min=LEAST).sqrt()
-        return (states.float() / size * self.weights).sum(-1) + self.biases
+        return (of_unit_size(states.float()) * self.weights).sum(-1) + self.biases
 
 
 @dataclass(frozen=True)

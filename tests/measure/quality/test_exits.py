@@ -126,7 +126,7 @@ def test_what_is_played_on_a_trace_is_what_runs(
     bench, facts = opened
     plans, texts = plans_of(facts, name), texts_of(bench)
     differ = same = 0
-    some = plans[:: max(1, len(plans) // 4)]
+    some = plans[:: max(1, len(plans) // 2)]
     for plan in (*some, with_bar(plans[0], 0.01)):
         assert exit_layers_of(plan) is not None
         exact = keys_are_exact(plan)
