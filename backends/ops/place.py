@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from specplan.backends.ops.tensors.trees import (
     chains_below,
-    first_columns,
+    closed_up,
     padded_to,
     rehung,
     summed,
@@ -39,7 +38,7 @@ def place(op: Place, tree: Tree, at: Tree | Nodes, *, kind: TreeType) -> Tree:
 
 def _filled(tokens: tuple[int, ...], tree: Tree, at: Nodes, upto: int) -> Tree:
     """A chain filled up below its end with tokens in turn, so that it is `upto` nodes deep."""
-    tree = padded_to(_closed_up(tree), 1 + upto)
+    tree = padded_to(closed_up(tree), 1 + upto)
     device = tree.tokens.device
     place = torch.arange(tree.columns, device=device)
     end = at.take(at.tree.depths)
@@ -64,19 +63,3 @@ def _filled(tokens: tuple[int, ...], tree: Tree, at: Nodes, upto: int) -> Tree:
         own = tree.own.masked_fill(new, 0.0)
         filled = replace(filled, own=own, scores=summed(filled, own))
     return rehung(filled)
-
-
-def _closed_up(tree: Tree) -> Tree:
-    """A chain whose live nodes stand in order, before those that are not there."""
-    if not tree.size:
-        return tree
-    drafted = torch.arange(tree.columns, device=tree.tokens.device) > 0
-    order, live = first_columns(tree.live & drafted, tree.size, tree.depths)
-
-    def moved(field: Tensor) -> Tensor:
-        return torch.cat([field[:, :1], field.gather(1, order)], 1)
-
-    own = None if tree.own is None else moved(tree.own)
-    tokens, probs_row = moved(tree.tokens), moved(tree.probs_row)
-    live = torch.cat([tree.live[:, :1], live], 1)
-    return replace(tree, tokens=tokens, probs_row=probs_row, live=live, own=own)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from specplan.backends.ops.tensors.trees import as_given, padded_to, with_own_probs
+from specplan.backends.ops.tensors.trees import as_given, closed_up, padded_to, with_own_probs
 from specplan.backends.ops.tensors.values import Tree
 from specplan.ir.ops import Store
 
@@ -25,6 +25,8 @@ def store(
     """
     if isinstance(value, Tensor) or isinstance(state, Tensor):
         return value
+    if value.chain and not value.in_order:  # what is loaded has the shape that the state declares
+        value = closed_up(value)
     value = padded_to(value, state.columns)
     if keeps_probs:
         return with_own_probs(value)

@@ -76,6 +76,11 @@ class Workload(Followed):
         default=1.0,
         description="Sample among the fewest tokens with this total probability; off if greedy.",
     )
+    answer_trigger: tuple[NonNegative, ...] = Field(
+        default=(),
+        description="Token ids of the text that asks for the answer behind reasoning, such as "
+        '" Therefore, the answer is", for fastcot.',
+    )
     request_rate: PositiveReal | None = Field(
         default=None,
         description='Requests that arrive per second; with the objective "goodput" only.',

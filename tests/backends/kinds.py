@@ -115,6 +115,7 @@ def all_facts(
         exit_classifier=str(folder / "classifier"),
         exit_policy=str(folder / "policy"),
         constrained=True,
+        workload={"answer_trigger": [4, 2]},
         models={
             "target": {"path": "target"},
             "drafts": [{"name": name, "path": name} for name in ("draft", *DRAFTERS)],

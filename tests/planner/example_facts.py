@@ -120,11 +120,13 @@ def measured_profiles(facts: ProblemFacts) -> dict[Drafter, AcceptanceProfile]:
 
 SOURCES = tuple(DRAFT_SOURCES)
 REHEARSED = tuple(
-    word
-    for method in discover_methods().values()
-    if isinstance(method, ProfiledByRunning)
-    for word in method.sources
-    if word not in ("prompt_lookup", *SOURCES)
+    dict.fromkeys(
+        word
+        for method in discover_methods().values()
+        if isinstance(method, ProfiledByRunning)
+        for word in method.sources
+        if word not in ("prompt_lookup", *SOURCES)
+    )
 )
 """Sources of methods whose own rounds are run to see what is accepted."""
 

@@ -140,6 +140,7 @@ def rich_facts(
         "datastore": "corpus",
         "token_exits": "exits.tsv",
         "exit_policy": "policy",
+        "workload": {"answer_trigger": [5, 6]},
     }
     sources = set((settings | changes)["sources"])
     settings["methods"] = [

@@ -135,6 +135,30 @@ def lengthened(tree: Tree, new: Mapping[str, Tensor], **facts: Any) -> Tree:
     return replace(tree, **fields, **facts, grown=(before, tuple(fields.values())))
 
 
+def closed_up(tree: Tree) -> Tree:
+    """A chain whose live nodes stand in order, before those that are not there."""
+    if not tree.size:
+        return tree
+    drafted = torch.arange(tree.columns, device=tree.tokens.device) > 0
+    order, live = first_columns(tree.live & drafted, tree.size, tree.depths)
+
+    def moved(field: Tensor) -> Tensor:
+        return torch.cat([field[:, :1], field.gather(1, order)], 1)
+
+    own = None if tree.own is None else moved(tree.own)
+    tokens, probs_row = moved(tree.tokens), moved(tree.probs_row)
+    above = (torch.arange(tree.columns, device=tokens.device) - 1).clamp(min=0)
+    return replace(
+        tree,
+        tokens=tokens,
+        parents=above.expand_as(tokens),
+        probs_row=probs_row,
+        live=torch.cat([tree.live[:, :1], live], 1),
+        own=own,
+        in_order=True,
+    )
+
+
 def rehung(tree: Tree, roots: Tensor | None = None) -> Tree:
     """The tree with the keys, depths and liveness that follow from its tokens and parents.
 

@@ -51,10 +51,10 @@ METHODS = [
     if isinstance(method, ProfiledByRunning) and not method.by_name
 ]
 NOT_HERE = {
-    "domino", "exit_by_token", "neighbour_mixture", "nest", "policy_exit", "pruned_heads",
-    "rescored_heads",
+    "domino", "exit_by_token", "fastcot", "neighbour_mixture", "nest", "policy_exit",
+    "pruned_heads", "rescored_heads",
 }  # fmt: skip
-"""Methods that need a grammar, a table or policy of exits, a store of states, or heads."""
+"""Methods that need a grammar, exits, an answer's trigger, a store of states, or heads."""
 NAMED = [
     method
     for method in discover_methods().values()
