@@ -19,7 +19,8 @@ from specplan.cost_models.devices.device import Device, UnpricedError
 from specplan.cost_models.forecast import rate
 from specplan.cost_models.intervals import Interval, Seconds, total
 from specplan.cost_models.memory.by_cell import memory_by_cell
-from specplan.cost_models.memory.plan_memory import PlanMemory, Runtime, plan_memory, runtime_of
+from specplan.cost_models.memory.plan_memory import PlanMemory, plan_memory
+from specplan.cost_models.memory.runtime import Runtime, runtime_of
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.prefill import observing_seconds, prefill_seconds
 from specplan.cost_models.rounds.pricer import RoundPricer
@@ -27,11 +28,13 @@ from specplan.cost_models.rounds.pricing import PricedOp, Unpriced, own_error
 from specplan.cost_models.rounds.segments import (
     Drafted,
     OutputSegment,
+    assumed_of,
     price_decode,
     read_drafted,
     read_segments,
 )
-from specplan.ir.plan import CacheState, Plan
+from specplan.cost_models.serving.pool import PrefillPool
+from specplan.ir.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class Estimate:
         measured: whether this very plan was measured there, which its times then rest on.
         first_round: time of the first round in mean ones.
         segments: of the output, each emitted by one round; none of a schedule by load.
+        transfer: seconds of the prefill in which the caches of one prompt come from other devices.
     """
 
     batch: Quantity
@@ -89,6 +93,7 @@ class Estimate:
     measured: Quantity = False
     first_round: Quantity = 1.0
     segments: tuple[OutputSegment, ...] = ()
+    transfer: Quantity = 0.0
 
     def cells(self) -> tuple[Estimate, ...]:
         """One estimate of plain numbers for each cell."""
@@ -113,6 +118,7 @@ class Pricer:
             already, at most all of a prompt but its last token: they take memory and are attended
             to, but are not computed.
         runtime: how memory is used; default that of the device.
+        pool: other devices that read the prompts; None where the device does.
     """
 
     device: Device
@@ -123,6 +129,7 @@ class Pricer:
     longest: tuple[int, int] | None = None
     cached_prefix: int = 0
     runtime: Runtime | None = None
+    pool: PrefillPool | None = None
 
     @cached_property
     def round_pricer(self) -> RoundPricer:
@@ -196,12 +203,13 @@ class Pricer:
             prompts=max(one.evidence.prompts if one.evidence else 0 for _, one in drafted),
             memory=self.memory(plan),
             breakdown=priced.round.breakdown,
-            assumptions=(*priced.round.assumptions, *_assumptions(plan, drafted, self.batch)),
+            assumptions=(*priced.round.assumptions, *assumed_of(plan, drafted, self.batch)),
             extrapolated=request.extrapolated,
             shared_error=self.device.shared_error,
             own_error=own_error(priced.round, self.device.shared_error),
             first_round=priced.first_round,
             segments=priced.segments,
+            transfer=self.transfer(plan),
         )
 
     def composed(
@@ -234,6 +242,7 @@ class Pricer:
             breakdown=(),
             extrapolated=request.extrapolated,
             segments=(),
+            transfer=np.where(alone, picked.transfer, self.transfer(plan)),
         )
 
     def prefill(self, plan: Plan) -> Seconds:
@@ -245,18 +254,24 @@ class Pricer:
         Raises:
             UnpricedError: the device cannot say.
         """
-        states = [state for state in plan.states if isinstance(state, CacheState)]
+        states, shape = plan.caches, self.round_pricer.shape
         models = [state.model for state in states if not state.view]
+        reader = self.device if self.pool is None else self.pool.device
         cached = minimum(self.cached_prefix, self.prompt_tokens - 1)
         for model in set(models) - set(self._prefills):
-            shape = self.round_pricer.shape(model)
             self._prefills[model] = prefill_seconds(
-                self.device, shape, self.batch, self.prompt_tokens, cached
+                reader, shape(model), self.batch, self.prompt_tokens, cached
             )
-        observed = observing_seconds(
-            self.device, self.round_pricer.shape, self.batch, states, self.prompt_tokens
-        )
-        return total([*(self._prefills[model] for model in models), *observed])
+        observed = observing_seconds(reader, shape, self.batch, states, self.prompt_tokens)
+        moved = Seconds.exact(self.transfer(plan))
+        return total([*(self._prefills[model] for model in models), *observed, moved])
+
+    def transfer(self, plan: Plan) -> Quantity:
+        """Seconds in which the caches of one prompt come from the pool; 0 without one."""
+        if self.pool is None:
+            return 0.0
+        shapes = [self.round_pricer.shape(one.model) for one in plan.caches if not one.view]
+        return self.pool.transfer_seconds(shapes, self.prompt_tokens - self.cached_prefix)
 
     @cached_property
     def _prefills(self) -> dict[str, Seconds]:
@@ -282,18 +297,3 @@ def price_plan(
 ) -> Estimate | Unpriced:
     """Price one plan for one load; see `Pricer`, which prices many sooner."""
     return Pricer(device, shapes, batch, prompt_tokens, output_tokens).estimate(plan, acceptance)
-
-
-def _assumptions(plan: Plan, drafted: Drafted, batch: Quantity) -> tuple[str, ...]:
-    every = [one.evidence for _, one in drafted if one.evidence is not None]
-    first, several = drafted[0][0], len(drafted) > 1
-    ends = ", ".join(f"{part.round!r} up to {part.stop}" for part, _ in drafted)
-    words = (
-        (f"round {first.round!r} runs throughout", plan.schedule is not None and not several),
-        (f"requests reach the tokens together at which rounds change: {ends}", several),
-        (
-            "requests of a batch are alike",
-            any(one.positions == 0 for one in every) and np.max(batch) > 1,
-        ),
-    )
-    return tuple(word for word, holds in words if holds)

@@ -247,6 +247,11 @@ class Plan:
         return self if states == self.states else replace(self, states=states)
 
     @property
+    def caches(self) -> tuple[CacheState, ...]:
+        """Its caches and views of caches."""
+        return tuple(state for state in self.states if isinstance(state, CacheState))
+
+    @property
     def greedy_only(self) -> bool:
         """True when it is right at temperature 0 only: it assumes so, or some rule is."""
         if self.assumptions.greedy:

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from specplan.cost_models.acceptance.drafters import Drafter, Drawn, Model, OwnRounds
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.cost import Quantity
-from specplan.cost_models.devices.device import Device, load_device
-from specplan.cost_models.memory.plan_memory import Runtime, runtime_of
+from specplan.cost_models.devices.device import Device, device_count, load_device
+from specplan.cost_models.memory.runtime import Runtime, runtime_of
 from specplan.cost_models.models.drafter_shapes import DrafterShape, is_drafter_folder, read_drafter
+from specplan.cost_models.models.forward import shared
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.quality.certificate import Measured
-from specplan.cost_models.serving.server import Server, server_of
+from specplan.cost_models.serving.server import Server
 from specplan.ir.capabilities import Capabilities, CapabilityChecker
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import MODULE_PREFIX
@@ -30,6 +31,7 @@ from specplan.planner.problem.schema import Problem
 from specplan.planner.problem.workload import RequestLengths, read_trace
 from specplan.planner.reasons import Cause, Reason
 from specplan.planner.search.objectives import Load, Objective
+from specplan.planner.serving.pools import server_as_stated
 
 EvidenceT = TypeVar("EvidenceT")
 
@@ -115,16 +117,14 @@ class ProblemFacts:
     @cached_property
     def runtime(self) -> Runtime:
         """How what runs the plans uses memory; engines read prompts in chunks of their own."""
-        runtime, server = runtime_of(self.device), self.server
-        return replace(
-            runtime, step_tokens=server.step_tokens if server.prefill != "first" else inf
-        )
+        server = self.server
+        tokens = {"first": inf, "chunked": server.step_tokens, "elsewhere": 0}[server.prefill]
+        return replace(runtime_of(self.device), step_tokens=tokens)
 
     @property
     def server(self) -> Server:
         """How requests are batched: as the problem states, else as its backend does."""
-        stated = self.problem.serving.model_dump(exclude={"burstiness"}, exclude_none=True)
-        return replace(server_of(self.problem.backend.partition("@")[0]), **stated)
+        return server_as_stated(self.problem)
 
     @property
     def objective(self) -> Objective:
@@ -255,8 +255,7 @@ def gather_facts(
         UsageError: when a device or profile file is broken, belongs to other models or to other
             sampling settings, or the measured device is not given.
     """
-    stored = problem.models.target
-    target = stored.shape("target")
+    target = problem.models.target.shape("target")
     drafts, drafters = _drafts(problem, target)
     if device is None:
         if problem.device == "measured":
@@ -295,5 +294,6 @@ def _drafts(
                 draft.path, target, name=draft.name, **draft.formats
             )
         else:
-            models[draft.name] = draft.shape(draft.name)
+            shape = draft.shape(draft.name)
+            models[draft.name] = shared(shape, draft.tensor_parallel, device_count(problem.device))
     return models, drafters

@@ -46,7 +46,6 @@ class Job:
         devices: that share every layer (tensor parallelism).
         dtype: number type of the target's weights, or "auto".
         sampling: `temperature`, `top_k` (0: off) and `top_p`; empty for greedy decoding.
-        draft_devices: that share every layer of the drafter; None for as many as the target's.
     """
 
     table: Table
@@ -56,7 +55,6 @@ class Job:
     devices: int = 1
     dtype: str = "auto"
     sampling: Mapping[str, float] = field(default_factory=dict)
-    draft_devices: int | None = None
 
     @cached_property
     def structure(self) -> Structure:

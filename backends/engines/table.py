@@ -95,13 +95,14 @@ class Table:
         verified_on: when that was.
         against: what was read or run.
         drafters: who may draft.
-        why: reasons that are added to refusals, by drafter, shape or `schedule`.
+        why: reasons that are added to refusals, by drafter, shape, `schedule` or `devices`.
         dtypes: number types of the target that it takes.
         shares: it can share every layer of a model among devices.
         runs_on: prefixes of the names of the devices that it runs on; empty for any.
         build: the first build, of an engine whose builds are numbered; later ones are taken too.
         asked: the version asked for where it is not this one, else "".
         forms: form of each drafter's checkpoint in a problem, by role.
+        copied: drafters of a problem, by role, that not all of the target's devices share.
     """
 
     engine: str
@@ -119,6 +120,7 @@ class Table:
     build: int | None = None
     asked: str = ""
     forms: Mapping[str, str] = field(default_factory=dict)
+    copied: frozenset[str] = frozenset()
 
     def form(self, drafting: Drafting) -> str:
         """The form of the checkpoint that drafts; that of its structure where none is known."""
@@ -174,6 +176,8 @@ class Table:
         if drafting.drawn and not ability.draws and drafter != "model":  # whose plans all draw
             yield "it drafts the best ranks, the plan draws"
         yield from self._of_acceptance(drafting, ability)
+        if self.copied & {*drafting.models}:
+            yield f"it shares a drafter among all of the target's devices{self._because('devices')}"
         modules = len(drafting.models)
         if ability.whole_turns and drafting.tokens % modules:
             yield f"it drafts a multiple of the target's {modules} modules"

@@ -2,7 +2,8 @@
 
 Keys: `vllm/config/speculative.py` and `docs/features/speculative_decoding/`. The parallelism of the
 target is never part of the speculative config (`tensor_parallel_size` is rejected there); that of
-the drafter is `draft_tensor_parallel_size`, 1 or the target's.
+the drafter is `draft_tensor_parallel_size`, 1 or the target's; a server with a draft model starts
+with the target's alone (`vllm/v1/spec_decode/draft_model.py`).
 """
 
 from __future__ import annotations
@@ -64,11 +65,6 @@ def notes(job: Job) -> Iterator[str]:
         yield "Suffix decoding needs `pip install arctic-inference==0.1.1` beside vLLM."
     if job.ranges:
         yield "The lengths by batch size do not work with data parallelism."
-    if job.draft_devices is not None and job.draft_devices < job.devices:
-        yield (
-            f"{job.devices} devices cannot share the drafter's attention heads: it runs whole on "
-            "each, while the predicted figures share it."
-        )
 
 
 def server_settings(job: Job) -> dict[str, Any]:
@@ -89,7 +85,7 @@ def _speculative(job: Job) -> dict[str, Any]:
     if drafting.own_weights:
         config["model"] = job.draft
         if job.devices > 1:
-            config["draft_tensor_parallel_size"] = job.draft_devices or job.devices
+            config["draft_tensor_parallel_size"] = job.devices
         if form in _PARALLEL:
             config["parallel_drafting"] = True
     config["num_speculative_tokens"] = drafting.tokens

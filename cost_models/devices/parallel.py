@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 from specplan.cost_models.devices.roofline import AnalyticDevice
 from specplan.cost_models.models.forward import forward_ops, splits_evenly
@@ -141,9 +142,26 @@ def price_split(
     return SplitPrice(split, requests, seconds, memory)
 
 
-def pareto_front(prices: Sequence[SplitPrice]) -> list[SplitPrice]:
+class Speeds(Protocol):
+    """A price by its two speeds, tokens per second."""
+
+    @property
+    def per_user(self) -> float:
+        """Of one request."""
+        ...
+
+    @property
+    def per_device(self) -> float:
+        """Of all requests, per device."""
+        ...
+
+
+SpeedsT = TypeVar("SpeedsT", bound=Speeds)
+
+
+def pareto_front(prices: Sequence[SpeedsT]) -> list[SpeedsT]:
     """Those that no other beats both per user and per device, fastest for a user first."""
-    front: list[SplitPrice] = []
+    front: list[SpeedsT] = []
     for one in sorted(prices, key=lambda price: (-price.per_user, -price.per_device)):
         if not front or one.per_device > front[-1].per_device:
             front.append(one)

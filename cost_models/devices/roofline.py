@@ -178,7 +178,7 @@ class AnalyticDevice:
             context,
             logit_rows,
             layers,
-            tensor_parallel=self.count,
+            tensor_parallel=shape.sharing(self.count),
             skips=skips,
         )
         first, last = layers if layers is not None else (0, shape.num_layers)

@@ -6,15 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from math import inf
 
 import numpy as np
 
 from specplan.cost_models.cost import Quantity, maximum, minimum
-from specplan.cost_models.devices.device import Device
-from specplan.cost_models.devices.roofline import AnalyticDevice
 from specplan.cost_models.intervals import Interval
 from specplan.cost_models.memory.buffers import round_buffers, round_peak
+from specplan.cost_models.memory.runtime import EAGER, Runtime
 from specplan.cost_models.memory.workspace import PREFILL_CHUNK, peak_of, prefill_peak, row_bytes
 from specplan.cost_models.models.layers import Attention, GroupedAttention
 from specplan.cost_models.models.model_shape import ModelShape
@@ -67,47 +65,6 @@ def as_allocated(total: Quantity) -> Interval:
     return Interval(total, total * (1.0 - _ROUNDING), total * (1.0 + _ROUNDING))
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """How what runs a plan uses memory; the plain constructor is the way of the interpreter.
-
-    Attributes:
-        windowed_caches: layers with a window keep no more slots than it (and the drafted ones).
-        graph_bytes: of one captured graph, without its workspace; a round is one graph.
-        reserve_bytes: context and kernels of the framework, per device.
-        devices: that share each layer.
-        step_tokens: most tokens of prompts in one pass; the interpreter reads those of a batch
-            together, chunk by chunk.
-        spare_states: recurrent states of a request besides those of the root and of drafted nodes:
-            of three text tokens, and for dead writes; engines keep none (vLLM: 1 + K blocks).
-    """
-
-    windowed_caches: bool = False
-    graph_bytes: float = 0.0
-    reserve_bytes: float = 0.0
-    devices: int = 1
-    step_tokens: float = inf
-    spare_states: int = 4
-
-
-EAGER = Runtime()
-"""The interpreter on a CPU: it keeps all slots of all layers and reserves nothing."""
-
-
-def runtime_of(device: Device) -> Runtime:
-    """What a device and its stack take for themselves; measured devices run the backend eagerly."""
-    if not isinstance(device, AnalyticDevice):
-        return EAGER
-    stack, accelerator = device.stack, device.processors > 0
-    return Runtime(
-        windowed_caches=bool(stack.windowed_caches),
-        graph_bytes=stack.graph_bytes if accelerator else 0.0,
-        reserve_bytes=stack.reserve_bytes if accelerator else 0.0,
-        devices=device.count,
-        spare_states=0 if accelerator else EAGER.spare_states,
-    )
-
-
 def plan_memory(
     plan: Plan,
     shapes: Mapping[str, ModelShape],
@@ -138,14 +95,12 @@ def plan_memory(
     rounds = [round_types(plan, item).steps for item in plan.rounds]
     drafted = _speculative_slots(rounds, plan)
     slots = text_tokens + drafted + 1
+    run = {name: shapes[name] for name in plan.models_run}
     parts = [
-        MemoryPart(f"weights of {name}", shapes[name].resident_bytes) for name in plan.models_run
+        MemoryPart(f"weights of {name}", _copies(shape, runtime) * shape.resident_bytes)
+        for name, shape in run.items()
     ]
-    caches = [
-        state
-        for state in plan.states
-        if isinstance(state, CacheState) and (state.view is None or state.budget is not None)
-    ]
+    caches = [state for state in plan.caches if state.view is None or state.budget is not None]
     for cache in caches:
         parts += _cache_parts(cache, shapes[cache.model], batch, slots, drafted, runtime)
     parts += _tracks(plan, shapes, batch * slots)
@@ -153,7 +108,8 @@ def plan_memory(
     numbers = batch * (len(caches) * slots + 2 * (slots - 1)) * _POSITION_BYTES  # tokens and keys
     parts.append(MemoryPart("positions and texts", numbers))
     together = minimum(batch, maximum(runtime.step_tokens / minimum(prompt, PREFILL_CHUNK), 1.0))
-    peaks = [prefill_peak(shapes[name], together, prompt) for name in plan.models_run]
+    reads = run.values() if runtime.step_tokens else ()
+    peaks = [prefill_peak(shape, together, prompt) for shape in reads]
     peaks += [round_peak(round_buffers(steps, shapes, batch, slots)) for steps in rounds]
     peak = reduce(peak_of, peaks)
     parts.append(MemoryPart("activations", runtime.devices * peak.activations))
@@ -181,7 +137,7 @@ def _cache_parts(
         cached = minimum(slots, _small(cache, cache.budget, drafted))
     size = batch * cache_bytes(shape, cached, drafted + 1, runtime)
     yield MemoryPart(f"cache @{cache.name}", size)
-    if states := (drafted + runtime.spare_states) * shape.state_bytes:
+    if states := (drafted + runtime.spare_states) * shape.state_bytes * _copies(shape, runtime):
         yield MemoryPart(f"states of @{cache.name}", batch * states)
     if choices := choice_bytes(cache, shape):
         yield MemoryPart(f"choices of @{cache.name}", batch * choices)
@@ -218,19 +174,25 @@ def cache_bytes(
         shape: the model.
         slots: of text and drafted nodes.
         beside: of them, slots of drafted nodes and dead writes, which no window forgets.
-        runtime: whether layers keep only their window, and how many devices share each layer.
+        runtime: whether layers keep only their window, and how many devices there are.
     """
-    width = shape.kv_format.bytes_per_element
+    width = shape.kv_format.bytes_per_element * _copies(shape, runtime)
+    sharing = shape.sharing(runtime.devices)
     total: Quantity = 0.0
     for attention, layers in shape.kinds(0, shape.num_layers).attentions:
         cached = slots
         if runtime.windowed_caches and attention.reach is not None:
             cached = minimum(slots, attention.reach + beside)
-        total += layers * cached * attention.cached_elements * _copies(attention, runtime.devices)
+        total += layers * cached * attention.cached_elements * _holders(attention, sharing)
     return total * width
 
 
-def _copies(attention: Attention, devices: int) -> float:
+def _copies(shape: ModelShape, runtime: Runtime) -> float:
+    """Copies of a model on all devices, as many as the fullest device has room for."""
+    return runtime.devices / shape.sharing(runtime.devices)
+
+
+def _holders(attention: Attention, devices: int) -> float:
     """How many devices hold a cached element: key heads are split down to one per device."""
     if not isinstance(attention, GroupedAttention):
         return float(devices)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from specplan.cost_models.memory.plan_memory import EAGER, PlanMemory, Runtime, largest, plan_memory
+from specplan.cost_models.memory.plan_memory import PlanMemory, largest, plan_memory
+from specplan.cost_models.memory.runtime import EAGER, Runtime
 from specplan.cost_models.models.forward import splits_evenly
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.models.number_formats import number_format

@@ -82,12 +82,27 @@ def forward_ops(
 
 
 def splits_evenly(shape: ModelShape, devices: int) -> bool:
-    """Whether that many devices can share every layer, each with as many heads as the others."""
+    """Whether a group of devices can run a model, each with as many heads as the others."""
     try:
-        forward_ops(shape, 1, 1, 0, tensor_parallel=devices)
+        forward_ops(shape, 1, 1, 0, tensor_parallel=shape.sharing(devices))
     except UsageError:
         return False
     return True
+
+
+def shared(shape: ModelShape, stated: int | None, devices: int) -> ModelShape:
+    """A model as a group of devices runs it.
+
+    Args:
+        shape: the model.
+        stated: devices that share each layer; None for all of the group, or for the most of them
+            that can.
+        devices: of the group.
+    """
+    if stated is not None or splits_evenly(shape, devices):
+        return replace(shape, shared_by=stated)
+    counts = (count for count in range(devices // 2, 0, -1) if devices % count == 0)
+    return replace(shape, shared_by=next(one for one in counts if splits_evenly(shape, one)))
 
 
 def forward_cost(

@@ -49,6 +49,7 @@ class ModelShape(Decoder):
         states_dtype: the dtype is given, by the caller, the config or the weights; otherwise it
             is assumed to be bfloat16.
         placement: of layers outside of the device's memory; None for none.
+        shared_by: devices of a group that share each layer, others run copies; None for all.
     """
 
     name: str
@@ -59,6 +60,7 @@ class ModelShape(Decoder):
     digest: str
     states_dtype: bool = True
     placement: Placement | None = None
+    shared_by: int | None = None
 
     @classmethod
     def from_config(
@@ -203,6 +205,10 @@ class ModelShape(Decoder):
     def in_memory(self) -> ModelShape:
         """The same model with all layers in the device's memory."""
         return replace(self, placement=None)
+
+    def sharing(self, devices: int) -> int:
+        """How many of a group of devices share each layer."""
+        return devices if self.shared_by is None else min(self.shared_by, devices)
 
     @property
     def active_parameters(self) -> int:

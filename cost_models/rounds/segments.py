@@ -216,3 +216,19 @@ def _sum(parts: Sequence[Interval]) -> Interval:
         sum(part.low for part in parts),
         sum(part.high for part in parts),
     )
+
+
+def assumed_of(plan: Plan, drafted: Drafted, batch: Quantity) -> tuple[str, ...]:
+    """What a price by segments takes for granted, in words."""
+    every = [one.evidence for _, one in drafted if one.evidence is not None]
+    first, several = drafted[0][0], len(drafted) > 1
+    ends = ", ".join(f"{part.round!r} up to {part.stop}" for part, _ in drafted)
+    words = (
+        (f"round {first.round!r} runs throughout", plan.schedule is not None and not several),
+        (f"requests reach the tokens together at which rounds change: {ends}", several),
+        (
+            "requests of a batch are alike",
+            any(one.positions == 0 for one in every) and np.max(batch) > 1,
+        ),
+    )
+    return tuple(word for word, holds in words if holds)

@@ -13,7 +13,8 @@ prompts is read.
 
 The first token waits for the step or prefill under way (the mean residual, `E[T^2] / 2 E[T]`), for
 prompts that came before (Pollaczek and Khinchine; for arrivals that are not Poisson by Kingman's
-factor), for its own prompt, and, where prompts ride along in chunks, for the steps they ride on.
+factor), for its own prompt, and, where prompts ride along in chunks, for the steps they ride on;
+where other devices read it, for its caches to move.
 Where a prefill holds few prompts, those that do not fit wait for the next one, and for a step
 between.
 
@@ -89,8 +90,10 @@ def under_load(server: Server, times: StepTimes, traffic: Traffic) -> Loads:
         # Requests in line differ little in their work: half of the wait of exponential ones.
         line = tail / (1.0 - load) / rate * (traffic.burstiness / 2.0)
         first, decode = _first_token(server, traffic, times, mean, busy), decoding / rate
-        if server.prefill == "elsewhere":  # the first token is out before the line
-            decode = decode + line
+        if server.prefill == "elsewhere":  # a prompt is read before the line
+            moving = _moving(server, traffic, times)
+            decode = decode + line + (1 - times.first_steps) * moving
+            first = first + times.first_steps * moving
         else:
             first = first + line
     return Loads(
@@ -187,9 +190,12 @@ def _ridden(server: Server, traffic: Traffic, reading: Floats, step: Floats) -> 
 def _rides(
     server: Server, traffic: Traffic, times: StepTimes, reading: Floats, step: Floats
 ) -> Floats:
-    """Seconds for which a prompt keeps the reading of prompts from others."""
+    """Seconds for which a prompt keeps the reading of prompts from others.
+
+    Each device elsewhere has a link of its own, over which caches move while it reads on.
+    """
     if server.prefill == "elsewhere":
-        return times.prompt + times.prefill
+        return np.asarray(np.maximum(times.prompt + times.prefill, times.transfer) / server.readers)
     return np.asarray(reading + step * _passes(server, traffic))
 
 
@@ -207,7 +213,7 @@ def _first_token(
     """
     rate, alone = np.asarray(traffic.rate, dtype=np.float64), times.prompt + times.prefill
     if server.prefill == "elsewhere":
-        return alone + _queue(traffic, alone)
+        return alone + _queue(traffic, alone, server.readers)
     own = _reading(server, traffic, times, rate[..., None], step[..., None])[..., 0]
     used = rate * own
     mixed = step / (1.0 - used)
@@ -227,11 +233,34 @@ def _first_token(
     return np.asarray(busy * riding + (1.0 - busy) * (alone + _queue(traffic, own)))
 
 
-def _queue(traffic: Traffic, seconds: Floats) -> Floats:
-    """Mean seconds until all prompts before have been read, each of which takes so many, [...]."""
+def _moving(server: Server, traffic: Traffic, times: StepTimes) -> Floats:
+    """Seconds from the end of a prompt's reading until its caches are where it decodes, [...].
+
+    Of two stages whose times are constant, requests wait as if the longer were alone (Friedman
+    1965), so that a link keeps them waiting where it takes longer than the reading.
+    """
+    reading, link = times.prompt + times.prefill, np.asarray(times.transfer)
+    both = _queue(traffic, np.maximum(reading, link), server.readers)
+    return np.asarray(link + both - _queue(traffic, reading, server.readers))
+
+
+def _queue(traffic: Traffic, seconds: Floats, readers: int = 1) -> Floats:
+    """Mean seconds until all prompts before have been read, each of which takes so many, [...].
+
+    Several readers are the queue of constant times that Cosmetatos (1975) approximates from that of
+    exponential ones, in which an arrival waits with Erlang's probability.
+    """
     rate = np.asarray(traffic.rate, dtype=np.float64)
-    left = np.maximum(1.0 - rate * seconds, TINY)
-    return np.asarray(traffic.burstiness * rate * seconds**2 / (2.0 * left))
+    work = rate * seconds
+    used = np.clip(work / readers, TINY, 1.0)
+    left = np.maximum(1.0 - work / readers, TINY)
+    blocked: Floats = np.ones_like(work)  # Erlang's loss formula, one reader after another
+    for count in range(1, readers + 1):
+        blocked = work * blocked / (count + work * blocked)
+    waits = blocked / (left + used * blocked)
+    several = (readers - 1) * (np.sqrt(4.0 + 5.0 * readers) - 2.0) / (16.0 * readers)
+    constant = 1.0 + left * several / used
+    return np.asarray(traffic.burstiness * waits * seconds / (2.0 * readers * left) * constant)
 
 
 def most_within(
@@ -255,7 +284,7 @@ def most_within(
     step, tokens = times.at(np.array([float(most)]))
     high = (most * tokens / step / max(traffic.output_tokens - 1.0, 0.5))[..., 0] * 1.01
     if server.prefill == "elsewhere":
-        high = np.minimum(high, 1.0 / np.maximum(times.prompt + times.prefill, TINY))
+        high = np.minimum(high, 1.0 / np.maximum(_rides(server, traffic, times, step, step), TINY))
     top, low = high, np.zeros_like(high)
     for _ in range(PRECISION):
         rate = (low + high) / 2.0

@@ -2,7 +2,7 @@
 
 A **step** of a server is one round for all requests that decode. A prompt is read by the same
 device, before the next step (`first`) or in chunks that ride along with steps (`chunked`), or by
-another device (`elsewhere`). All times are device times in seconds.
+other devices (`elsewhere`), from which its caches then move. All times are device times in seconds.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ class Server:
 
     Attributes:
         prefill: where prompts are read: `first`, whole and together, by one prefill before the next
-            step; `chunked` along with steps; `elsewhere` by another device, one at a time.
+            step; `chunked` along with steps; `elsewhere` by other devices.
         running: most requests that decode together.
         step_tokens: most tokens of prompts that one step, or one prefill, reads.
+        readers: devices elsewhere, or groups of them, that read one prompt at a time.
     """
 
     prefill: PrefillOrder = "chunked"
     running: int = 256
     step_tokens: int = 8192
+    readers: int = 1
 
 
 @cache
@@ -78,6 +80,7 @@ class StepTimes:
             a step that reads prompts along with decoding reads its weights once.
         first_steps: steps after the prefill until the first token is out: 0 where the prefill
             emits it, 1 where the first step does.
+        transfer: seconds in which the caches of a prompt move that was read elsewhere, [...].
     """
 
     batches: Floats
@@ -86,6 +89,7 @@ class StepTimes:
     prompt: Floats
     prefill: Floats
     first_steps: int = 0
+    transfer: float | Floats = 0.0
 
     def at(self, requests: Floats) -> tuple[Floats, Floats]:
         """Seconds of a step, and tokens per request, with so many requests, [..., requests].

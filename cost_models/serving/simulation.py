@@ -7,6 +7,7 @@ a request gets in a step, are drawn; a seed gives the same run again.
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -153,7 +154,7 @@ class _Device:
         """Run until the last request is done."""
         if self.server.prefill == "elsewhere":
             self._read_elsewhere(requests)
-        coming = deque(requests)
+        coming = deque(sorted(requests, key=lambda one: one.ready))
         while coming or self.waiting or self.running:
             if not self.waiting and not self.running:
                 self.now = max(self.now, coming[0].ready)
@@ -176,11 +177,15 @@ class _Device:
         return [self.waiting[place] for place in range(min(free, len(self.waiting)))]
 
     def _read_elsewhere(self, requests: list[_Request]) -> None:
-        """Prompts pass another device one at a time, and are ready when it is done."""
-        free = 0.0
+        """Prompts pass the reader that is free first; ready is what has moved its caches."""
+        free = [(0.0, 0.0)] * self.server.readers  # when each reader is, and its link
         for one in requests:
-            free = max(free, one.arrival) + self.prefill + one.unread * self.per_token
-            one.ready = free
+            read, moved = heapq.heappop(free)
+            read = max(read, one.arrival) + self.prefill + one.unread * self.per_token
+            one.ready = max(moved, read) + float(self.times.transfer)
+            heapq.heappush(free, (read, one.ready))
+            if self.times.first_steps == 0:  # whoever reads a prompt sends the first token
+                one.first = read
 
     def _read_first(self, reading: list[_Request]) -> None:
         """One prefill of as many prompts as it may hold, at least one where any waits."""
@@ -220,8 +225,7 @@ class _Device:
     def _join(self, one: _Request) -> None:
         """A request whose prompt has been read decodes from now on."""
         if self.times.first_steps == 0:
-            # Whoever reads prompts elsewhere sends the first token as soon as it has it.
-            one.first = one.ready if self.server.prefill == "elsewhere" else self.now
+            one.first = self.now if np.isnan(one.first) else one.first
             one.left -= 1.0
         if one.left > 0.0:
             self.running.append(one)

@@ -10,6 +10,7 @@ from specplan.ir.errors import InfeasibleError, SpecplanError, UsageError
 
 if TYPE_CHECKING:
     from specplan.cost_models.devices.parallel import SplitPrice
+    from specplan.cost_models.devices.pools import PoolPrice
     from specplan.planner.problem.schema import Problem
 
 WORTH_A_WORD = 1.1
@@ -25,16 +26,22 @@ class Splits:
         count: devices.
         tokens: of a request, half of its output done.
         prices: every split that fits, at several numbers of requests.
+        pools: of the devices, one or two, prompts included; empty for one device.
     """
 
     device: str
     count: int
     tokens: int
     prices: Sequence[SplitPrice]
+    pools: Sequence[PoolPrice] = ()
 
 
-def compared_splits(problem: Problem) -> Splits:
+def compared_splits(problem: Problem, pools: bool = False) -> Splits:
     """All splits, at the problem's batch sizes and at powers of four.
+
+    Args:
+        problem: a problem of a device with a data sheet.
+        pools: compare one pool and two, too.
 
     Raises:
         UsageError: the device is not known from a data sheet.
@@ -42,6 +49,7 @@ def compared_splits(problem: Problem) -> Splits:
     """
     from specplan.cost_models.devices.device import device_count, load_device, one_device
     from specplan.cost_models.devices.parallel import search_splits
+    from specplan.cost_models.devices.pools import PoolSearch
     from specplan.cost_models.devices.roofline import AnalyticDevice
 
     device = load_device(one_device(problem.device), problem.backend)
@@ -65,7 +73,10 @@ def compared_splits(problem: Problem) -> Splits:
             where="device",
             remedy="Take more devices, or weights in fewer bits (weight_format).",
         )
-    return Splits(problem.device, count, tokens, prices)
+    if not pools or count == 1:
+        return Splits(problem.device, count, tokens, prices)
+    every = PoolSearch(shape, device, count, longest, work.output_tokens or 1).prices(requests)
+    return Splits(problem.device, count, tokens, prices, every)
 
 
 def better_split(problem: Problem) -> str | None:

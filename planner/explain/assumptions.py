@@ -7,8 +7,10 @@ from itertools import product
 
 from specplan.cost_models.acceptance.drafters import Drawn, Model
 from specplan.cost_models.devices.device import UnpricedError
+from specplan.planner.drafters.sharing import sharing_words
 from specplan.planner.search.candidates import judged
 from specplan.planner.search.search import SearchResult
+from specplan.planner.serving.pools import pool_of, pool_words
 from specplan.planner.trees.candidates import DEPTH, NODES, left_by_trees
 
 _WORTH_TELLING = 5e-5
@@ -28,6 +30,10 @@ def assumptions(result: SearchResult) -> list[str]:
         texts.append(f"prices were set right by {turns} runs of plans that ran, {plans} of them")
     for drafter, profile in facts.profiles.items():
         texts.append(f'the acceptance of "{drafter}" {profile.source}')
+    run = result.chosen.plan.models_run if result.chosen.plan is not None else ()
+    texts += [words for name, words in sharing_words(facts).items() if name in run]
+    if (pool := pool_of(facts.problem, facts.target, 0)) is not None:
+        texts.append(pool_words(pool))
     texts += _untried(result)
     for place in result.chosen.alone:
         point = result.chosen.estimates[place]

@@ -32,6 +32,8 @@ from specplan.planner.problem.setting_checks import (
     check_folders,
     check_formats,
     check_placement,
+    check_pool,
+    check_sharing,
 )
 from specplan.planner.problem.workload import (
     check_prompts,
@@ -80,6 +82,8 @@ def word_errors(problem: Problem, origin: Origin) -> list[SpecplanError]:
         check_backends(problem, origin, runs_models=False),
         check_formats(problem, origin),
         check_placement(problem, origin),
+        check_pool(problem, origin),
+        check_sharing(problem, origin),
         check_workload(problem, origin),
         check_request_rate(problem, origin),
         check_quality(problem, origin),

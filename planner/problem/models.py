@@ -114,6 +114,12 @@ class DraftModel(TargetModel):
         description="Name of the draft model in plans and profiles: lower-case letters, "
         "digits and underscores.",
     )
+    tensor_parallel: Annotated[int, Field(strict=True, ge=1)] | None = Field(
+        default=None,
+        description="Of a draft model beside a target on several devices, how many share each of "
+        "its layers, a divisor of them; the others run copies. Left out, all or one, whichever is "
+        "faster.",
+    )
 
 
 class Models(Strict):

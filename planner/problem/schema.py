@@ -112,13 +112,34 @@ class Workload(Followed):
         return self.prompt_lengths or ((self.prompt_tokens,) if self.prompt_tokens else ())
 
 
+class Pool(Strict):
+    """Devices that read prompts for the problem's device, which decodes."""
+
+    device: Annotated[str, AfterValidator(device_name)] = Field(
+        description="One group of them, which shares every layer, as `device` names it: 2xh100-sxm."
+    )
+    replicas: Count = Field(
+        default=1, description="Groups, each of which reads one prompt at a time."
+    )
+    bandwidth: PositiveReal | None = Field(
+        default=None,
+        description="Bytes per second over which the caches of a prompt leave a group; left out, "
+        "50 GB/s for each of its devices (400 Gb/s).",
+    )
+
+
 class Serving(Strict):
     """How the server batches requests; what is left out is the backend's own way."""
 
     prefill: Literal["chunked", "first", "elsewhere"] | None = Field(
         default=None,
         description="Where prompts are read: chunked, in chunks along with steps (as engines do); "
-        "first, whole, before the next step; elsewhere, by another device.",
+        "first, whole, before the next step; elsewhere, by other devices.",
+    )
+    pool: Pool | None = Field(
+        default=None,
+        description="The devices that read prompts elsewhere; left out, one like the problem's, "
+        "from which caches move in no time.",
     )
     running: Count | None = Field(
         default=None, description="Requests that are decoded together, at most."

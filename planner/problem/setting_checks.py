@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from specplan.cost_models.devices.device import device_remedy, is_device_name
+from specplan.cost_models.devices.device import device_count, device_remedy, is_device_name
 from specplan.cost_models.models.drafter_shapes import is_drafter_folder
 from specplan.cost_models.models.number_formats import RUN_FORMATS
 from specplan.ir.capabilities import INTERPRETER
@@ -136,6 +136,31 @@ def check_placement(problem: Problem, origin: Origin) -> Errors:
             )
 
 
+def check_sharing(problem: Problem, origin: Origin) -> Errors:
+    """Draft models that a part of the devices share, where that cannot be."""
+    devices = device_count(problem.device)
+    for place, draft in enumerate(problem.models.drafts):
+        key, stated = f"models.drafts.{place}.tensor_parallel", draft.tensor_parallel
+        if stated is None:
+            continue
+        if devices % stated:
+            yield origin.usage(
+                key,
+                f"{stated} does not divide the {devices} devices",
+                "Give a divisor of them, or leave it out.",
+            )
+        if is_drafter_folder(draft.path):
+            yield origin.usage(
+                key,
+                "a head runs on all of the target's devices, whose states and LM head it reads",
+                "Leave it out.",
+            )
+        if draft.placement is not None and stated < devices:
+            yield origin.usage(
+                key, "layers outside of memory are read by all devices", "Leave one of the two out."
+            )
+
+
 def _dtypes(formats: Formats) -> Iterable[str]:
     return (formats,) if isinstance(formats, str) else formats.values()
 
@@ -172,6 +197,31 @@ def check_device(problem: Problem, origin: Origin) -> Errors:
         measured = difflib.get_close_matches(device, ["measured"])
         remedy = f'Did you mean "{measured[0]}"?' if measured else device_remedy(device)
         yield origin.usage("device", f'unknown device "{device}"', remedy)
+
+
+def check_pool(problem: Problem, origin: Origin) -> Errors:
+    """Devices that read prompts elsewhere, where prompts are read here or no load is given."""
+    pool = problem.serving.pool
+    if pool is None:
+        return
+    if problem.serving.prefill not in (None, "elsewhere"):
+        yield origin.usage(
+            "serving.pool",
+            f"prompts are read by the device itself (prefill: {problem.serving.prefill})",
+            "Write prefill: elsewhere, or leave one of the two out.",
+        )
+    if problem.objective != "goodput":
+        yield origin.usage(
+            "serving.pool",
+            f'it has no effect on the objective "{problem.objective}"',
+            'Leave it out, or write "objective: goodput" and workload.request_rate.',
+        )
+    if not is_device_name(pool.device):
+        yield origin.usage(
+            "serving.pool.device",
+            f'unknown device "{pool.device}"',
+            device_remedy(pool.device),
+        )
 
 
 def check_folders(problem: Problem, origin: Origin) -> Errors:

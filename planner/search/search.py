@@ -9,14 +9,15 @@ from typing import Any
 
 from specplan.cost_models.intervals import Interval
 from specplan.cost_models.quality.formats import FormatLoss
-from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.errors import InfeasibleError, MissingCapabilityError, UsageError
 from specplan.ir.rules.verify import check_plan
+from specplan.planner.drafters.sharing import with_copies
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.measured.correcting import corrected
 from specplan.planner.problem.schema import NO_BACKEND
 from specplan.planner.quality.limit import within_quality
 from specplan.planner.search.candidates import Candidate
-from specplan.planner.search.comparing import Point, choose, pareto_front, speedup
+from specplan.planner.search.comparing import TIE, Point, choose, pareto_front, score, speedup
 from specplan.planner.search.composing import best_of_each, best_schedule
 from specplan.planner.search.limits import nothing_admissible
 from specplan.planner.search.objectives import Load
@@ -156,6 +157,9 @@ def search(
 ) -> SearchResult:
     """Price every choice of every method and choose.
 
+    Where devices share the target, draft models may run in copies on them (`with_copies`); the
+    facts of the result have what is faster.
+
     Args:
         facts: the problem and what is known of it.
         on_progress: called with (settings priced, settings in all).
@@ -169,6 +173,21 @@ def search(
         UsageError: when the chosen plan breaks a rule of the language: a method's mistake.
         MissingCapabilityError: when the backend does not even run plain decoding.
     """
+    copies = with_copies(facts)
+    if copies is None:
+        return _search(facts, on_progress)
+    try:
+        together = _search(facts, on_progress)
+    except InfeasibleError:
+        return _search(copies, on_progress)
+    if together.what_if:
+        return together
+    copied = _search(copies, on_progress)
+    least = score(together.chosen, facts.objective)
+    return copied if score(copied.chosen, facts.objective) * (1.0 + TIE) < least else together
+
+
+def _search(facts: ProblemFacts, on_progress: Callable[[int, int], None] | None) -> SearchResult:
     choices = list(choices_of(facts))
     pricer, left_out = fitting_pricer(facts, pricer_of(facts), choices)
     candidates: list[Candidate] = []

@@ -21,6 +21,7 @@ from specplan.planner.reasons import Cause, Reason, cause_of
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.limits import unsupported, with_price
 from specplan.planner.search.objectives import Load
+from specplan.planner.serving.pools import pool_of
 
 PLAIN = "autoregressive"
 """The method that is always a candidate, and that every other one must beat."""
@@ -101,8 +102,9 @@ def pricer_of(facts: ProblemFacts) -> Pricer:
     if not lengths:
         longest = max(request.prompt_tokens for request in requests), facts.longest_text
     cached = facts.problem.workload.cached_prefix
+    pool = pool_of(facts.problem, facts.target, int(np.max(prompt)))
     return Pricer(
-        facts.device, facts.shapes, batch, prompt, outputs, longest, cached, facts.runtime
+        facts.device, facts.shapes, batch, prompt, outputs, longest, cached, facts.runtime, pool
     )
 
 

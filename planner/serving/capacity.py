@@ -9,7 +9,7 @@ Every prompt length is served apart, as if all requests had it; the results are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -257,11 +257,14 @@ def serve(load: Load, estimate: Estimate, times: Times) -> Served:
             lengths.append(NothingFits(int(length), least))
             continue
         step = (of_length.tpot * tokens[cells])[..., :known]
-        prefills = np.maximum(of_length.ttft[..., :known] - step, 0.0)  # the rest is the first step
+        moved = float(np.ravel(estimate.transfer)[-1])
+        # the rest is the first step, and what a cache takes that comes from elsewhere
+        prefills = np.maximum(of_length.ttft[..., :known] - step - moved, 0.0)
         together = load.server.step_tokens / max(float(length), 1.0)
         steps = step_times(
             batch[cells][:known], step, tokens[cells][:known], prefills, together, first_steps=1
         )
+        steps = replace(steps, transfer=moved)
         traffic = Traffic(load.request_rate, float(length), outputs, load.burstiness)
         loads = under_load(load.server, steps, traffic)
         all_fit = known == len(cells)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specplan.backends.bundle import Bundle
-from specplan.backends.engines.checkpoints import can_share, read_config
 from specplan.backends.engines.job import Emission, Job, Load
 from specplan.backends.engines.registry import open_table, project
 from specplan.backends.engines.report import Choice, Projection, write_projection
@@ -25,9 +24,11 @@ from specplan.planner.answer.names import EDITED, plan_name
 from specplan.planner.search.candidates import estimate_as_dict
 from specplan.planner.search.comparing import speedup
 from specplan.planner.search.search import SearchResult, search
-from specplan.problems import as_problem, table_for
+from specplan.problems import as_problem, copied_drafters, table_for, with_shared_drafters
 from specplan.progress import Progress, silent
 from specplan.result import check_decided
+
+DECODES_ONLY = "This server decodes; those that read its prompts and move caches are not written."
 
 if TYPE_CHECKING:
     from specplan.ir.plan import Plan
@@ -167,13 +168,15 @@ def _searched(
     check_decided(whole.undecided, "an engine's files", "specplan emit")
     wanted = _of_bundle(whole, bundle)
     assert wanted.plan is not None, "what is chosen has a plan"
-    reasons = _reasons(table, problem, wanted.plan)
+    copied = copied_drafters(whole.facts.problem)
+    reasons = _reasons(replace(table, copied=copied), problem, wanted.plan)
     if not reasons:
         choice = _choice(whole, wanted)
         return _written(table, problem, choice, choice, None, (), folder)
     if device_count(problem.device) > 1 and not table.shares:
         problem = problem.model_copy(update={"device": one_device(problem.device)})
-        facts = gather(problem, progress)
+    problem = with_shared_drafters(problem)
+    table, facts = replace(table, copied=copied_drafters(problem)), gather(problem, progress)
     own = search(replace(facts, capabilities=table), pricing)
     ratio = speedup(own.chosen, wanted, facts.objective)
     chosen, emitted = _choice(whole, wanted), _choice(own, own.chosen)
@@ -242,6 +245,8 @@ def _written(
 ) -> Projection:
     job = job_of(table, problem, emitted.plan, emitted.loads)
     emission: Emission = project(table, job)
+    if problem.serving.pool is not None:
+        emission = replace(emission, notes=(*emission.notes, DECODES_ONLY))
     projection = Projection(
         table, problem.objective, chosen, emitted, ratio, refusals, emission, job.sampling, folder
     )
@@ -262,7 +267,7 @@ def job_of(table: Table, problem: Problem, plan: Plan, loads: tuple[Load, ...]) 
             where="models.target.dtype",
             remedy=f"It takes {', '.join(table.dtypes)}.",
         )
-    job = Job(
+    return Job(
         table=table,
         plan=plan,
         paths=_paths(problem, plan.models_run),
@@ -271,9 +276,6 @@ def job_of(table: Table, problem: Problem, plan: Plan, loads: tuple[Load, ...]) 
         dtype=dtype,
         sampling=_sampling(problem.workload),
     )
-    if job.drafting.own_weights and not can_share(read_config(job.draft), job.devices):
-        return replace(job, draft_devices=1)
-    return job
 
 
 def _paths(problem: Problem, roles: tuple[str, ...]) -> Mapping[str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from specplan.ir.errors import UsageError
 from specplan.planner.problem.loading import load_problem, problem_from_dict
-from specplan.planner.problem.models import Formats, TargetModel
+from specplan.planner.problem.models import DraftModel, Formats, TargetModel
 from specplan.planner.problem.paths import device_is_path
 from specplan.planner.problem.schema import NO_BACKEND, Problem
 
@@ -109,7 +109,42 @@ def table_for(problem: Problem, engine: str, *, any_version: bool = False) -> Ta
             remedy="Leave placement out, or run the plan here.",
         )
     forms = {draft.name: form_of(read_config(draft.path)) for draft in problem.models.drafts}
-    return replace(table, forms={name: form for name, form in forms.items() if form})
+    known = {name: form for name, form in forms.items() if form}
+    copied = copied_drafters(problem) if table.shares else frozenset()
+    return replace(table, forms=known, copied=copied)
+
+
+def copied_drafters(problem: Problem) -> frozenset[str]:
+    """Drafters that not all devices share: as the problem has it, or by their heads."""
+    from specplan.backends.engines.checkpoints import can_share, read_config
+    from specplan.cost_models.devices.device import device_count
+
+    devices = device_count(problem.device)
+    return frozenset(
+        draft.name
+        for draft in problem.models.drafts
+        if draft.tensor_parallel not in (None, devices)
+        or not can_share(read_config(draft.path), devices)
+    )
+
+
+def with_shared_drafters(problem: Problem) -> Problem:
+    """The problem with every draft model on all of its devices, where that can be."""
+    from specplan.backends.engines.checkpoints import can_share, read_config
+    from specplan.cost_models.devices.device import device_count
+    from specplan.cost_models.models.drafter_shapes import is_drafter_folder
+
+    devices = device_count(problem.device)
+
+    def sharing(draft: DraftModel) -> int | None:
+        head = is_drafter_folder(draft.path)
+        return None if head or not can_share(read_config(draft.path), devices) else devices
+
+    drafts = tuple(
+        one.model_copy(update={"tensor_parallel": sharing(one)}) for one in problem.models.drafts
+    )
+    models = problem.models.model_copy(update={"drafts": drafts})
+    return problem.model_copy(update={"models": models})
 
 
 def each_variant(problem: Problem) -> tuple[Problem, ...]:

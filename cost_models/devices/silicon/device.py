@@ -164,7 +164,7 @@ class SiliconDevice:
         layers: tuple[int, int] | None,
         skips: Skips = NO_SKIPS,
     ) -> Iterable[Part]:
-        devices = self.fallback.count
+        devices = shape.sharing(self.fallback.count)
         ops = forward_ops(
             shape,
             batch,

@@ -13,9 +13,10 @@ from specplan.bundles.contest import chosen_name, contestants, problem_of
 from specplan.bundles.report import reading_report
 from specplan.bundles.writing import open_bundle
 from specplan.cost_models.intervals import Interval, Seconds
-from specplan.cost_models.serving.server import Server, StepTimes, server_of, step_times
+from specplan.cost_models.serving.server import Server, StepTimes, step_times
 from specplan.ir.errors import UsageError
 from specplan.ir.text.parser import parse_plan
+from specplan.planner.serving.pools import server_as_stated
 from specplan.progress import Progress, silent
 from specplan.runtime import require_torch
 
@@ -170,9 +171,8 @@ def missed_load_limits(line: LoadedLine, limits: Mapping[str, float | None]) -> 
 
 
 def _server(problem: Problem, running: int | None) -> Server:
-    stated = problem.serving.model_dump(exclude={"burstiness"}, exclude_none=True)
-    server = replace(server_of(problem.backend.partition("@")[0]), **stated)
-    if running is None and "running" not in stated:
+    server = server_as_stated(problem)
+    if running is None and problem.serving.running is None:
         running = max(problem.workload.batch_sizes)
     return server if running is None else replace(server, running=running)
 

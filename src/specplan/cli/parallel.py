@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from specplan.cost_models.devices.parallel import SplitPrice
+    from specplan.cost_models.devices.pools import PoolPrice
 
 
 def parallel(problem: ProblemArgument, json: JsonOption = False) -> None:
@@ -22,9 +23,30 @@ def parallel(problem: ProblemArgument, json: JsonOption = False) -> None:
     print(f"{document['device']}, {document['tokens']} tokens per request, without speculation")
     _print_front(document["front"])
     print(f"No other of {document['compared']} is better for a user and for the GPUs at once.")
+    if document["pools_front"]:
+        print("\nPrompts included, read by the GPUs that decode or by a pool of their own")
+        _print_pools(document["pools_front"])
     if document["drafted_front"]:
         print("\nWith speculation, each group of GPUs with its own best plan (TP and replicas)")
         _print_front(document["drafted_front"], "plan")
+
+
+def _print_pools(front: list[dict[str, Any]]) -> None:
+    columns = ("pools", ">requests", ">TPOT ms", ">TTFT ms", ">tokens/s per user", ">per GPU")
+    print_table(
+        columns,
+        [
+            (
+                row["pools"],
+                str(row["requests"]),
+                f"{1e3 * row['tpot']:.3g}",
+                f"{1e3 * row['ttft']:.3g}",
+                f"{row['per_user']:.3g}",
+                f"{row['per_device']:.4g}",
+            )
+            for row in front
+        ],
+    )
 
 
 def _print_front(front: list[dict[str, Any]], *more: str) -> None:
@@ -59,7 +81,7 @@ def parallel_document(path: Path) -> dict[str, Any]:
     from specplan.sweeping import drafted_splits
 
     problem = as_problem(path)
-    splits = compared_splits(problem)
+    splits = compared_splits(problem, pools=True)
     drafted = dict(drafted_splits(problem, splits))
     return {
         "device": splits.device,
@@ -69,6 +91,7 @@ def parallel_document(path: Path) -> dict[str, Any]:
         "drafted_front": [
             {**_record(price), "plan": drafted[price]} for price in pareto_front(list(drafted))
         ],
+        "pools_front": [_pool_record(price) for price in pareto_front(splits.pools)],
         "all": [_record(price) for price in splits.prices],
     }
 
@@ -86,4 +109,19 @@ def _record(price: SplitPrice) -> dict[str, Any]:
         "per_user": price.per_user,
         "per_device": price.per_device,
         "memory": price.memory,
+    }
+
+
+def _pool_record(price: PoolPrice) -> dict[str, Any]:
+    pools = price.pools
+    return {
+        "pools": str(pools),
+        "prefill_devices": pools.reading * pools.groups,
+        "decode_devices": pools.decode.devices,
+        "requests": price.requests,
+        "request_rate": price.rate,
+        "tpot": price.tpot,
+        "ttft": price.ttft,
+        "per_user": price.per_user,
+        "per_device": price.per_device,
     }

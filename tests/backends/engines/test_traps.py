@@ -252,14 +252,14 @@ def test_vllm_drafts_with_blocks_of_every_form(form: str, method: str) -> None:
     assert settings.get("parallel_drafting", False) is (form == "p_eagle")
 
 
-def test_a_drafter_whose_heads_the_devices_cannot_share_runs_whole_on_each() -> None:
+def test_a_drafter_that_not_all_devices_share_is_refused_by_name() -> None:
     assert not can_share({"num_attention_heads": 14}, 4) and can_share({}, 4)
-    table = open_table("vllm")
-    given = replace(job(table, plans()["model"], 4), draft_devices=1)
-    emission = project(table, given)
-    settings = emission.documents["vllm.yaml"]
-    assert settings["speculative-config"]["draft_tensor_parallel_size"] == 1
-    assert settings["tensor-parallel-size"] == 4 and "runs whole" in str(emission.notes)
+    plan = plans()["model"]
+    for engine, why in (("vllm", "draft_model.py"), ("sglang", "14343"), ("tensorrt_llm", "11838")):
+        table = open_table(engine)
+        assert not table.refusals(plan)
+        (refusal,) = replace(table, copied=frozenset({"draft"})).refusals(plan)
+        assert "among all of the target's devices" in refusal.words and why in refusal.words
 
 
 BROKEN: list[tuple[str, str, Callable[[dict[str, Any]], Any]]] = [

@@ -14,15 +14,14 @@ from specplan.cost_models.acceptance.drafters import SmallCache
 from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.memory.buffers import round_buffers, round_peak
 from specplan.cost_models.memory.plan_memory import (
-    Runtime,
     cache_bytes,
     largest,
     largest_batch,
     plan_memory,
-    runtime_of,
     speculative_slots,
 )
 from specplan.cost_models.memory.remedies import Need, remedies
+from specplan.cost_models.memory.runtime import Runtime, runtime_of
 from specplan.cost_models.models.forward import splits_evenly
 from specplan.cost_models.models.layers import DenseMlp
 from specplan.cost_models.models.model_shape import ModelShape

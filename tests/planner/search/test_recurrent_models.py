@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from specplan.cost_models.memory.plan_memory import EAGER, plan_memory, speculative_slots
+from specplan.cost_models.memory.plan_memory import plan_memory, speculative_slots
+from specplan.cost_models.memory.runtime import EAGER
 from specplan.ir.plan import CacheState
 from specplan.notebook.problem import Problem
 from specplan.planner.search.comparing import score
