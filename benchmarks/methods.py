@@ -1,6 +1,6 @@
 """How fast is every method, how fast was it predicted to be, and was the right one chosen?
 
-    python benchmarks/methods.py --work DIR [--methods NAME ...] [--join RESULT] [--json]
+    python benchmarks/methods.py --work DIR [--methods NAME ...] [--heads NAME ...] [--json]
 
 A column is a task, a temperature and a batch size on the reference pair. In each, the best-priced
 plan of every method that runs continues the same held-out prompts as plain decoding, turn by turn,
@@ -49,8 +49,6 @@ from specplan.tuning import tune
 
 BATCHES = (1, 4)
 OUTPUT_TOKENS = 64
-PROFILED = 40
-"""Prompts that acceptance is measured on. A hundred settings run all of them, round by round."""
 NEAR = 0.15
 """Plans that took at most this part longer than the fastest of their column meet its pick."""
 PEERS = {
@@ -61,26 +59,25 @@ PEERS = {
 """What `transformers` calls the same method."""
 
 
-def column_problem(
-    work: Path, task: str, temperature: float, seed: int, methods: Sequence[str]
-) -> Path:
+def column_problem(asked: argparse.Namespace, task: str, temperature: float) -> Path:
     """The problem of one task and temperature, with every source there is.
 
     Args:
-        work: folder for prompts, profiles and the problem.
+        asked: the command line; without methods, all that the reference pair has drafters for.
         task: `code` or `prose`.
         temperature: of sampling.
-        seed: of the deal of prompts.
-        methods: those to try; empty for all that the reference pair has drafters for.
     """
+    work: Path = asked.work
+    methods: list[str] = asked.methods
     described = dealt_problem(
         work,
         task,
-        seed,
+        asked.seed,
         batches=BATCHES,
         output_tokens=OUTPUT_TOKENS,
         temperature=temperature,
-        profiled=PROFILED,
+        profiled=asked.profiled,
+        heads=asked.heads,
     )
     every = discover_methods()
     wanted = [name for name in methods or every if every[name].runnable]
@@ -89,7 +86,7 @@ def column_problem(
     if methods:  # named ones have to be such as can be tried
         described["methods"] = wanted
     if "datastore" in sources:
-        described["datastore"] = str(corpus(work, Path(described["workload"]["prompts"])))
+        described["datastore"] = str(corpus(work, task))
     path = work / f"{task}-{temperature}.json"
     write_json_atomic(path, described)
     return path
@@ -228,7 +225,7 @@ def peers(comparison: Comparison, greedy: bool) -> Iterator[dict[str, Any]]:
 def columns(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Every column that is asked for; what an earlier run stored is read from its files."""
     for temperature, task in product(asked.temperatures, asked.tasks):
-        path = column_problem(asked.work, task, temperature, asked.seed, asked.methods)
+        path = column_problem(asked, task, temperature)
         priced, tuned = search(gather(load_problem(path), tell, tuned=False)), None
         if asked.tune:
             tuned = tune(path, minutes=asked.tune, progress=tell).result.search
@@ -257,9 +254,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--prompts", type=int, default=16, help="continued per column")
+    parser.add_argument(
+        "--profiled",
+        type=int,
+        default=40,
+        help="prompts of acceptance, which settings of some methods run round by round",
+    )
     parser.add_argument("--repeats", type=int, default=2, help="runs of each prompt in new columns")
     parser.add_argument("--seconds", type=float, default=300.0, help="of the pick's contest")
     parser.add_argument("--methods", nargs="*", default=[])
+    parser.add_argument("--heads", nargs="*", default=[], help="of the target, that draft too")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--temperatures", nargs="+", type=float, default=TEMPERATURES)
     parser.add_argument("--batches", nargs="+", type=int, choices=BATCHES, default=BATCHES)

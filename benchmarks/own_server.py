@@ -7,6 +7,7 @@ are of the processor, with one thread of torch, so that waiting costs nothing.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -85,7 +86,9 @@ def rows(requests: int, names: tuple[str, ...] = ("plain", "chain")) -> Iterator
             for name, plan in plans().items():
                 if name in names:
                     named = {"load": f"{prompt}+{output}", "plan": name}
-                    yield from ({**named, **row} for row in of_plan(bench, plan, requests))
+                    for row in of_plan(bench, plan, requests):
+                        print({**named, **row}, file=sys.stderr, flush=True)
+                        yield {**named, **row}
 
 
 def of_plan(bench: Workbench, plan: Plan, requests: int) -> Iterator[dict[str, Any]]:

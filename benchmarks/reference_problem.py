@@ -25,6 +25,7 @@ def dealt_problem(
     output_tokens: int,
     temperature: float = 0.0,
     profiled: int | None = None,
+    heads: Sequence[str] = (),
 ) -> dict[str, Any]:
     """A problem whose acceptance is measured on one half of a task's prompts, speed on the other.
 
@@ -36,6 +37,7 @@ def dealt_problem(
         output_tokens: of each request.
         temperature: of sampling.
         profiled: prompts that acceptance is measured on; None for half of them.
+        heads: drafters besides the draft model, of the folder `heads`.
     """
     rows = [
         json.loads(line)
@@ -49,11 +51,15 @@ def dealt_problem(
     prompts = work / f"{task}.jsonl"
     write_atomic(prompts, "".join(json.dumps(row) + "\n" for row in rows))
     models = ROOT / "examples/reference_models"
+    drafts = {"draft": models / "draft"} | {name: models / "heads" / name for name in heads}
     return {
         "schema_version": 1,
         "models": {
             "target": {"path": str(models / "target"), "dtype": "float32"},
-            "drafts": [{"name": "draft", "path": str(models / "draft"), "dtype": "float32"}],
+            "drafts": [
+                {"name": name, "path": str(path), "dtype": "float32"}
+                for name, path in drafts.items()
+            ],
         },
         "sources": ["prompt_lookup"],
         "device": "measured",
@@ -71,17 +77,19 @@ def dealt_problem(
     }
 
 
-def corpus(work: Path, prompts: Path) -> Path:
-    """A datastore of the prompts that acceptance is measured on and of Python's own library."""
-    rows = map(json.loads, prompts.read_text("utf-8").splitlines())
-    texts = [row["text"] for row in rows if row["split"] == "profile"]
-    size = 0
+def corpus(work: Path, task: str) -> Path:
+    """A datastore of Python's own library, without the modules that prompts are of."""
+    rows = (ROOT / f"examples/prompts/{task}.jsonl").read_text("utf-8").splitlines()
+    prompted = {json.loads(row)["source"] for row in rows}
+    texts, size = [], 0
     for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        if path.name in prompted:
+            continue
         texts.append(path.read_text("utf-8", errors="replace"))
         size += len(texts[-1])
         if size > CORPUS_BYTES:
             break
-    folder, text = work / f"datastore-{prompts.stem}", work / f"corpus-{prompts.stem}.txt"
+    folder, text = work / f"datastore-{task}", work / f"corpus-{task}.txt"
     write_atomic(text, "\n".join(texts))
     build_datastore(text, folder, ROOT / "examples/reference_models/target")
     return folder
