@@ -71,6 +71,8 @@ times as fast specplan is; "equal" if all tokens were equal.
 _TUNED = """The row below it has the pick after {minutes:g} minutes of `specplan tune` per task and
 temperature, where that was run.
 """
+_ELSEWHERE = """[quality.md](quality.md#every-method-that-leaves-layers-out-or-judges-leniently) has the speed and the loss of
+methods that change the output. In none of the columns here: {names}."""  # noqa: E501
 _LATER = "Measured later, against no speculation of that run, and not part of the picks: {names}."
 
 
@@ -143,7 +145,7 @@ def measured_table(measured: Mapping[str, Any], unmeasured: Sequence[str] = ()) 
     if later:
         words = f"{words.rstrip()}\n{_LATER.format(names=_listed(later))}\n\n"
     if unmeasured:
-        words = f"{words.rstrip()}\nNot measured yet: {_listed(unmeasured)}.\n\n"
+        words = f"{words.rstrip()}\n{_ELSEWHERE.format(names=_listed(unmeasured))}\n\n"
     return words + _rows(rows)
 
 

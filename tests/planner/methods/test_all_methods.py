@@ -191,9 +191,9 @@ def test_results_stand_on_the_page(tmp_path: Path) -> None:
     assert "| method | code, temperature 0.0, batch 4 | prose, temperature 0.0, batch 4 |" in page
     assert "| `draft_model` | 2.50, 1.75 x (2.00) | - |" in page
     assert "| `draft_model` over that of `transformers` | 1.50 x, equal | - |" in page
-    assert "Not measured yet" not in page
+    assert "In none of the columns" not in page
     whole = methods_page([METHODS["draft_model"], METHODS["rest"]], {}, read_results(path))
-    assert "Not measured yet: `rest`.\n" in whole
+    assert "In none of the columns here: `rest`.\n" in whole
     assert "| the pick | `draft_model`, 1.2 % (-0.5 % to 3.0 %) | `draft_model`, 0.0 % |" in page
     assert "a processor; torch 2.13; 2026-11-22" in page
     later = chain | {"method": "rest", "predicted_seconds_per_token": 0.01, "predicted_ratio": 1.5}
