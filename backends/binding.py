@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from specplan.ir.blocks import Skips, read_heads
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.ir.ops import Forward, Grow, Place, Relabel
+from specplan.ir.ops import Commit, Forward, Grow, Place, Relabel
 from specplan.ir.plan import CacheState, Plan, ValueState, walk_plan
 from specplan.ir.types.residency import stack_ends
+from specplan.ir.values import State
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.looking_ahead import looking_ahead
 from specplan.runtime.models.modules import Module
@@ -197,6 +198,12 @@ def _check_windows(plan: Plan, models: Mapping[str, Module]) -> None:
             )
 
 
+def _lives_on(plan: Plan, cache: State) -> bool:
+    """Whether drafted nodes stay in a cache after a round."""
+    commits = (op for op in walk_plan(plan) if isinstance(op, Commit) and op.state == cache)
+    return any(op.alive is not None for op in commits)
+
+
 def _check_recurrent(plan: Plan, models: Mapping[str, Module]) -> None:
     """A cache of a model with recurrent layers says how they go back, and holds all of the text.
 
@@ -213,6 +220,8 @@ def _check_recurrent(plan: Plan, models: Mapping[str, Module]) -> None:
             what = "the plan does not say how they forget rejected tokens"
         elif state.view is not None or state.policy is not None:
             what = "it holds a part of the text, and their state is of all of it"
+        elif state.rollback == "replay" and _lives_on(plan, state.name):
+            what = "nodes live on (commit alive=) that rollback=replay never keeps"
         if what:
             raise MissingCapabilityError(
                 f"@{state.name} is a cache of {state.model} with recurrent layers, and {what}",

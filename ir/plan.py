@@ -85,7 +85,8 @@ class CacheState:
 
     Every pass on it also attends to what the state `reads` holds: another model's cache, or a
     track. `rollback` says how layers with a recurrent state forget what was rejected: `snapshot`
-    keeps a state per drafted node, with `replay` drafted nodes are never kept.
+    keeps a state per drafted node, with `replay` drafted nodes are never kept, and those that were
+    accepted run again in the next round.
     """
 
     keyword: ClassVar[str] = "cache"

@@ -50,6 +50,7 @@ class ProblemFacts:
         profiles: acceptance profiles by drafter; one that is missing refuses its methods.
         measured: plans that ran on this device already; none where nothing was tuned.
         losses: what plans lose against the target, by their keys; read with a quality limit.
+        replays: drafts leave no recurrent states, and accepted tokens run again.
         own_rounds: what plans of settings run, with their problem (`specplan.planner.method`).
     """
 
@@ -62,6 +63,7 @@ class ProblemFacts:
     capabilities: CapabilityChecker | None = None
     measured: MeasuredPlans = field(default_factory=MeasuredPlans)
     losses: Mapping[str, Measured] = field(default_factory=dict)
+    replays: bool = False
     own_rounds: dict[Any, tuple[Problem, OwnRounds]] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -133,15 +135,8 @@ class ProblemFacts:
         if self.problem.objective != "goodput":
             return self.problem.objective
         assert rate is not None, "checked when it was loaded"
-        return Load(
-            rate,
-            self.memory_bytes,
-            limits.request_latency,
-            limits.ttft,
-            limits.tpot,
-            self.server,
-            self.problem.serving.burstiness,
-        )
+        times, gaps = (limits.request_latency, limits.ttft, limits.tpot), self.problem.serving
+        return Load(rate, self.memory_bytes, *times, self.server, gaps.burstiness)
 
     @property
     def greedy(self) -> bool:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Generic, get_args
 from specplan.cost_models.acceptance.drafters import Drafter, Model, OwnRounds, Source
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
+from specplan.ir.rules.pending import with_replays
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.options import DraftName, Family, Option, Options, OptionsT, Refusal
 from specplan.planner.reasons import Cause, Reason
@@ -139,7 +140,8 @@ class Method(ABC, Generic[OptionsT]):
     def written(self, facts: ProblemFacts, options: OptionsT) -> Plan:
         """The plan of one setting; caches of recurrent models say how these go back."""
         recurrent = [name for name, shape in facts.shapes.items() if shape.state_elements]
-        return self.plan(facts, options).with_snapshots(recurrent)
+        plan = self.plan(facts, options).with_snapshots(recurrent)
+        return with_replays(plan) if facts.replays else plan
 
     def drafter(self, facts: ProblemFacts, options: OptionsT) -> Drafter | None:
         """Whose acceptance profile prices the plan; None when nothing is drafted.

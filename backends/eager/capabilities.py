@@ -14,7 +14,7 @@ CAPABILITIES = Capabilities(
     policies=frozenset({"sink_recent", "retrieved", "observed"}),
     limits={
         ("cache", "reads"): (None,),
-        ("cache", "rollback"): (None, "snapshot"),
+        ("cache", "rollback"): (None, "snapshot", "replay"),
         ("source", "scope"): ("request", "group", "process", "read_only"),
         ("value", "kind"): ("tree", "number", "calibrated"),
     },

@@ -16,6 +16,7 @@ from specplan.backends.eager.state.static_slots import places
 from specplan.cost_models.memory.plan_memory import speculative_slots
 from specplan.ir.ops import Accept, Forward, Grow, Measure, Mix, Op, Pick, Score
 from specplan.ir.plan import CacheState, Plan, TrackState, ValueState, walk_plan
+from specplan.ir.rules.pending import in_one_pass
 from specplan.ir.tables.builtin import BUILTIN
 from specplan.ir.types.infer import Step, infer_round
 from specplan.ir.types.lifetimes import last_reads
@@ -46,6 +47,7 @@ class PlanAnalysis:
         mixes: some op reads the rows that trees were grown from.
         drawn: value states whose nodes keep the laws that they were drawn from.
         speculative: cache slots for a round's nodes.
+        passing: caches whose recurrent states of drafted nodes do not outlive their pass.
     """
 
     def __init__(self, plan: Plan, models: Mapping[str, Module]) -> None:
@@ -83,6 +85,11 @@ class PlanAnalysis:
             str(state.name)
             for state in plan.states
             if isinstance(state, ValueState) and state.keeps_probs
+        )
+        self.passing = frozenset(
+            str(state.name)
+            for state in plan.caches
+            if state.rollback == "replay" and in_one_pass(plan, state.name)
         )
         self.speculative = speculative_slots(plan) + _slots_ahead(steps, models)
 

@@ -282,6 +282,8 @@ def _unusual(plan: Plan, item: Round, judged: Sequence[Step]) -> Iterator[str]:
     caches = [state for state in plan.states if isinstance(state, CacheState)]
     if any(state.view or state.policy or state.budget for state in caches):
         yield "a reduced view of a cache"
+    if any(state.rollback == "replay" for state in caches):
+        yield "running accepted tokens again"
     if len(judged) != 1:
         yield f"{len(judged)} acceptances in a round"
     ending = read_ending(plan, item)

@@ -45,18 +45,19 @@ class Memory:
         facts = self.exact if write == "exact" else self.scratch
         facts.setdefault(layer, {})[path] = fact
 
-    def commit(self, text: Path, begin: int, alive: Iterable[Path]) -> None:
+    def commit(self, text: Path, begin: int, alive: Iterable[Path], drafted: bool = True) -> None:
         """Keep what was emitted, as far as there is no gap, what the text said before, and drafts.
 
         Args:
             text: with what was emitted.
             begin: tokens of it before the round.
             alive: paths of drafted nodes that live on.
+            drafted: what was emitted is kept; else it is read again.
         """
         stays = set(alive)
         for layer, facts in self.exact.items():
             size = len(text) + 1 if self.track and layer else begin + 1
-            while size <= len(text) and text[:size] in facts:
+            while drafted and size <= len(text) and text[:size] in facts:
                 size += 1
             self.exact[layer] = {
                 path: fact

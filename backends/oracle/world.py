@@ -129,8 +129,9 @@ class OneRequest(Arithmetic):
     def commit(self, state: State, alive: Tree | None) -> None:
         """See `World.commit`."""
         nodes = () if alive is None else (alive.path(i) for i in alive.live_nodes)
-        self.memory[state].commit(self.text, len(self.begin), nodes)
         declared = self.plan.state(state)
+        stays = not (isinstance(declared, CacheState) and declared.rollback == "replay")
+        self.memory[state].commit(self.text, len(self.begin), nodes, stays)
         if isinstance(declared, CacheState) and declared.view is None:
             self.forget(declared)
 

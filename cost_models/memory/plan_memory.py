@@ -21,6 +21,7 @@ from specplan.cost_models.rounds.round_types import round_types
 from specplan.ir.needs import Pass
 from specplan.ir.op import Step
 from specplan.ir.plan import CacheState, Plan, TrackState, ValueState
+from specplan.ir.rules.pending import in_one_pass
 from specplan.ir.types.value_types import ROOT, NodesType, TreeType, Type
 
 _ROUNDING = 0.05
@@ -102,7 +103,11 @@ def plan_memory(
     ]
     caches = [state for state in plan.caches if state.view is None or state.budget is not None]
     for cache in caches:
-        parts += _cache_parts(cache, shapes[cache.model], batch, slots, drafted, runtime)
+        states = drafted + runtime.spare_states
+        if cache.rollback == "replay" and in_one_pass(plan, cache.name):
+            states = max(runtime.spare_states, 1)
+        shape = shapes[cache.model]
+        parts += _cache_parts(cache, shape, batch, slots, drafted, states, runtime)
     parts += _tracks(plan, shapes, batch * slots)
     parts += _stored_probabilities(plan, shapes["target"], batch)
     numbers = batch * (len(caches) * slots + 2 * (slots - 1)) * _POSITION_BYTES  # tokens and keys
@@ -129,6 +134,7 @@ def _cache_parts(
     batch: Quantity,
     slots: Quantity,
     drafted: int,
+    stored: int,
     runtime: Runtime,
 ) -> Iterator[MemoryPart]:
     """Keys and values of one cache, its recurrent states, and by what its heads choose."""
@@ -137,7 +143,7 @@ def _cache_parts(
         cached = minimum(slots, _small(cache, cache.budget, drafted))
     size = batch * cache_bytes(shape, cached, drafted + 1, runtime)
     yield MemoryPart(f"cache @{cache.name}", size)
-    if states := (drafted + runtime.spare_states) * shape.state_bytes * _copies(shape, runtime):
+    if states := stored * shape.state_bytes * _copies(shape, runtime):
         yield MemoryPart(f"states of @{cache.name}", batch * states)
     if choices := choice_bytes(cache, shape):
         yield MemoryPart(f"choices of @{cache.name}", batch * choices)

@@ -180,7 +180,8 @@ def mixer_ops(work: Pass, mixer: StateMixer) -> Iterator[OpCost]:
     A sequence's state is read once and stored once for each row that gets logits: decoding goes on
     from such rows alone. Of a verification these are the root and all drafted nodes, and going back
     after a rejection is to read another stored state; of a prompt it is the last token (vLLM's
-    `fused_recurrent_gated_delta_rule` with `ssm_state_indices` does the same). The chunks in which
+    `fused_recurrent_gated_delta_rule` with `ssm_state_indices` does the same). Where they are
+    replayed, only the text's last state is stored. The chunks in which
     prompts are scanned (arXiv 2405.21060, section 6) take about as many operations.
     """
     hidden, shape = work.shape.hidden_size, work.shape
@@ -190,7 +191,7 @@ def mixer_ops(work: Pass, mixer: StateMixer) -> Iterator[OpCost]:
         raise work.uneven(str(error)) from None
     bias = own.input_width * own.input_bias
     yield work.linear("state_input", "attention", hidden, own.input_width, bias)
-    stored = maximum(work.logit_rows, 1)
+    stored = 1 if shape.replays else maximum(work.logit_rows, 1)
     width, traffic = own.value_width * own.state_size, own.channels + 2 * own.value_width
     scan = Cost(
         flops=work.rows * (own.operations * width + 2 * own.taps * own.channels),

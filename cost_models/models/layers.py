@@ -112,6 +112,7 @@ class Decoder:
         owns_head: the LM head is its own rather than another model's.
         drafter_layers: layers of its multi-token-prediction modules, which draft and are no
             part of a forward pass of the model itself.
+        replays: a pass stores one recurrent state per sequence, that of the text's last token.
     """
 
     architecture: str
@@ -130,6 +131,7 @@ class Decoder:
     owns_embedding: bool = True
     owns_head: bool = True
     drafter_layers: tuple[LayerShape, ...] = ()
+    replays: bool = False
 
     @property
     def num_layers(self) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from specplan.cost_models.intervals import Interval
 from specplan.cost_models.rounds.round_types import round_types
@@ -15,8 +15,10 @@ from specplan.ir.blocks import Skips
 from specplan.ir.needs import Pass, Work
 from specplan.ir.op import Op
 from specplan.ir.plan import CacheState, Plan, Round, walk
+from specplan.ir.rules.pending import in_one_pass
 from specplan.ir.types.infer import RoundTypes, Step
 from specplan.ir.types.value_types import NodesType, TreeType
+from specplan.ir.values import State
 
 Span = tuple[int, int] | None
 
@@ -41,6 +43,7 @@ class ForwardDemand:
         lane: what runs beside other lanes; None for the round's own order.
         skips: blocks that it leaves out.
         region: number of the innermost `when` that it stands in, in the order of the round.
+        replays: its cache stores one recurrent state, from which it runs accepted tokens again.
     """
 
     op: Op
@@ -58,6 +61,7 @@ class ForwardDemand:
     skips: Skips
     region: int | None = None
     whole_heads: int = 0
+    replays: bool = False
 
     @property
     def width(self) -> int:
@@ -103,6 +107,7 @@ class RoundDemands:
         ends: where it is known how many trips requests take in the round's loop: by number of
             trips, the share of requests that have stopped by then, and what a round asks for that
             ends there; empty where all trips are taken to run.
+        replayed: caches that keep no drafted node, so that accepted ones run again.
         entered: of each `when` of the round in its order, the share of a request's rounds that
             enter it; empty where every one is taken to be entered.
     """
@@ -112,6 +117,7 @@ class RoundDemands:
     not_run: Mapping[str, tuple[int, ...]] | None
     early_stops: bool
     ends: tuple[tuple[float, RoundDemands], ...] = ()
+    replayed: frozenset[str] = frozenset()
     entered: tuple[Interval, ...] = ()
 
 
@@ -132,6 +138,7 @@ def round_demands(plan: Plan, item: Round) -> RoundDemands:
         judged,
         _not_run(plan, types, judged[-1].nodes if judged else 0),
         any(op.may_stop for op in walk(item.ops)),
+        replayed=reader.replayed,
     )
 
 
@@ -146,6 +153,11 @@ class _Reader:
     plan: Plan
     demands: list[ForwardDemand | OpDemand] = field(default_factory=list)
     drafted: dict[tuple[str, tuple[Span, ...], str], int] = field(default_factory=dict)
+
+    @cached_property
+    def replayed(self) -> frozenset[str]:
+        """Caches that keep no drafted node."""
+        return frozenset(str(one.name) for one in self.plan.caches if one.rollback == "replay")
 
     def read(self, step: Step) -> None:
         match step.op.demand(step, self.plan):
@@ -180,6 +192,7 @@ class _Reader:
             skips=needed.skips,
             whole_heads=needed.whole_heads,
             region=step.region,
+            replays=needed.cache in self.replayed and in_one_pass(self.plan, State(needed.cache)),
         )
 
 

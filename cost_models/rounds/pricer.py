@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from specplan.cost_models.cost import Cost, Quantity, minimum
@@ -102,7 +102,7 @@ class RoundPricer:
 
     def _pass(self, demand: ForwardDemand, tokens: int, rows: int, span: Span) -> Seconds:
         before = demand.drafted_before, demand.budget, demand.whole_heads, demand.own_states
-        key = (demand.model, tokens, *before, rows, span, demand.skips)
+        key = (demand.model, tokens, *before, demand.replays, rows, span, demand.skips)
         if key not in self._passes:
             self._passes[key] = self.device.forward_seconds(
                 self._shape(demand),
@@ -118,6 +118,8 @@ class RoundPricer:
     def _shape(self, demand: ForwardDemand) -> ModelShape:
         shape = self.shape(demand.model)
         borrowed = shape.feature_width is not None and demand.own_states
+        if demand.replays and shape.state_elements:
+            shape = replace(shape, replays=True)
         return shape.on_own_states if borrowed else shape
 
     def _context(self, demand: ForwardDemand) -> Quantity:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from specplan.cost_models.intervals import Interval
 from specplan.cost_models.quality.formats import FormatLoss
+from specplan.ir.capabilities import Capabilities
 from specplan.ir.errors import InfeasibleError, MissingCapabilityError, UsageError
 from specplan.ir.rules.verify import check_plan
 from specplan.planner.drafters.sharing import with_copies
@@ -157,8 +158,8 @@ def search(
 ) -> SearchResult:
     """Price every choice of every method and choose.
 
-    Where devices share the target, draft models may run in copies on them (`with_copies`); the
-    facts of the result have what is faster.
+    Where devices share the target, draft models may run in copies on them (`with_copies`), and
+    recurrent states may be replayed (`replaying`); the facts of the result have what is faster.
 
     Args:
         facts: the problem and what is known of it.
@@ -173,18 +174,45 @@ def search(
         UsageError: when the chosen plan breaks a rule of the language: a method's mistake.
         MissingCapabilityError: when the backend does not even run plain decoding.
     """
-    copies = with_copies(facts)
-    if copies is None:
-        return _search(facts, on_progress)
-    try:
-        together = _search(facts, on_progress)
-    except InfeasibleError:
-        return _search(copies, on_progress)
-    if together.what_if:
-        return together
-    copied = _search(copies, on_progress)
-    least = score(together.chosen, facts.objective)
-    return copied if score(copied.chosen, facts.objective) * (1.0 + TIE) < least else together
+    best: SearchResult | None = None
+    error: InfeasibleError | None = None
+    for change in (None, with_copies, replaying):
+        base = facts if best is None else best.facts
+        changed = base if change is None else change(base)
+        if changed is None or (best is not None and best.what_if):
+            continue
+        try:
+            result = _search(changed, on_progress)
+        except InfeasibleError as missed:
+            error = error or missed
+            continue
+        if best is None or _better(result, best):
+            best = result
+    if best is None:
+        assert error is not None, "nothing else ends a search without a plan"
+        raise error
+    return best
+
+
+def _better(one: SearchResult, other: SearchResult) -> bool:
+    """Whether a search chose what is faster beyond a tie."""
+    scores = [score(result.chosen, other.facts.objective) for result in (one, other)]
+    return scores[0] * (1.0 + TIE) < scores[1]
+
+
+def replaying(facts: ProblemFacts) -> ProblemFacts | None:
+    """The facts with recurrent states that are replayed; None where there are none, or none may be.
+
+    Engines store a state for each drafted token.
+    """
+    able = facts.capabilities
+    if isinstance(able, Capabilities):
+        runs = "replay" in able.limits.get(("cache", "rollback"), ("replay",))
+    else:
+        runs = able is None
+    if not runs or not any(shape.state_elements for shape in facts.shapes.values()):
+        return None
+    return replace(facts, replays=True, own_rounds={})
 
 
 def _search(facts: ProblemFacts, on_progress: Callable[[int, int], None] | None) -> SearchResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import Plan
+from specplan.ir.rules.pending import with_replays
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.text.printer import print_plan
 from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.loading import load_model
@@ -70,12 +74,37 @@ def going_back(plan: Plan) -> Plan:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_tokens_are_those_of_plain_decoding(models: Models, name: str) -> None:
-    """Greedy ones; drawn ones do not depend on the batch."""
+    """Greedy ones; drawn ones depend neither on the batch nor on how states go back."""
     plan = going_back(plan_of(name))
+    replays = with_replays(plan)
     expected = in_batches(going_back(plain()), models, requests(0.0), 3)
     assert in_batches(plan, models, requests(0.0), 3) == expected
-    drawn = requests(0.9)[:2]
-    assert in_batches(plan, models, drawn, 2) == in_batches(plan, models, drawn, 1)
+    assert in_batches(replays, models, requests(0.0), 3) == expected
+    some = requests(0.9)[:2]
+    drawn = in_batches(plan, models, some, 2)
+    assert drawn == in_batches(plan, models, some, 1) == in_batches(replays, models, some, 2)
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+def test_drafts_may_be_replayed_by_every_model(models: Models, greedy: bool) -> None:
+    """Where several passes run drafted nodes, their states stay until the round ends."""
+    plan = going_back(plan_of("draft_chain"))
+    text = re.sub(r" pending=\d+", "", print_plan(plan).replace("snapshot", "replay"))
+    some = requests(0.0) if greedy else requests(0.9)[:2]
+    replayed = in_batches(parse_plan(text), models, some, 3)
+    assert replayed == in_batches(plan, models, some, 3)
+
+
+def test_replays_store_no_states_of_drafts(models: Models) -> None:
+    plan = with_replays(going_back(plan_of("draft_chain")))
+    assert {state.model: state.rollback for state in plan.caches} == {
+        "target": "replay",
+        "draft": "snapshot",
+    }
+    assert with_replays(going_back(plain())) == going_back(plain()), "nothing is drafted"
+    session = EagerBackend().compile(plan, models).start(requests(0.0)[-1:])
+    cache = session.batch.caches["kv"].store
+    assert isinstance(cache, RecurrentCache) and cache.places == SPARE
 
 
 @pytest.mark.long

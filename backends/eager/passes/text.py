@@ -207,6 +207,8 @@ def catch_up(session: Interpreter, cache: Cache, spec: PassSpec, pending: int) -
     model, tracks = session.models[spec.model], {name for name, _ in spec.keeps}
     fills = isinstance(model, Drafter) and model.fills and tracks <= session.analysis.read_from_root
     chunk = MOST_CHUNK if cache.retention is None else cache.retention.chunk
+    if cache.base != batch.lengths:
+        cache.begin(batch.lengths)
     active = session.active or [True] * batch.size
     while True:
         done = [min(cache.lengths[s][row] for s in spec.segments) for row in range(batch.size)]

@@ -261,10 +261,11 @@ class Batch(Texts):
             if retention is not None:
                 room = min(room, retention.budget + retention.chunk + self.speculative)
             store = model.new_cache(self.size, room, name in asked)
-            store.bound_states(self.speculative)
+            store.bound_states(0 if name in analysis.passing else self.speculative)
             of, way = self.caches.get(cache.view or ""), analysis.plain.get(name)
             segments, turns = analysis.segments[name], analysis.turning.get(name)
             self.caches[name] = Cache(model, store, segments, retention, of, way, turns)
+            self.caches[name].replays = cache.rollback == "replay"
             if cache.observes and cache.policy is not None:
                 self.caches[name].prompts = ObservedPrompts.of(model, self.requests, cache.policy)
         for state in states:

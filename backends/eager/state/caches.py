@@ -22,6 +22,7 @@ from specplan.runtime.models.cache_parts.observed import ObservedPrompts
 from specplan.runtime.models.cache_parts.retrieval import retrieve
 from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.modules import Module
+from specplan.runtime.models.recurrent.states import RecurrentCache
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Cache(NodeSlots):
         of: the cache whose text it is a copy of; None for one of its own.
         prompts: what their last tokens attend to; None for a cache that is not filled by that.
         base: tokens of each text behind which drafted nodes stand.
+        replays: drafted nodes are never kept, those that were accepted run again.
     """
 
     prompts: ObservedPrompts | None = None
@@ -76,7 +78,7 @@ class Cache(NodeSlots):
         self.retention, self.of = retention, of
         self.lengths = {span: [0] * store.batch for span in segments}
         self.forgotten = [0] * store.batch
-        self.alive = False
+        self.alive = self.replays = False
         self.begin([0] * store.batch)
 
     def begin(self, lengths: Sequence[int]) -> None:
@@ -84,6 +86,8 @@ class Cache(NodeSlots):
         self.clear()
         self.scratch = dict(self.lengths)
         self.base = list(lengths)
+        if isinstance(self.store, RecurrentCache):
+            self.store.drafts_from(self.base)
 
     def begin_round(self, lengths: Sequence[int]) -> None:
         """The same, but for nodes that were said to live on."""
@@ -161,7 +165,7 @@ class Cache(NodeSlots):
             alive: nodes that live on behind the new text.
         """
         here: dict[Layers, list[Sequence[int]]] = {}
-        for span in self.segments if self.taken else ():
+        for span in self.segments if self.taken and not self.replays else ():
             slots, present = self.prefix(keys, emitted, span)
             counts = present.sum(1).tolist()
             lines = [range(count) for count in counts] if slots is None else slots.tolist()
@@ -184,7 +188,7 @@ class Cache(NodeSlots):
             slots = (resident.slots[node] for node in line[: min(count, emitted)])
             # a loop that ended early has left some nodes out
             lines.append([*takewhile(lambda slot: 0 <= slot < self.taken, slots)])
-        self._keep(dict.fromkeys(self.segments, lines), lengths, None)
+        self._keep({} if self.replays else dict.fromkeys(self.segments, lines), lengths, None)
 
     def _keep(
         self,

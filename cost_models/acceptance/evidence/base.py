@@ -172,13 +172,21 @@ class Drafting:
         return (1.0 + sum(at_least)) * expected_rounds(tokens, at_least) - tokens
 
     def lag(self, batch: Quantity) -> dict[str, Quantity]:
-        """Per cache, P(some request of the batch has more pending than the root)."""
-        if self.lag_shares is not None:
-            return {cache: _some(share, batch) for cache, share in self.lag_shares.items()}
+        """Per cache, P(some request of the batch has more pending than the root).
+
+        Of a cache that keeps no drafted node, the accepted part of the depth: so much of what may
+        be pending is.
+        """
         if self.evidence is None:
             return {}
+        depth = max((tree.depth for tree in self.demands.judged), default=0)
+        again = (self.tokens_per_round.mean - 1.0) / max(depth, 1)
+        replayed = dict.fromkeys(self.demands.replayed, again)
+        if self.lag_shares is not None:
+            shares = {cache: _some(share, batch) for cache, share in self.lag_shares.items()}
+            return shares | replayed
         ends = self.evidence.model.end_shares(self.parents, self.ranks)
-        return lag_probabilities(self.demands.not_run, ends, batch)
+        return lag_probabilities(self.demands.not_run, ends, batch) | replayed
 
 
 def read_drafting(plan: Plan, item: Round, evidence: Evidence | None) -> Drafting | Unpriced:

@@ -4,6 +4,10 @@ A recurrent layer goes on from the state that the token before left. To go back 
 and to branch at any node of a tree, the state of every drafted node stays until the round ends:
 going back takes no computation ("snapshot"). States of slots further back than `bound_states` said
 are written over: nothing goes on from them.
+
+Or no state of a drafted node outlives the layer that computes it ("replay"): a pass starts at the
+one state that is stored, and runs what was accepted once more before it runs new drafts (The Mamba
+in the Llama, arXiv 2408.15237, section 4.2: in one kernel on a GPU, layer by layer here).
 """
 
 from __future__ import annotations
@@ -31,12 +35,17 @@ class RecurrentCache(KVCache):
     Attributes:
         states: per layer, its state tensors `[B, places + 1, ...]`.
         places: states that are stored.
+        texts: slots from which on drafted nodes stand, int64 `[B, 1]`, whose states are not stored;
+            None where they are.
+        passing: states of drafted nodes do not outlive the pass that runs them.
     """
 
     def __init__(self, keys: list[Tensor], values: list[Tensor], positions: Tensor) -> None:
         super().__init__(keys, values, positions)
         self.states: list[list[Tensor]] = []
         self.places = self.capacity
+        self.texts: Tensor | None = None
+        self.passing = False
 
     def add_states(
         self, shapes: Sequence[Shapes], dtype: torch.dtype, keyless: Collection[int]
@@ -58,10 +67,16 @@ class RecurrentCache(KVCache):
         ]
 
     def bound_states(self, nodes: int) -> None:
-        """See `KVCache.bound_states`."""
+        """See `KVCache.bound_states`; with 0 none of a drafted node outlives its pass."""
+        self.passing = not nodes
         self.places = min(nodes + SPARE, self.capacity)
         size = self.places + 1
         self.states = [[one[:, :size].clone() for one in layer] for layer in self.states]
+
+    def drafts_from(self, texts: Sequence[int]) -> None:
+        """Note from which slots on drafted nodes stand, by row."""
+        if self.passing:
+            self.texts = torch.tensor(texts, device=self.positions.device)[:, None]
 
     def place(self, slots: Tensor) -> Tensor:
         """Where the states of slots are."""
@@ -125,6 +140,11 @@ class RecurrentWriter(CacheWriter):
     def __init__(self, cache: RecurrentCache, positions: Tensor, slots: Tensor, used: int) -> None:
         super().__init__(cache, positions, slots, used)
         self._positions, self._places = positions, cache.place(slots)
+        self._slots, self._passing = slots, False
+        if cache.texts is not None:
+            drafted = (slots >= cache.texts) & (slots != cache.trash)
+            self._passing = bool(drafted.any())
+            self._places = self._places.where(~drafted, cache.places)
 
     def follow(self, mask: object, latest: Tensor | None) -> None:
         """See `CacheWriter.follow`: note the parents of the pass's tokens."""
@@ -133,8 +153,13 @@ class RecurrentWriter(CacheWriter):
         cache, positions = self.cache, self._positions
         above = cache.positions[:, None, : mask.shape[2]] == positions[:, :, None] - 1
         parents = mask & above
-        self._parents = cache.place(parents.long().argmax(2))
-        self._rooted = parents.any(2)
+        above_slots = parents.long().argmax(2)
+        self._parents, self._rooted = cache.place(above_slots), parents.any(2)
+        if self._passing:
+            assert cache.texts is not None, "only then nodes pass"
+            self._beside = above_slots >= cache.texts
+            same = self._slots[:, None, :] == above_slots[:, :, None]
+            self._columns_above = same.long().argmax(2)
         # parents first, wherever a tree has its nodes
         self._order = positions.argsort(dim=1, stable=True)
 
@@ -154,25 +179,52 @@ class RecurrentWriter(CacheWriter):
         """
         stored, rows = self.cache.states[layer], self.cache._rows[:, 0]
         outputs: Tensor | None = None
+        passing = [
+            one.new_zeros(*inputs.shape[:2], *one.shape[2:]) for one in stored if self._passing
+        ]
         for column in self._columns():
-            parents, rooted = self._parents[rows, column], self._rooted[rows, column]
-            states = []
-            for one in stored:
-                known = rooted.view(-1, *[1] * (one.dim() - 2))
-                states.append(one[rows, parents] * known)
+            states = self._above(stored, passing, rows, column)
             output = step(inputs[rows, column], states)
             place = self._places[rows, column]
             for one, new in zip(stored, states, strict=True):
                 one[rows, place] = new.to(one.dtype)
+            for one, new in zip(passing, states, strict=False):
+                one[rows, column] = new.to(one.dtype)
             if outputs is None:
                 outputs = output.new_empty(*inputs.shape[:2], output.shape[1])
             outputs[rows, column] = output
         assert outputs is not None, "a pass has tokens"
         return outputs
 
+    def _above(
+        self, stored: list[Tensor], passing: list[Tensor], rows: Tensor, column: Tensor
+    ) -> list[Tensor]:
+        """States of the parents of one token of each row; zeros where a text begins.
+
+        Args:
+            stored: states by place, each `[B, places + 1, ...]`.
+            passing: states of this pass's tokens, each `[B, T, ...]`; empty where all are stored.
+            rows: int64 `[B]`.
+            column: of each row the token, int64 `[B]`.
+        """
+        parents, rooted = self._parents[rows, column], self._rooted[rows, column]
+        states = [one[rows, parents] for one in stored]
+        if passing:
+            beside, above = self._beside[rows, column], self._columns_above[rows, column]
+            states = [
+                new[rows, above].where(_wide(beside, one), one)
+                for new, one in zip(passing, states, strict=True)
+            ]
+        return [one * _wide(rooted, one) for one in states]
+
     def _columns(self) -> Iterator[Tensor]:
         """Of each row the token that runs next, int64 `[B]`."""
         return iter(self._order.unbind(1))
+
+
+def _wide(flags: Tensor, like: Tensor) -> Tensor:
+    """One flag per row, `[B]`, as wide as states of each, `[B, ...]`."""
+    return flags.view(-1, *[1] * (like.dim() - 1))
 
 
 def recurrent(writer: CacheWriter, layer: int) -> RecurrentWriter:
