@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from specplan.ir.blocks import Skips, read_heads
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -10,6 +10,7 @@ from specplan.ir.ops import Commit, Forward, Grow, Place, Relabel
 from specplan.ir.plan import CacheState, Plan, ValueState, walk_plan
 from specplan.ir.types.residency import stack_ends
 from specplan.ir.values import State
+from specplan.runtime.images.model import ImageModel
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.looking_ahead import looking_ahead
 from specplan.runtime.models.modules import Module
@@ -90,13 +91,28 @@ def check_models(plan: Plan, models: Mapping[str, Module]) -> None:
 
 
 def check_requests(
-    plan: Plan, models: Mapping[str, Module], requests: Sequence[Request], empty: bool = False
+    plan: Plan,
+    models: Mapping[str, Module],
+    requests: Sequence[Request],
+    *,
+    empty: bool = False,
+    images: bool = False,
 ) -> None:
-    """Refuse a batch that the plan or its models cannot run; `empty` ones may be allowed.
+    """Refuse a batch that the plan or its models cannot run.
+
+    Args:
+        plan: what runs.
+        models: by the names the plan gives them.
+        requests: of the batch.
+        empty: there may be none.
+        images: prompts may hold images.
 
     Raises:
         UsageError: names the request and what is wrong with it.
+        MissingCapabilityError: a request has an image, and `images` is not set.
     """
+    if not images:
+        refuse_images(requests)
     if not requests and not empty:
         raise UsageError("a batch needs at least one request")
     vocabulary = models["target"].vocab_size
@@ -107,6 +123,7 @@ def check_requests(
             raise UsageError(
                 f"a prompt token lies outside the vocabulary of {vocabulary}", where=where
             )
+        _check_images(request, models["target"], where)
         if length + request.max_new_tokens > longest:
             raise UsageError(
                 f"{length} prompt tokens and {request.max_new_tokens} new ones pass the "
@@ -127,6 +144,42 @@ def check_requests(
                 where=where,
                 remedy="Optimise again with workload.temperature set.",
             )
+
+
+def refuse_images(requests: Iterable[Request]) -> None:
+    """Refuse requests with images where nothing reads them.
+
+    Raises:
+        MissingCapabilityError: says what does.
+    """
+    if any(request.images is not None for request in requests):
+        raise MissingCapabilityError(
+            "a request has an image, which is read only where a plan runs op by op, in a batch "
+            "that begins together",
+            where="request.images",
+            remedy="Use the backend eager, without requests that join a batch that runs.",
+        )
+
+
+def _check_images(request: Request, target: Module, where: str) -> None:
+    """Each embedding of an image has a place in the prompt, and the target sees it."""
+    images = request.images
+    if images is None:
+        return
+    if not isinstance(target, ImageModel):
+        raise UsageError(
+            "the prompt has an image, and the target reads text alone",
+            where=where,
+            remedy="Leave the image out, or give a target that sees images.",
+        )
+    places = images.count_in(request.prompt_tokens)
+    wanted = len(images.pixels) * target.image_tokens
+    if places != wanted:
+        raise UsageError(
+            f"the prompt has {places} image tokens, and its images take {wanted}",
+            where=where,
+            remedy=f"Write token {images.token} {target.image_tokens} times for each image.",
+        )
 
 
 def _differences(plan: Plan, models: Mapping[str, Module]) -> Iterator[str]:

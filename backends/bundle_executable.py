@@ -191,7 +191,7 @@ class FittedExecutable:
         """What runs a batch: that of the smallest shape which holds it."""
         if not requests or Sampling.of(SamplingSettings.of(requests)).word != self.sampling:
             return self.plain
-        if any(request.grammar is not None for request in requests):
+        if any(request.grammar or request.images for request in requests):
             return self.plain
         bucket = bucket_for(requests, capacity, self.backend_of)
         if bucket in self.failed:

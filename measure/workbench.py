@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from specplan.measure.acceptance.exit_traces import ExitTraces
     from specplan.runtime.executable import Executable
     from specplan.runtime.grammar import Grammar
+    from specplan.runtime.images.inputs import Images
+    from specplan.runtime.images.reading import ImageReader
     from specplan.runtime.requests import Request
     from specplan.runtime.tokenizer import Tokenizer
 
@@ -35,11 +37,13 @@ class TokenPrompt:
         id: its name in the prompts file.
         tokens: the last ones, at most as many as the workload's longest prompt.
         followed: kind and text of what its output must follow, instead of the workload's.
+        images: what its image tokens stand for; None for a prompt of text.
     """
 
     id: str
     tokens: tuple[int, ...]
     followed: tuple[str, str] | None = None
+    images: Images | None = None
 
 
 class Workbench:
@@ -101,6 +105,13 @@ class Workbench:
 
         return load_tokenizer(self.problem.models.target.path)
 
+    @cached_property
+    def reader(self) -> ImageReader:
+        """The target's image processor."""
+        from specplan.runtime.images.reading import ImageReader
+
+        return ImageReader(self.problem.models.target.path)
+
     @property
     def output_tokens(self) -> int:
         """Tokens to emit per prompt while measuring; 128 for a trace."""
@@ -144,6 +155,7 @@ class Workbench:
             "top_k": workload.top_k,
             "top_p": workload.top_p,
             "grammar": self.grammar(prompt),
+            "images": prompt.images,
         }
         return Request(prompt_tokens=prompt.tokens, seed=seed, **(settings | options))
 
@@ -153,11 +165,15 @@ class Workbench:
         Raises:
             UsageError: no prompts are given, or none is left.
         """
-        chosen, longest = chosen_prompts(self.problem, split), self.prompt_tokens
-        return [
-            TokenPrompt(p.id, tuple(self.tokenizer.encode(p.text)[-longest:]), p.followed)
-            for p in chosen
-        ]
+        return [self.token_prompt(prompt) for prompt in chosen_prompts(self.problem, split)]
+
+    def token_prompt(self, prompt: Prompt) -> TokenPrompt:
+        """A prompt's last tokens; one with images is taken whole."""
+        tokens = self.tokenizer.encode(prompt.text)
+        if prompt.images:
+            wide, images = self.reader.read(tokens, prompt.images)
+            return TokenPrompt(prompt.id, wide, prompt.followed, images)
+        return TokenPrompt(prompt.id, tuple(tokens[-self.prompt_tokens :]), prompt.followed)
 
     def fingerprint(self, *more: Any) -> str:
         """Name for a stored measurement: changes when models, dtypes or backend do."""

@@ -250,7 +250,7 @@ def gather_facts(
         UsageError: when a device or profile file is broken, belongs to other models or to other
             sampling settings, or the measured device is not given.
     """
-    target = problem.models.target.shape("target")
+    target = problem.models.target.shape("target", problem.workload)
     drafts, drafters = _drafts(problem, target)
     if device is None:
         if problem.device == "measured":

@@ -8,6 +8,7 @@ from math import inf
 
 from specplan.ir.errors import UsageError
 from specplan.runtime.grammar import Grammar
+from specplan.runtime.images.inputs import Images
 
 LEAST_TEMPERATURE = 1e-5
 """Below it, logits over the temperature may overflow float32."""
@@ -27,6 +28,7 @@ class Request:
         stop_tokens: emission ends after the first of these, which is part of the output tokens.
         stop_strings: the text is cut before the first of these that appears in it.
         grammar: what the output must follow; the tokens that end it are stop tokens.
+        images: what the prompt's image tokens stand for; None for a prompt of text.
 
     Raises:
         UsageError: names the field that is out of range.
@@ -41,6 +43,7 @@ class Request:
     stop_tokens: tuple[int, ...] = ()
     stop_strings: tuple[str, ...] = ()
     grammar: Grammar | None = None
+    images: Images | None = None
 
     def __post_init__(self) -> None:
         for name in ("prompt_tokens", "stop_tokens", "stop_strings"):

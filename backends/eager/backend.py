@@ -64,7 +64,7 @@ class EagerExecutable(BoundPlan):
         Raises:
             UsageError: names the request and what is wrong with it.
         """
-        check_requests(self.plan, self.models, requests)
+        check_requests(self.plan, self.models, requests, images=True)
         return EagerSession(
             self.analysis, self.models, requests, self.shared, capacity, self.side_by_side
         )

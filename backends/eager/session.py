@@ -8,7 +8,7 @@ from time import perf_counter
 import numpy as np
 import torch
 
-from specplan.backends.binding import check_requests
+from specplan.backends.binding import check_requests, refuse_images
 from specplan.backends.eager import sources
 from specplan.backends.eager.interpreter import Interpreter, OpRecord
 from specplan.backends.eager.op_runner import Scope
@@ -55,6 +55,7 @@ class EagerSession(Interpreter):
         """See `specplan.runtime.executable.ContinuousSession`."""
         batch = self.batch
         check_requests(self.plan, self.models, coming, empty=True)
+        refuse_images(batch.requests)
         for request in coming:
             length = len(request.prompt_tokens) + request.max_new_tokens
             if length + batch.speculative > batch.slots:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from specplan.backends.binding import check_roles
+from specplan.backends.binding import check_roles, refuse_images
 from specplan.backends.oracle.capabilities import CAPABILITIES
 from specplan.backends.oracle.session import OracleSession
 from specplan.backends.oracle.stacks import Stack, stack_of
@@ -56,6 +56,7 @@ class OracleExecutable:
         """Begin a batch; texts need no room reserved."""
         if not requests:
             raise UsageError("a batch needs at least one request")
+        refuse_images(requests)
         return OracleSession(self.plan, self.stacks, requests, self.shared)
 
     def forget(self) -> None:

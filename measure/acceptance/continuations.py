@@ -70,7 +70,8 @@ def request_of(bench: Workbench, prompt: TokenPrompt, index: int) -> Request:
 
 
 def _key(prompt: TokenPrompt) -> str:
-    return " ".join([*map(str, prompt.tokens), *(prompt.followed or ())])
+    images = () if prompt.images is None else (prompt.images.digest,)
+    return " ".join([*map(str, prompt.tokens), *(prompt.followed or ()), *images])
 
 
 def _read(path: Path) -> dict[str, tuple[int, ...]]:

@@ -210,6 +210,7 @@ def _states_after(text: TracedText, layers: Sequence[int]) -> Iterator[Tensor]:
     positions = torch.arange(len(tokens), device=model.device)[None]
     mask = torch.ones(1, len(tokens), len(tokens), dtype=torch.bool, device=model.device).tril()
     cache, states, done = model.new_cache(1, len(tokens) + 1), None, 0
+    cache.images = model.images_of([text.request])
     for layer in layers:
         states = model.hidden(ids, positions, positions, mask, cache, (done, layer), states)
         done = layer

@@ -20,6 +20,7 @@ from specplan.measure.acceptance.teacher import (
     greedy_ranks,
     sampled_ranks,
 )
+from specplan.runtime.images.inputs import ImageInputs
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
 from specplan.runtime.models.heads.text_attention import Texts
@@ -65,7 +66,8 @@ def head_ranks(
     head, tokens, start = heads[0], text.tokens, text.start
     target = text.target
     given = torch.tensor([tokens[:-1]], device=target.device)
-    features = text_features(target, Texts.alone(given), head.description.reads.layers)
+    images, layers = target.images_of([text.request]), head.description.reads.layers
+    features = text_features(target, Texts.alone(given), layers, images)
     blocks, judging = head.description.join == "block", text.logits if drawn else features
     ranks = torch.full((len(tokens) - start, depth), NO_RANK)
     # in the first round the target reads the prompt: only layers of its own draft beside that
@@ -92,19 +94,23 @@ def head_ranks(
     return [tuple(row) for row in ranks.tolist()]
 
 
-def text_features(target: CausalModel, texts: Texts, layers: Sequence[int]) -> Tensor:
+def text_features(
+    target: CausalModel, texts: Texts, layers: Sequence[int], images: ImageInputs | None = None
+) -> Tensor:
     """Hidden states of a target at the tokens of texts `[B, T]`, of several layers joined.
 
     Args:
         target: the target.
         texts: one in a row, or several.
         layers: after how many layers they are taken; empty for after the last one.
+        images: of the texts, as the target reads them.
     """
     tokens, mask = texts.tokens, texts.causal()
     batch, length = tokens.shape
     slots = torch.arange(length, device=tokens.device).expand(batch, -1)
     cache, parts, before = target.new_cache(batch, length), dict[int, Tensor](), 0
     states: Tensor | None = None
+    cache.images = images
     for layer in sorted({*layers} or {target.num_layers}):
         states = target.hidden(tokens, texts.positions, slots, mask, cache, (before, layer), states)
         parts[layer], before = states.clone(), layer

@@ -22,11 +22,12 @@ from specplan.measure.acceptance.teacher import (
     sampled_ranks,
     text_states,
 )
+from specplan.runtime.models.attention import summed_by_head
 from specplan.runtime.models.cache_parts.by_head import Heads, StreamingSlots, hidden_by_head
 from specplan.runtime.models.cache_parts.observed import ObservedPrompts, Window
 from specplan.runtime.models.cache_parts.retrieval import retrieve
 from specplan.runtime.models.causal import CausalModel
-from specplan.runtime.models.kv_cache import CacheWriter, KVCache, summed_by_head
+from specplan.runtime.models.kv_cache import CacheWriter, KVCache
 from specplan.runtime.requests import Request
 
 TOGETHER = 8
@@ -56,7 +57,7 @@ class TeacherText:
         text = [*request.prompt_tokens, *output]
         self.text = torch.tensor(text, device=model.device)
         self._cache = self._new_cache(len(text) + most * self.places)
-        self._states = text_states(model, text, self.start, cache=self._cache)
+        self._states = text_states(model, text, self.start, cache=self._cache, request=request)
 
     def _new_cache(self, capacity: int) -> KVCache:
         """The cache for the text and its drafts."""

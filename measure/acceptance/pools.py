@@ -19,6 +19,7 @@ from torch import Tensor
 from specplan.measure.acceptance.teacher import text_states
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.kv_cache import KVCache
+from specplan.runtime.requests import Request
 from specplan.runtime.sampling import best
 
 MOST_QUERIES = 128
@@ -27,7 +28,12 @@ MOST_QUERIES = 128
 
 @torch.inference_mode()
 def pool_places(
-    model: CausalModel, text: Sequence[int], start: int, beam: int, layers: int
+    model: CausalModel,
+    text: Sequence[int],
+    start: int,
+    beam: int,
+    layers: int,
+    request: Request | None = None,
 ) -> list[tuple[int, ...]]:
     """Places of a text in the pools that a model grows from each of its positions.
 
@@ -40,13 +46,14 @@ def pool_places(
         start: first token to be drafted for, the length of the prompt.
         beam: children of a node that gets any, and nodes of a layer that do.
         layers: how often a pool grows.
+        request: whose images stand in the text; None for a text without any.
 
     Returns:
         For positions start..n-1 a row of `specplan.cost_models.acceptance.pools.Pools`.
     """
     together = max(1, MOST_QUERIES // beam)
     cache = model.new_cache(1, len(text) - 1 + together * beam * (layers - 1))
-    states = text_states(model, text, start, cache=cache)
+    states = text_states(model, text, start, cache=cache, request=request)
     scores, children = _children(model.logits(states[None])[0], beam)
     ahead = torch.tensor(text[start:], device=model.device)
     places: list[tuple[int, ...]] = [(1,)] * len(ahead)

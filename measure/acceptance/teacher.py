@@ -62,7 +62,7 @@ class TracedText:
 
     @cached_property
     def _states(self) -> Tensor:
-        return text_states(self.target, self.tokens, self.start)
+        return text_states(self.target, self.tokens, self.start, request=self.request)
 
     @property
     def logits(self) -> Tensor:
@@ -98,9 +98,11 @@ def text_logits(
     start: int,
     layers: int | None = None,
     window: SinkWindow | None = None,
+    request: Request | None = None,
 ) -> Tensor:
     """Logits `[n - start, V]` that predict tokens start..n-1 of a text; see `text_states`."""
-    return model.logits(text_states(model, text, start, layers, window=window)[None])[0]
+    states = text_states(model, text, start, layers, window=window, request=request)
+    return model.logits(states[None])[0]
 
 
 @torch.inference_mode()
@@ -111,6 +113,7 @@ def text_states(
     layers: int | None = None,
     cache: KVCache | None = None,
     window: SinkWindow | None = None,
+    request: Request | None = None,
 ) -> Tensor:
     """Hidden states `[n - start, hidden]` from which tokens start..n-1 of a text are predicted.
 
@@ -122,6 +125,7 @@ def text_states(
         cache: where keys and values go, token i to slot i, the last token left out; None for a
             temporary one.
         window: the tokens up to itself that each token reads; None for all.
+        request: whose images stand in the text; None for a text without any.
     """
     tokens = torch.tensor([list(text[:-1])], device=model.device)
     positions = torch.arange(len(text) - 1, device=model.device)[None]
@@ -130,6 +134,7 @@ def text_states(
         budget, sinks = window
         mask &= (positions < sinks) | (positions > positions.mT - budget + sinks)
     store = model.new_cache(1, len(text)) if cache is None else cache
+    store.images = None if request is None else model.images_of([request])
     span = (0, layers or model.num_layers)
     return model.hidden(tokens, positions, positions, mask, store, span)[0, start - 1 :]
 

@@ -139,7 +139,8 @@ def text_tracer(bench: Workbench, key: AcceptanceKey) -> Tracer:
             drafts = bench.models[model]
 
             def trace(text: TracedText) -> Row:
-                return tuple(pool_places(drafts, text.tokens, text.start, width, POOL_LAYERS))
+                given = (text.tokens, text.start, width, POOL_LAYERS, text.request)
+                return tuple(pool_places(drafts, *given))
 
             def evidence(rows: tuple[Row, ...]) -> Evidence:
                 return Pools(POOL_LAYERS, rows, width)
@@ -216,7 +217,8 @@ def _ranks(bench: Workbench, key: AcceptanceKey, text: TracedText) -> Row:
     model = bench.models[drafter.name if isinstance(drafter, Model) else drafter.model]
     layers = drafter.layers if isinstance(drafter, FirstLayers) else None
     window = (drafter.budget, SINKS) if isinstance(drafter, SmallCache) else None
-    draft = text.allowed(text_logits(model, text.tokens, text.start, layers, window))
+    own = text_logits(model, text.tokens, text.start, layers, window, text.request)
+    draft = text.allowed(own)
     chains = key.how == "draw" or isinstance(drafter, Interleaved)
     most = 1 if chains else MOST_RANKS
     if key.temperature == 0.0:

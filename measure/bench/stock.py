@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from specplan.measure.workbench import TokenPrompt, Workbench
+from specplan.runtime.images.model import ImageModel
 
 Runner = Callable[[Sequence[TokenPrompt]], list[tuple[int, ...]]]
 
@@ -18,7 +19,8 @@ Runner = Callable[[Sequence[TokenPrompt]], list[tuple[int, ...]]]
 def stock_runners(bench: Workbench, batch: int, exit_layer: int | None = None) -> dict[str, Runner]:
     """Modes of `transformers.generate` by name; assistance works for single requests only.
 
-    All emit exactly the workload's output tokens and never stop early, as the plans do.
+    All emit exactly the workload's output tokens and never stop early, as the plans do. With images
+    there is the plain one alone: assistants of text are not given the prompt without them.
 
     Args:
         bench: the models.
@@ -28,7 +30,7 @@ def stock_runners(bench: Workbench, batch: int, exit_layer: int | None = None) -
     problem = bench.problem
     target = _load(problem.models.target.path, bench, "target")
     runners = {"transformers.generate": _runner(bench, target, {})}
-    if batch > 1:
+    if batch > 1 or isinstance(bench.models["target"], ImageModel):
         return runners
     if problem.models.drafts:
         draft = problem.models.drafts[0]
@@ -47,9 +49,11 @@ def stock_runners(bench: Workbench, batch: int, exit_layer: int | None = None) -
 
 
 def _load(path: Path, bench: Workbench, role: str) -> Any:
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
-    model = AutoModelForCausalLM.from_pretrained(
+    sees = isinstance(bench.models[role], ImageModel)
+    kind: Any = AutoModelForImageTextToText if sees else AutoModelForCausalLM
+    model = kind.from_pretrained(
         str(path),
         dtype=bench.models[role].dtype,
         local_files_only=True,
@@ -82,12 +86,15 @@ def _runner(bench: Workbench, model: Any, assistance: Mapping[str, Any]) -> Runn
         longest = max(len(prompt.tokens) for prompt in prompts)
         rows = [[0] * (longest - len(p.tokens)) + list(p.tokens) for p in prompts]
         real = [[0] * (longest - len(p.tokens)) + [1] * len(p.tokens) for p in prompts]
+        pixels = [prompt.images.pixels.to(model.dtype) for prompt in prompts if prompt.images]
+        seen = {"pixel_values": torch.cat(pixels)} if pixels else {}
         with _own_warning_dropped():
             output = model.generate(
                 torch.tensor(rows),
                 attention_mask=torch.tensor(real),
                 generation_config=settings,
                 assistant_model=assistant,
+                **seen,
             )
         return [tuple(row[longest:]) for row in output.tolist()]
 

@@ -115,8 +115,9 @@ def _greedy(bench: Workbench, parts: Parts, plan: Plan, group: range) -> Iterato
         if quality.measure == "outputs_differ" or not own:
             yield float(tuple(wanted) != tuple(own))
             continue
-        tokens = [*parts.tokens[place].tokens, *own]
-        logits = text_logits(bench.models["target"], tokens, len(parts.tokens[place].tokens))
+        prompt = parts.tokens[place]
+        request, tokens = request_of(bench, prompt, place), [*prompt.tokens, *own]
+        logits = text_logits(bench.models["target"], tokens, len(prompt.tokens), request=request)
         different = float((logits.argmax(-1).cpu() != torch.tensor(own)).double().mean())
         yield different * (1.0 if quality.divergence == "total_variation" else MOST["kl"])
 
@@ -151,7 +152,8 @@ def _sampled(bench: Workbench, parts: Parts, plan: Plan, group: range) -> Iterat
     executable: EagerExecutable = bench.compile(plan)  # type: ignore[assignment]
     for request, (output, laws) in zip(requests, recorded(executable, requests), strict=True):
         tokens = [*request.prompt_tokens, *output]
-        logits = text_logits(bench.models["target"], tokens, len(request.prompt_tokens))
+        start = len(request.prompt_tokens)
+        logits = text_logits(bench.models["target"], tokens, start, request=request)
         settings = SamplingSettings.of([request], logits.device)
         target = probabilities(logits[None], settings)[0].double()
         if quality.measure == "outputs_differ":

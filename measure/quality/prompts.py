@@ -65,7 +65,5 @@ def quality_parts(bench: Workbench) -> Parts:
             where="limits.quality.prompts",
             remedy="Give more prompts of the workload's task: 300 in each part show a loss of 5 %.",
         )
-    chosen, longest = (*first, *second), bench.prompt_tokens
-    encode = bench.tokenizer.encode
-    tokens = tuple(TokenPrompt(p.id, tuple(encode(p.text)[-longest:]), p.followed) for p in chosen)
-    return Parts(chosen, tokens, len(first))
+    chosen = (*first, *second)
+    return Parts(chosen, tuple(map(bench.token_prompt, chosen)), len(first))

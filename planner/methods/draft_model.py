@@ -81,7 +81,7 @@ class DraftModel(PerDraftModel[DraftModelOptions]):
         "2023, arXiv 2310.08461; Goel et al. 2024, arXiv 2403.00858; by language: Yi et al. 2024, "
         "arXiv 2406.16758; while it serves: Liu et al. 2023, arXiv 2310.07177; in one pass: PARD, "
         "An et al. 2025, arXiv 2504.18583; for recurrent targets: Wang et al. 2024, "
-        "arXiv 2408.15237"
+        "arXiv 2408.15237; for a target that sees images: Gagrani et al. 2024, arXiv 2404.08856"
     )
     differs = (
         "Lengths by batch size follow from prices, where Su et al. fit a power law to accepted "

@@ -33,11 +33,11 @@ from specplan.planner.problem.setting_checks import (
     check_formats,
     check_placement,
     check_pool,
+    check_quality,
     check_sharing,
 )
 from specplan.planner.problem.workload import (
     check_prompts,
-    check_quality,
     check_request_rate,
     check_workload,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -13,7 +13,11 @@ from specplan.cost_models.models.files.safetensors_headers import stored_tensors
 from specplan.cost_models.models.model_shape import ModelShape, is_gguf
 from specplan.cost_models.models.number_formats import known_format
 from specplan.cost_models.placement import Link, place
+from specplan.cost_models.vision import with_images
 from specplan.planner.problem.limits import Strict
+
+if TYPE_CHECKING:
+    from specplan.planner.problem.schema import Workload
 
 Format = Annotated[str, AfterValidator(known_format)]
 Dtype = Literal["auto", "float64", "float32", "bfloat16", "float16", "Q8_0", "Q4_0"]
@@ -68,14 +72,17 @@ class TargetModel(Strict):
         "{link: disk, layers: 12}; left out, all are in memory.",
     )
 
-    def shape(self, name: str | None = None) -> ModelShape:
-        """Its shape, with its placement.
+    def shape(self, name: str | None = None, workload: Workload | None = None) -> ModelShape:
+        """Its shape, with its placement, and with the images of a workload's prompts.
 
         Raises:
-            UsageError: see `ModelShape.from_path`, `place`.
-            MissingCapabilityError: see `ModelShape.from_path`.
+            UsageError: see `ModelShape.from_path`, `place`, `with_images`.
+            MissingCapabilityError: see `ModelShape.from_path`, `with_images`.
         """
         shape, given = ModelShape.from_path(self.path, name=name, **self.formats), self.placement
+        if workload is not None and workload.images:
+            shortest = min(workload.lengths, default=None)
+            shape = with_images(shape, self.path, workload.images, shortest)
         if given is None:
             return shape
         stored = {} if is_gguf(self.path) else stored_tensors(self.path)

@@ -81,6 +81,11 @@ class Workload(Followed):
         description="Token ids of the text that asks for the answer behind reasoning, such as "
         '" Therefore, the answer is", for fastcot.',
     )
+    images: NonNegative = Field(
+        default=0,
+        description="Images in each prompt, for a target that sees them; their embeddings are part "
+        "of the prompt's length.",
+    )
     request_rate: PositiveReal | None = Field(
         default=None,
         description='Requests that arrive per second; with the objective "goodput" only.',

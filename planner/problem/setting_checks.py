@@ -13,10 +13,11 @@ from specplan.cost_models.models.drafter_shapes import is_drafter_folder
 from specplan.cost_models.models.number_formats import RUN_FORMATS
 from specplan.ir.capabilities import INTERPRETER
 from specplan.planner.problem.errors import Errors, Origin, nearest
-from specplan.planner.problem.limits import TEXT_LOSS
+from specplan.planner.problem.limits import COMMAND, DIVERGENCE, KL, TEXT_LOSS
 from specplan.planner.problem.models import Formats
 from specplan.planner.problem.paths import device_is_path
 from specplan.planner.problem.schema import NO_BACKEND, Problem
+from specplan.planner.problem.workload import read_prompts
 
 DATASTORE = "datastore"
 DATASTORE_FILE = "datastore.json"
@@ -107,6 +108,45 @@ def check_formats(problem: Problem, origin: Origin) -> Errors:
                 "what number formats lose is measured on prompts, and there are none",
                 "Name a JSON Lines file with one text per line.",
             )
+
+
+def check_quality(problem: Problem, origin: Origin) -> Errors:
+    """A quality limit whose command, prompts or size do not go with its measure."""
+    quality = problem.limits.quality
+    if quality is None:
+        return
+    at = "limits.quality"
+    share = quality.measure != TEXT_LOSS and quality.divergence != KL
+    if share and quality.at_most >= 1.0:
+        yield origin.usage(
+            f"{at}.at_most",
+            f"{quality.measure} is never above 1, so that {quality.at_most:g} limits nothing",
+            "Write 0.05 for 5 %.",
+        )
+    if (quality.measure == COMMAND) != bool(quality.command):
+        needs = quality.measure == COMMAND
+        yield origin.usage(
+            f"{at}.command",
+            "there is no command to score outputs" if needs else "no measure runs the command",
+            "Give program and arguments as a list."
+            if needs
+            else f'Leave it out, or write measure: "{COMMAND}".',
+        )
+    if quality.divergence == KL and quality.measure != DIVERGENCE:
+        yield origin.usage(
+            f"{at}.divergence",
+            f"{quality.measure} is no divergence",
+            'Leave it out, or write measure: "divergence".',
+        )
+    if quality.prompts is None and problem.workload.prompts is None:
+        yield origin.usage(
+            f"{at}.prompts",
+            "there are no prompts to measure what plans lose on",
+            "Name a JSON Lines file with one text per line, here or as workload.prompts.",
+        )
+    elif quality.prompts is not None:
+        with origin.key(f"{at}.prompts"):
+            read_prompts(quality.prompts)
 
 
 def check_placement(problem: Problem, origin: Origin) -> Errors:

@@ -11,7 +11,6 @@ from typing import Any
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_text
 from specplan.planner.problem.errors import Errors, Origin, nearest
-from specplan.planner.problem.limits import COMMAND, DIVERGENCE, KL, TEXT_LOSS
 from specplan.planner.problem.schema import Problem
 
 MINIMUM_PROMPTS = 4
@@ -119,45 +118,6 @@ def check_prompts(problem: Problem, origin: Origin) -> Errors:
         )
 
 
-def check_quality(problem: Problem, origin: Origin) -> Errors:
-    """A quality limit whose command, prompts or size do not go with its measure."""
-    quality = problem.limits.quality
-    if quality is None:
-        return
-    at = "limits.quality"
-    share = quality.measure != TEXT_LOSS and quality.divergence != KL
-    if share and quality.at_most >= 1.0:
-        yield origin.usage(
-            f"{at}.at_most",
-            f"{quality.measure} is never above 1, so that {quality.at_most:g} limits nothing",
-            "Write 0.05 for 5 %.",
-        )
-    if (quality.measure == COMMAND) != bool(quality.command):
-        needs = quality.measure == COMMAND
-        yield origin.usage(
-            f"{at}.command",
-            "there is no command to score outputs" if needs else "no measure runs the command",
-            "Give program and arguments as a list."
-            if needs
-            else f'Leave it out, or write measure: "{COMMAND}".',
-        )
-    if quality.divergence == KL and quality.measure != DIVERGENCE:
-        yield origin.usage(
-            f"{at}.divergence",
-            f"{quality.measure} is no divergence",
-            'Leave it out, or write measure: "divergence".',
-        )
-    if quality.prompts is None and problem.workload.prompts is None:
-        yield origin.usage(
-            f"{at}.prompts",
-            "there are no prompts to measure what plans lose on",
-            "Name a JSON Lines file with one text per line, here or as workload.prompts.",
-        )
-    elif quality.prompts is not None:
-        with origin.key(f"{at}.prompts"):
-            read_prompts(quality.prompts)
-
-
 @dataclass(frozen=True)
 class Prompt:
     """One prompt.
@@ -168,6 +128,7 @@ class Prompt:
         task: what kind of text it is.
         split: which part of the data it belongs to.
         followed: kind and text of what its output must follow, instead of the workload's.
+        images: files of its images, in the order in which its text holds image tokens.
     """
 
     id: str
@@ -175,6 +136,7 @@ class Prompt:
     task: str = ""
     split: str = ""
     followed: tuple[str, str] | None = None
+    images: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -195,7 +157,7 @@ def read_prompts(path: Path) -> list[Prompt]:
     lines: dict[str, int] = {}
     for number, value in _json_lines(path, "prompts"):
         where = f"{path}:{number}"
-        prompt = _prompt(value, number, where)
+        prompt = _prompt(value, number, where, path.parent)
         if prompt.id in lines:
             raise UsageError(
                 f'the id "{prompt.id}" stands already in line {lines[prompt.id]}',
@@ -222,7 +184,7 @@ def read_trace(path: Path) -> list[RequestLengths]:
     ]
 
 
-def _prompt(value: dict[str, Any], number: int, where: str) -> Prompt:
+def _prompt(value: dict[str, Any], number: int, where: str, folder: Path) -> Prompt:
     text = value.get("text")
     if not isinstance(text, str) or not text.strip():
         raise UsageError(
@@ -238,7 +200,16 @@ def _prompt(value: dict[str, Any], number: int, where: str) -> Prompt:
                 f'"{key}" must be a text, got {word!r}', where=where, remedy="Quote the value."
             )
         words[key] = word
-    return Prompt(text=text, followed=_followed(value, where), **words)
+    images = value.get("image", [])
+    images = [images] if isinstance(images, str) else images
+    if not isinstance(images, list) or not all(isinstance(one, str) for one in images):
+        raise UsageError(
+            f'"image" must be the name of a file, or a list of names, got {images!r}',
+            where=where,
+            remedy="Name files relative to the file of prompts.",
+        )
+    files = tuple(folder / one for one in images)
+    return Prompt(text=text, followed=_followed(value, where), images=files, **words)
 
 
 def _followed(value: dict[str, Any], where: str) -> tuple[str, str] | None:

@@ -217,6 +217,12 @@ def additive_mask(mask: Tensor, groups: int, dtype: torch.dtype) -> Tensor:
     return scores[:, None]
 
 
+def summed_by_head(queries: Tensor, kv_heads: int) -> Tensor:
+    """Queries `[B, H, T, head_dim]`, added for each key/value head: `[B, H_kv, T, head_dim]`."""
+    grouped: Tensor = queries.unflatten(1, (kv_heads, -1))
+    return grouped.sum(2)
+
+
 def assert_attention(model: Any) -> None:
     """Check that `transformers` will call our attention function.
 

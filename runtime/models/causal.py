@@ -14,6 +14,7 @@ from specplan.cost_models.models.number_formats import OUTER_FORMAT
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.files import quantized_digest
+from specplan.runtime.images.inputs import ImageInputs, with_images, without_images
 from specplan.runtime.models.attention import (
     AttentionMask,
     PrefixMask,
@@ -130,6 +131,10 @@ class CausalModel:
         self.quantized = True
         self.digest = quantized_digest(self.digest, form)
 
+    def images_of(self, requests: Sequence[Request]) -> ImageInputs | None:
+        """See `Module.images_of`: a model of text leaves them out."""
+        return ImageInputs.of(requests, self.device, None)
+
     @property
     def state_bytes(self) -> int:
         """Bytes of the recurrent states of one token, in all layers."""
@@ -203,11 +208,11 @@ class CausalModel:
         Returns:
             `[B, T, hidden]`, before the final norm.
         """
-        last = self.max_positions - 1
-        positions = positions.clamp(0, last) if self.learned_positions else positions.clamp(min=0)
+        positions = positions.clamp(0, self.max_positions - 1 if self.learned_positions else None)
         used = mask.shape[2] if isinstance(mask, Tensor) else cache.capacity + 1
         writer = cache.writer(positions, slots, used)
         writer.follow(mask, latest)
+        places, mask = without_images(cache.images, positions, cache.positions[:, :used], mask)
         by_window: dict[int | None, Tensor] = {}
         known: AttentionMask = mask
         if isinstance(mask, RowMask) and mask.seen is not None:
@@ -224,10 +229,10 @@ class CausalModel:
 
         run, span = self.family.run, layers or (0, self.num_layers)
         if features is not None:
-            return run(features, positions, masks, writer, span, skips)
+            return run(features, places, masks, writer, span, skips)
         # no variable holds the embeddings, so that the first layer's output replaces them
-        embed = self.family.embed
-        return run(embed(tokens, positions), positions, masks, writer, span, skips)
+        embed = with_images(cache.images, self.family.embed, positions)
+        return run(embed(tokens, places), places, masks, writer, span, skips)
 
     def logits(self, hidden: Tensor, gather: Tensor | None = None) -> Tensor:
         """The final norm and the head on hidden states after any layer.

@@ -8,10 +8,15 @@ attends to, and `positions` has the position of a slot.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor
+
+from specplan.runtime.models.attention import summed_by_head
+
+if TYPE_CHECKING:
+    from specplan.runtime.images.inputs import ImageInputs
 
 
 class KVCache:
@@ -23,12 +28,14 @@ class KVCache:
         positions: int64 `[B, S]`, the position whose key and value each slot has.
         queries: per layer, `[B, H_kv, head_dim]`, the queries of the latest text token, summed
             over the query heads of each key/value head. None if they are not stored.
+        images: those of the rows' prompts, as its model reads them; None for none.
         batch: rows, B.
         capacity: usable slots per row; S = capacity + 1.
         trash: the last slot, to which dead lanes write; its content is never read.
     """
 
     queries: list[Tensor] | None = None
+    images: ImageInputs | None = None
     _room: list[Tensor] | None = None
     functional = False
     """Its tensors are replaced, never written to."""
@@ -281,12 +288,6 @@ class PackedWriter(CacheWriter):
 
     def note(self, queries: Tensor, layer_idx: int) -> None:
         """See `CacheWriter.note`: caches that store queries are not written in packs."""
-
-
-def summed_by_head(queries: Tensor, kv_heads: int) -> Tensor:
-    """Queries `[B, H, T, head_dim]`, added for each key/value head: `[B, H_kv, T, head_dim]`."""
-    grouped: Tensor = queries.unflatten(1, (kv_heads, -1))
-    return grouped.sum(2)
 
 
 def contiguous_start(slots: Tensor) -> int:

@@ -10,13 +10,16 @@ from typing import Any
 
 import torch
 
+from specplan.cost_models.models.architectures.registry import text_config
 from specplan.cost_models.models.drafter_shapes import is_drafter_folder
 from specplan.cost_models.models.heads.neighbours import is_store_folder
 from specplan.cost_models.models.number_formats import RUN_FORMATS
 from specplan.cost_models.placement import BUFFERS
+from specplan.cost_models.vision import IMAGE_MODELS
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import model_digest, read_json
 from specplan.ir.plan import MODULE_PREFIX
+from specplan.runtime.images.model import load_image_model
 from specplan.runtime.models.attention import ATTENTION_NAME, assert_attention
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.families import RotaryFamily, windows_of
@@ -96,11 +99,17 @@ def load_model(
             f"unknown dtype {dtype!r}", where=str(folder), remedy=f"Use one of {', '.join(DTYPES)}."
         )
     digest, quantized = model_digest(folder), dtype in RUN_FORMATS
-    check_supported(read_json(folder / "config.json", "model configuration"), str(folder))
+    config = read_json(folder / "config.json", "model configuration")
+    sees = config.get("model_type") in IMAGE_MODELS
+    check_supported(dict(text_config(config)) if sees else config, str(folder))
     if streamed:
         return _streamed_model(folder, dtype, device, streamed, digest)
-    model = _stock_model(folder, "float32" if quantized else dtype, device)
-    made = CausalModel(model, name=folder.resolve().name, digest=digest)
+    own = "float32" if quantized else dtype
+    if sees:
+        made: CausalModel = load_image_model(folder, own, device, digest, config)
+    else:
+        model = _stock_model(folder, own, device)
+        made = CausalModel(model, name=folder.resolve().name, digest=digest)
     if quantized:
         made.quantize(dtype)
     return made
@@ -133,10 +142,10 @@ def _streamed_model(
     from transformers.utils import logging
 
     whole = AutoConfig.from_pretrained(str(folder), local_files_only=True)
-    count, kinds = whole.num_hidden_layers, getattr(whole, "layer_types", None)
+    count, kinds = getattr(whole, "num_hidden_layers", 0), getattr(whole, "layer_types", None)
     streamed = min(streamed, count)
     if (
-        FAMILIES[whole.model_type] is not RotaryFamily
+        FAMILIES.get(whole.model_type) is not RotaryFamily
         or dtype in RUN_FORMATS
         or streamed <= BUFFERS
     ):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from specplan.ir.blocks import NO_SKIPS, Skips
+from specplan.runtime.images.inputs import ImageInputs
 from specplan.runtime.models.attention import AttentionMask
 from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.requests import Request
@@ -60,6 +61,10 @@ class Module(Protocol):
 
     def outside(self, word: str, requests: Sequence[Request]) -> Tensor:
         """States that come with the requests, `[B, F]`: of a track whose layer is that word."""
+        ...
+
+    def images_of(self, requests: Sequence[Request]) -> ImageInputs | None:
+        """Images of a batch as this model reads them, for its cache; None where it reads none."""
         ...
 
     def enter(

@@ -13,6 +13,7 @@ MODULES_OF_EXTRA = {
     "onnx": ("onnx", "onnxruntime", "onnxscript", "onnx_ir"),
     "triton": ("triton",),
     "grammar": ("llguidance",),
+    "images": ("PIL",),
     "silicon": ("aiconfigurator_core", "pyarrow"),
 }
 

@@ -156,6 +156,7 @@ def _in_a_row(run: Pass, cache: NodeSlots, before: int) -> bool:
     own = spec.cache is not None and not spec.block and not (spec.scratch and call.texts)
     unmoved = isinstance(cache.shift, int) and cache.shift == 0
     plain = cache.store.queries is None and unmoved and call.slots is None
+    plain = plain and cache.store.images is None
     everyone = run.runner.taking_part() is None and call.texts <= max(spec.pending, 1)
     if not (own and plain and everyone) or call.rooted:
         return False

@@ -109,6 +109,8 @@ def packing_of(
     model = session.models[spec.model]
     if not (isinstance(model, CausalModel) and model.packs) or spec.block:
         return None
+    if any(request.images is not None for request in session.batch.requests):
+        return None
     count = sum(map(len, lines))
     if not count or count > _DENSE * len(lines) * width:
         return None

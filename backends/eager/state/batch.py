@@ -262,6 +262,7 @@ class Batch(Texts):
                 room = min(room, retention.budget + retention.chunk + self.speculative)
             store = model.new_cache(self.size, room, name in asked)
             store.bound_states(0 if name in analysis.passing else self.speculative)
+            store.images = model.images_of(self.requests)
             of, way = self.caches.get(cache.view or ""), analysis.plain.get(name)
             segments, turns = analysis.segments[name], analysis.turning.get(name)
             self.caches[name] = Cache(model, store, segments, retention, of, way, turns)

@@ -120,6 +120,9 @@ class Drafter(nn.Module):
         """See `Module.outside`."""
         raise self._lacks(word)
 
+    def images_of(self, requests: Sequence[Request]) -> None:
+        """See `Module.images_of`: it reads states."""
+
     def enter(
         self,
         tokens: Tensor,

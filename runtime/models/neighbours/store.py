@@ -90,6 +90,9 @@ class NeighbourStore(nn.Module):
         """See `Module.outside`."""
         raise self._lacks(f"states of an {word}")
 
+    def images_of(self, requests: Sequence[Request]) -> None:
+        """See `Module.images_of`: it reads states."""
+
     def enter(
         self,
         tokens: Tensor,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,11 +23,29 @@ if TYPE_CHECKING:
     from specplan.runtime.executable import Executable
     from specplan.runtime.generate import Generation, OnTokens
     from specplan.runtime.grammar import Grammar
+    from specplan.runtime.images.reading import ImageReader
     from specplan.runtime.requests import Request
     from specplan.runtime.tokenizer import Tokenizer
 
-Prompt: TypeAlias = "str | Sequence[Mapping[str, str]]"
-"""A text to be continued, or chat messages (mappings with "role" and "content")."""
+
+@dataclass(frozen=True)
+class ImagePrompt:
+    """A text with images, for a target that sees them.
+
+    Attributes:
+        text: to be continued; it has the target's image token, such as `<image>`, where each image
+            stands.
+        images: in that order: a path, an array `[height, width, 3]` of bytes, or a picture of
+            Pillow each.
+    """
+
+    text: str
+    images: tuple[Any, ...]
+
+
+Prompt: TypeAlias = "str | ImagePrompt | Sequence[Mapping[str, str]]"
+"""A text to be continued, with images or without, or chat messages (mappings with "role" and
+"content")."""
 
 OnText: TypeAlias = Callable[[int, str], None]
 """Called as (index of the prompt, new text) while the text comes."""
@@ -64,7 +83,7 @@ class TextDecoder:
 
     Args:
         executable: a compiled plan.
-        tokenizer: of its target.
+        target: folder of its target, with the tokenizer.
         sampling: temperature, top_k and top_p where settings leave them out.
         followed: what texts must follow where settings leave it out.
     """
@@ -72,15 +91,25 @@ class TextDecoder:
     def __init__(
         self,
         executable: Executable,
-        tokenizer: Tokenizer,
+        target: Path,
         sampling: Mapping[str, float],
         followed: tuple[str, str] | None = None,
     ) -> None:
+        from specplan.runtime.tokenizer import load_tokenizer
+
         self.executable = executable
-        self.tokenizer = tokenizer
+        self.tokenizer: Tokenizer = load_tokenizer(target)
+        self.target = target
         self.sampling = {name: sampling[name] for name in GREEDY}
         self.followed = followed
         self._grammars: dict[tuple[str, str], Grammar] = {}
+
+    @cached_property
+    def reader(self) -> ImageReader:
+        """The target's image processor."""
+        from specplan.runtime.images.reading import ImageReader
+
+        return ImageReader(self.target)
 
     def generate(
         self,
@@ -128,8 +157,13 @@ class TextDecoder:
         from specplan.runtime.chat import chat_tokens
         from specplan.runtime.requests import Request
 
+        tokens: Sequence[int]
+        images = None
         if isinstance(prompt, str):
             tokens = self.tokenizer.encode(prompt)
+        elif isinstance(prompt, ImagePrompt):
+            text = self.tokenizer.encode(prompt.text)
+            tokens, images = self.reader.read(text, prompt.images)
         else:
             tokens = chat_tokens(self.tokenizer, prompt)
         sampling: dict[str, Any] = {
@@ -143,6 +177,7 @@ class TextDecoder:
             stop_tokens=self.tokenizer.stop_tokens,
             stop_strings=settings.stop,
             grammar=self._grammar(settings),
+            images=images,
             **sampling,
         )
 
@@ -166,16 +201,15 @@ class Decoder(TextDecoder):
         require_torch()
         from specplan.backends.bundle_executable import load_models, open_executable
         from specplan.backends.machine import check_machine
-        from specplan.runtime.tokenizer import load_tokenizer
 
         self.bundle = open_bundle(bundle)
         check_machine(self.bundle, device)
         self.bundle.check_models()
         executable = open_executable(self.bundle, load_models(self.bundle, device))
-        tokenizer = load_tokenizer(self.bundle.model_folder("target"))
         workload = self.bundle.problem["workload"]
         named = {name: workload.get(name) for name in ("json_schema", "grammar")}
-        super().__init__(executable, tokenizer, workload, Followed(**named).followed)
+        target = self.bundle.model_folder("target")
+        super().__init__(executable, target, workload, Followed(**named).followed)
 
 
 class PlanDecoder(TextDecoder):
@@ -206,7 +240,6 @@ class PlanDecoder(TextDecoder):
         from specplan.cost_models.quality.certificate import check_certified
         from specplan.ir.files import model_digest
         from specplan.ir.rules.verify import check_plan
-        from specplan.runtime.tokenizer import load_tokenizer
 
         folders = {name: Path(folder) for name, folder in checkpoints.items()}
         _check_roles(check_plan(plan), folders)
@@ -214,7 +247,7 @@ class PlanDecoder(TextDecoder):
             digests = {name: model_digest(folder) for name, folder in folders.items()}
             check_certified(plan, certificate, digests, f"plan {plan.name}")
         executable = compile_plan(plan, folders, backend)
-        super().__init__(executable, load_tokenizer(folders["target"]), GREEDY)
+        super().__init__(executable, folders["target"], GREEDY)
 
 
 def _check_roles(plan: Plan, folders: Mapping[str, Path]) -> None:

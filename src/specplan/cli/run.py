@@ -44,6 +44,14 @@ GrammarOption = Annotated[
     Path | None,
     typer.Option(metavar="F", help="A grammar in Lark's notation that every text follows."),
 ]
+ImageOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE",
+        help="An image of the prompt, which holds the image token where it stands; repeatable. "
+        "With several prompts, one for each.",
+    ),
+]
 BackendOption = Annotated[
     str | None,
     typer.Option(
@@ -73,6 +81,7 @@ def run(
     chat: Annotated[
         bool, typer.Option("--chat", help="Each prompt is a user's message to a chat model.")
     ] = False,
+    image: ImageOption = None,
     json_schema: SchemaOption = None,
     grammar: GrammarOption = None,
     stream: Annotated[
@@ -96,9 +105,7 @@ def run(
         stop=tuple(stop or ()),
         followed=_followed(json_schema, grammar),
     )
-    prompts: list[Prompt] = list(texts)
-    if chat:
-        prompts = [[{"role": "user", "content": text}] for text in texts]
+    prompts = _prompts(texts, image or (), chat=chat)
     decoder = _decoder(source, model or (), backend)
     shown = Stream() if stream and not json else None
     if shown is not None:
@@ -140,6 +147,24 @@ def _followed(json_schema: Path | None, grammar: Path | None) -> tuple[str, str]
     if json_schema is not None:
         return "json_schema", read_text(json_schema, "JSON schema")
     return None if grammar is None else ("lark", read_text(grammar, "grammar"))
+
+
+def _prompts(texts: Sequence[str], images: Sequence[Path], *, chat: bool) -> list[Prompt]:
+    """Texts, messages, one prompt with all images, or several with one each."""
+    from specplan.bundles.decoder import ImagePrompt
+
+    if not images:
+        return [[{"role": "user", "content": text}] if chat else text for text in texts]
+    if chat or len(texts) not in (1, len(images)):
+        raise UsageError(
+            "images stand in messages of a chat"
+            if chat
+            else f"there are {len(images)} images for {len(texts)} prompts",
+            where="--image",
+            remedy="Give one prompt with all images, or an image for each prompt, without --chat.",
+        )
+    groups = [tuple(images)] if len(texts) == 1 else [(one,) for one in images]
+    return [ImagePrompt(text, files) for text, files in zip(texts, groups, strict=True)]
 
 
 def _read(path: Path) -> str:

@@ -74,6 +74,9 @@ class Module:
         lengths = torch.tensor([float(len(request.prompt_tokens)) for request in requests])
         return lengths[:, None].to(self.dtype).expand(-1, self.hidden_size) / 10.0
 
+    def images_of(self, requests: Sequence[Request]) -> None:
+        """See `Module.images_of`: it reads states."""
+
     def enter(
         self,
         tokens: Tensor,

@@ -1,0 +1,1 @@
+"""Images of requests, and targets that see them."""
