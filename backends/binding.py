@@ -10,7 +10,6 @@ from specplan.ir.ops import Commit, Forward, Grow, Place, Relabel
 from specplan.ir.plan import CacheState, Plan, ValueState, walk_plan
 from specplan.ir.types.residency import stack_ends
 from specplan.ir.values import State
-from specplan.runtime.images.model import ImageModel
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.looking_ahead import looking_ahead
 from specplan.runtime.models.modules import Module
@@ -166,7 +165,7 @@ def _check_images(request: Request, target: Module, where: str) -> None:
     images = request.images
     if images is None:
         return
-    if not isinstance(target, ImageModel):
+    if not isinstance(target, CausalModel) or not target.image_tokens:
         raise UsageError(
             "the prompt has an image, and the target reads text alone",
             where=where,

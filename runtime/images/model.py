@@ -21,7 +21,6 @@ class ImageModel(CausalModel):
 
     Attributes:
         image_token: id that stands in a prompt for each embedding.
-        image_tokens: embeddings of one image.
     """
 
     def __init__(self, whole: Any, text: Any, *, name: str, digest: str) -> None:

@@ -53,13 +53,14 @@ class CausalModel:
             arXiv 2504.18583; key `pard_token`); None for other models.
         recurrent: some layers have a recurrent state (`recurrent/states.py`).
         learned_positions: positions have embeddings of their own.
+        image_tokens: embeddings of one image in its prompts; 0 where it reads text alone.
         logits_dtype: float32, or float64 for a float64 model.
 
     It is a `specplan.runtime.models.modules.Module` without features and heads.
     """
 
     optional_features = slots_first = quantized = False
-    slots_enter = 0
+    slots_enter = image_tokens = 0
 
     def __init__(self, model: Any, *, name: str, digest: str) -> None:
         # Gradients are off for good, so that no call has to turn them off.

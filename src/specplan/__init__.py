@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         profile_device,
     )
     from specplan.backends.bundle import Bundle, load_bundle
-    from specplan.bundles.decoder import Decoder, Settings
+    from specplan.bundles.decoder import Decoder, ImagePrompt, Settings
     from specplan.checks.acceptance import check_acceptance
     from specplan.checks.plans import check_plans
     from specplan.checks.speed import check_speed
@@ -71,7 +71,7 @@ _HOMES = {
     "checks.speed": ("check_speed",),
     "bundles.compiling": ("build_cubins", "compile_bundle", "lower_for_tensorrt"),
     "cost_models.formulas.formula": ("list_formulas", "list_laws"),
-    "bundles.decoder": ("Decoder", "Settings"),
+    "bundles.decoder": ("Decoder", "ImagePrompt", "Settings"),
     "emitting": ("emit",),
     "importing": ("import_acceptance", "import_device"),
     "ir": ("Plan", "Round", "parse_plan", "print_plan", "verify_plan"),
@@ -100,6 +100,7 @@ __all__ = [
     "Comparison",
     "Decoder",
     "EngineCommands",
+    "ImagePrompt",
     "InfeasibleError",
     "MissingCapabilityError",
     "NothingToCompareError",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from torch import Tensor
 
 from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.runtime.images.inputs import ImageInputs
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
+from specplan.runtime.requests import Request
 
 ModelT = TypeVar("ModelT")
 
@@ -36,12 +38,16 @@ class LookingAhead(CausalModel):
                 remedy="Draft with another head.",
             )
         vars(self).update(vars(target))
-        self.by_slots, self._slots = True, slots
+        self.by_slots, self._slots, self._target = True, slots, target
         self.slots_enter = slots.description.levels.enters
 
     def weights(self) -> dict[str, Tensor]:
         """See `CausalModel.weights`."""
         return {**super().weights(), "slots": self._slots.entering.slots}
+
+    def images_of(self, requests: Sequence[Request]) -> ImageInputs | None:
+        """See `Module.images_of`."""
+        return self._target.images_of(requests)
 
     def enter_slots(self, states: Tensor, level: int) -> Tensor:
         """See `Module.enter_slots`: trained embeddings, or maps of the states."""

@@ -21,13 +21,15 @@ PLACES = (SIDE // PATCH) ** 2
 """Embeddings of an image."""
 
 
-def save_llava(folder: Path, *, vocabulary: int = VOCABULARY, image: int = IMAGE) -> None:
+def save_llava(
+    folder: Path, *, vocabulary: int = VOCABULARY, image: int = IMAGE, layers: int = 2
+) -> None:
     """Save `target`, a LLaVA, and `draft`, its language model, which sees no image."""
     sizes = {
         "vocab_size": vocabulary,
         "hidden_size": 32,
         "intermediate_size": 48,
-        "num_hidden_layers": 2,
+        "num_hidden_layers": layers,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
         "max_position_embeddings": 160,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,12 +17,15 @@ from specplan.backends.static.executable import StaticExecutable
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
+from specplan.planner.facts import ProblemFacts
 from specplan.runtime.generate import generate
 from specplan.runtime.images.inputs import Images
 from specplan.runtime.images.model import ImageModel
 from specplan.runtime.images.reading import ImageReader
 from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
+from tests.backends.heads import with_heads
+from tests.backends.kinds import LOSSLESS, all_facts, kinds_of
 from tests.backends.pairs import plain, run
 from tests.runtime.images.llava import IMAGE, PLACES, VOCABULARY, picture, save_llava
 
@@ -73,8 +76,22 @@ def models(folder: Path) -> dict[str, Any]:
     return {name: load_model(folder / name) for name in ("target", "draft")}
 
 
+class Many(NamedTuple):
+    """Models with heads, facts, requests, and what the target decodes."""
+
+    models: dict[str, Any]
+    facts: ProblemFacts
+    requests: list[Request]
+    expected: list[tuple[int, ...]]
+
+
 @pytest.fixture(scope="module")
 def requests(folder: Path) -> list[Request]:
+    return asked(folder)
+
+
+def asked(folder: Path) -> list[Request]:
+    """A request for each prompt, with its images."""
     reader, made, seed = ImageReader(folder / "target"), list[Request](), 0
     for prompt in PROMPTS:
         pictures = [picture(seed + n) for n in range(prompt.count(IMAGE))]
@@ -171,6 +188,30 @@ def test_draws_are_those_of_the_seed_in_any_batch(
     together = run(chain(1.0), models, drawn)
     assert [run(chain(1.0), models, [one])[0] for one in drawn] == together
     assert run(chain(1.0), models, drawn[::-1]) == together[::-1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(LOSSLESS))
+def test_every_lossless_method_sees_the_images(name: str, many: Many) -> None:
+    """Its first plan of each family, heads among the drafters."""
+    models, facts, requests, expected = many
+    for kind in kinds_of(LOSSLESS[name], facts):
+        assert run(kind.plan, models, requests) == expected, kind.words
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Many:
+    """A target of three layers with drafters of all forms, and what it decodes by itself."""
+    folder = tmp_path_factory.mktemp("many")
+    save_llava(folder, layers=3)
+    models = {"target": load_model(folder / "target")}
+    small = transformers.LlamaConfig.from_pretrained(folder / "draft")
+    small.num_hidden_layers = 2
+    transformers.LlamaForCausalLM(small).double().save_pretrained(folder / "draft")
+    models["draft"] = load_model(folder / "draft")
+    requests = asked(folder)
+    facts = all_facts(folder / "facts", 0.0, VOCABULARY)
+    return Many(with_heads(models), facts, requests, run(plain(), models, requests))
 
 
 def test_what_reads_no_images_says_so(
