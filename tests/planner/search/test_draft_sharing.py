@@ -20,6 +20,7 @@ from specplan.planner.drafters.sharing import sharing_words, with_copies
 from specplan.planner.explain.assumptions import assumptions
 from specplan.planner.problem.loading import problem_from_dict
 from specplan.planner.search.search import search
+from tests.planner.big_models import write_70b
 from tests.planner.checkpoints import CONFIG
 from tests.planner.example_facts import (
     SEVEN_BILLION,
@@ -152,3 +153,17 @@ def test_numbers_that_do_not_divide_are_refused(
     with pytest.raises(SpecplanError, match=what) as error:
         problem_from_dict(value, tmp_path)
     assert "models.drafts.0.tensor_parallel" in str(error.value)
+
+
+def test_heads_and_layers_outside_of_memory_are_not_copied(tmp_path: Path) -> None:
+    write_70b(tmp_path)
+    drafts = [{"name": "eagle", "path": "eagle", "tensor_parallel": 1}]
+    value = example_problem(device="8xh200") | {
+        "models": {"target": {"path": "target"}, "drafts": drafts}
+    }
+    with pytest.raises(SpecplanError, match="a head runs on all of the target's devices"):
+        problem_from_dict(value, tmp_path)
+    drafts[0] = {"name": "big", "path": "target", "placement": {"link": "host"}}
+    drafts[0]["tensor_parallel"] = 1
+    with pytest.raises(SpecplanError, match="layers outside of memory are read by all devices"):
+        problem_from_dict(value | {"backend": "none"}, tmp_path)

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from specplan.emitting import DECODES_ONLY, emit
 from specplan.ir.errors import SpecplanError
 from specplan.planner.explain.assumptions import assumptions
+from specplan.planner.problem.loading import problem_from_dict
 from specplan.planner.search.search import SearchResult, search
-from tests.planner.example_facts import example_facts, workload
+from tests.planner.example_facts import example_facts, example_problem, workload
 
 LONG = workload(batch_sizes=[1, 8, 32], prompt_tokens=2000, output_tokens=64, request_rate=4.0)
 
@@ -87,3 +89,18 @@ def test_pools_that_cannot_be_are_refused(
 ) -> None:
     with pytest.raises(SpecplanError, match=what):
         searched(tmp_path, **changes)
+
+
+def test_what_is_written_for_an_engine_says_that_it_decodes(tmp_path: Path) -> None:
+    example_facts(tmp_path)
+    value = example_problem(
+        workload=LONG,
+        objective="goodput",
+        serving={"pool": {"device": "h200", "replicas": 2}},
+        acceptance={"draft": 0.8},
+        backend="vllm",
+        sources=[],
+    )
+    projection = emit(problem_from_dict(value, tmp_path), "vllm", out=tmp_path / "out")
+    assert projection.emission.notes[-1] == DECODES_ONLY
+    assert DECODES_ONLY in (tmp_path / "out/README.md").read_text()
