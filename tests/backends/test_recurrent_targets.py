@@ -85,14 +85,12 @@ def test_tokens_are_those_of_plain_decoding(models: Models, name: str) -> None:
     assert drawn == in_batches(plan, models, some, 1) == in_batches(replays, models, some, 2)
 
 
-@pytest.mark.parametrize("greedy", [True, False])
-def test_drafts_may_be_replayed_by_every_model(models: Models, greedy: bool) -> None:
+def test_drafts_may_be_replayed_by_every_model(models: Models) -> None:
     """Where several passes run drafted nodes, their states stay until the round ends."""
     plan = going_back(plan_of("draft_chain"))
     text = re.sub(r" pending=\d+", "", print_plan(plan).replace("snapshot", "replay"))
-    some = requests(0.0) if greedy else requests(0.9)[:2]
-    replayed = in_batches(parse_plan(text), models, some, 3)
-    assert replayed == in_batches(plan, models, some, 3)
+    some = requests(0.9)[:2]
+    assert in_batches(parse_plan(text), models, some, 2) == in_batches(plan, models, some, 2)
 
 
 def test_replays_store_no_states_of_drafts(models: Models) -> None:
@@ -112,7 +110,10 @@ def test_tokens_of_every_kind(models: Models, tmp_path: Path) -> None:
     some = requests(0.0)
     expected = in_batches(going_back(plain()), models, some, 1)
     for name, plan in every_kind(tmp_path, 0.0, 1):
-        assert in_batches(going_back(plan), models, some, 3) == expected, name
+        snapshots = going_back(plan)
+        replays = with_replays(snapshots)
+        assert in_batches(snapshots, models, some, 3) == expected, name
+        assert replays == snapshots or in_batches(replays, models, some, 3) == expected, name
 
 
 class Passes(TorchDispatchMode):

@@ -33,8 +33,9 @@ def test_several_readers_are_the_queue_of_constant_times(readers: int, used: flo
     assert borne == pytest.approx(readers, rel=1e-3)
 
 
-@pytest.mark.parametrize("first_steps", [0, 1])
-@pytest.mark.parametrize(("readers", "transfer"), [(2, 0.01), (3, 0.12), (8, 0.02)])
+@pytest.mark.parametrize(
+    ("readers", "transfer", "first_steps"), [(2, 0.01, 1), (3, 0.12, 0), (8, 0.02, 1)]
+)
 def test_the_simulated_pools_at_half_and_four_fifths_of_their_most(
     readers: int, transfer: float, first_steps: int
 ) -> None:

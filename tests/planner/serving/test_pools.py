@@ -64,7 +64,7 @@ def test_steps_without_prompts_serve_more_and_more_readers_bear_more(tmp_path: P
         {"pool": {"device": "h200"}},
         {"pool": {"device": "h200", "replicas": 8}},
     ):
-        served = searched(tmp_path, serving=serving).at_load
+        served = searched(tmp_path, serving=serving, methods=["autoregressive"]).at_load
         assert served is not None
         (at,) = served.mean.lengths
         most.append(float(served.mean.most))
