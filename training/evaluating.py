@@ -76,7 +76,7 @@ def ranks_along(
         return head_ranks([drafter], text, depth, most)
     if drafter.mask_token is not None:
         return ranks_ahead(drafter, text, depth, most)
-    own = text.allowed(text_logits(drafter, text.tokens, text.start))
+    own = text.allowed(text_logits(drafter, text.tokens, text.start, request=text.request))
     if text.request.temperature == 0.0:
         ranks = greedy_ranks(own, list(text.output), most)
     else:

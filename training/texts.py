@@ -40,12 +40,12 @@ def training_texts(
     """
     if not answers:
         tokens = (
-            tuple(bench.tokenizer.encode(one.text)[:LONGEST]) for one in _prompts(bench, file)
+            tuple(bench.tokenizer.encode(one.text_alone)[:LONGEST]) for one in _prompts(bench, file)
         )
         return [Text(one, 0) for one in tokens if len(one) > 1]
     longest = bench.prompt_tokens
     prompts = [
-        TokenPrompt(prompt.id, tuple(bench.tokenizer.encode(prompt.text)[-longest:]))
+        TokenPrompt(prompt.id, tuple(bench.tokenizer.encode(prompt.text_alone)[-longest:]))
         for prompt in _prompts(bench, file)
     ]
     rank, size = join_processes()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specplan.ir.errors import UsageError
+from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import read_text
 from specplan.planner.problem.errors import Errors, Origin, nearest
 from specplan.planner.problem.schema import Problem
@@ -137,6 +137,21 @@ class Prompt:
     split: str = ""
     followed: tuple[str, str] | None = None
     images: tuple[Path, ...] = ()
+
+    @property
+    def text_alone(self) -> str:
+        """Its text, for what reads no images.
+
+        Raises:
+            MissingCapabilityError: it has some.
+        """
+        if self.images:
+            raise MissingCapabilityError(
+                f"prompt {self.id} has an image, and texts alone are read here",
+                where="prompts",
+                remedy="Give prompts of text; optimize, bench, tune and run take images.",
+            )
+        return self.text
 
 
 @dataclass(frozen=True)

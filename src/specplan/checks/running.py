@@ -113,7 +113,7 @@ def run_there(side: Side, bundle: Path, head: Problem, load: Load) -> Run:
     from specplan.measure.bench.interleave import Turn
     from specplan.measure.workbench import BENCH, chosen_prompts, groups_of
 
-    texts = [prompt.text for prompt in chosen_prompts(head, BENCH)][: load.limit]
+    texts = [prompt.text_alone for prompt in chosen_prompts(head, BENCH)][: load.limit]
     groups = groups_of(texts, load.batch)
     side.ask("open", bundle=str(bundle.resolve()))
     tokens, seed = head.workload.output_tokens, head.seed

@@ -114,7 +114,7 @@ def _texts(problem: Problem, prompts: Path | str | None) -> tuple[str, ...]:
     from specplan.planner import read_prompts
 
     chosen = chosen_prompts(problem, PROFILE) if prompts is None else read_prompts(Path(prompts))
-    return tuple(prompt.text for prompt in chosen)
+    return tuple(prompt.text_alone for prompt in chosen)
 
 
 def _searched(

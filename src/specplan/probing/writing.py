@@ -171,5 +171,5 @@ def _texts(problem: Problem, prompts: Path | str | None) -> tuple[str, ...]:
     path = prompts or problem.workload.prompts
     if path is None:
         return ()
-    texts = [prompt.text for prompt in read_prompts(Path(path)) if task in ("", prompt.task)]
+    texts = [prompt.text_alone for prompt in read_prompts(Path(path)) if task in ("", prompt.task)]
     return tuple(texts[:MOST_PROMPTS])

@@ -16,17 +16,22 @@ import specplan
 from specplan.bundles.decoder import Decoder, ImagePrompt, Settings
 from specplan.cli.main import program
 from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.devices.measured.device import MeasuredDevice
+from specplan.cost_models.devices.measured.rows import PrefillRow
+from specplan.cost_models.devices.measured.table import MeasuredTable, Provenance
 from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.prefill import prefill_seconds
 from specplan.cost_models.vision import SeeingShape, image_tokens, with_images
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.measure.acceptance.continuations import request_of
+from specplan.measure.progress import silent
 from specplan.measure.workbench import Workbench
-from specplan.planner import gather_facts, load_problem
+from specplan.planner import gather_facts, load_problem, read_prompts
 from specplan.planner.method import Family
 from specplan.planner.methods.draft_model import METHOD as DRAFT_MODEL
 from specplan.runtime.generate import generate
+from specplan.training.texts import training_texts
 from tests.backends.pairs import plain
 from tests.measure.problems import TOKENIZER
 from tests.runtime.images.llava import PLACES, picture, save_llava
@@ -99,6 +104,16 @@ def test_acceptance_is_measured_with_the_image(problem: Path, tmp_path: Path) ->
     assert output.completions[0].tokens == expected
 
 
+def test_what_reads_texts_alone_says_so(problem: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps({"text": "<image> a", "image": ["0.png"]}))
+    with pytest.raises(MissingCapabilityError, match="has an image, and texts alone are read"):
+        training_texts(Workbench(load_problem(problem)), other, silent)
+    other.write_text(json.dumps({"text": "<image> a", "image": 3}))
+    with pytest.raises(UsageError, match='"image" must be the name of a file'):
+        read_prompts(other)
+
+
 def test_run_takes_images(problem: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.txt"
     plan.write_text(specplan.print_plan(plain()))
@@ -133,6 +148,13 @@ def test_images_are_priced_in_the_prompt(problem: Path) -> None:
     seen, read = (prefill_seconds(device, one, 1, 24) for one in (facts.target, bare))
     assert float(np.max(seen.median)) > float(np.max(read.median))
     assert facts.target.resident_bytes == bare.resident_bytes + tower.weight_bytes
+    here = MeasuredTable("here", Provenance("x", "eager", 1, "2026-11-27", 1e12))
+    for tokens in (16, 32):
+        time, about = tokens / 1000, {"model": bare.digest, "dtype": bare.dtype}
+        here.add(PrefillRow(time, time, time, 5, batch=1, tokens=tokens, **about))
+    estimate = prefill_seconds(MeasuredDevice(here), facts.target, 1, 24).median
+    share = tower.parameters * (PLACES + 1) / (bare.matmul_parameters * 24)
+    assert estimate == pytest.approx(0.024 * (1 + share))
     config = json.loads((folder / "target/config.json").read_text())
     assert image_tokens(config, "a") == PLACES
     assert image_tokens(config | {"vision_feature_select_strategy": "full"}, "a") == PLACES + 1
