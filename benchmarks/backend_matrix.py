@@ -60,7 +60,7 @@ def reference_pair(work: Path, temperature: float, methods: Sequence[str]) -> di
     wanted = [name for name in methods or every if every[name].runnable]
     sources = {source for name in wanted for source in every[name].sources}
     prompts = ROOT / "examples/prompts/code.jsonl"
-    datastore = {"datastore": str(corpus(work, prompts))} if "datastore" in sources else {}
+    datastore = {"datastore": str(corpus(work, "code"))} if "datastore" in sources else {}
     return datastore | {
         "schema_version": 1,
         "models": {
