@@ -18,6 +18,7 @@ from specplan.cost_models.rounds.demands import ForwardDemand, round_demands
 from specplan.cost_models.rounds.pricing import Unpriced, price_round
 from specplan.gathering import open_bench
 from specplan.ir.plan import Plan, ValueState
+from specplan.ir.text.parser import parse_plan
 from specplan.ir.text.printer import print_plan
 from specplan.ir.values import Entry
 from specplan.measure.acceptance import exit_traces
@@ -226,6 +227,35 @@ def test_thresholds_that_admit_no_exit_decode_as_the_target_does(
         if name not in COPIED:
             assert losses_along(bench, plan, [text]) == [0.0]
             assert all(mask & 1 for mask in played_along(bench, plan, [text]).rows()[0])
+
+
+LENIENT = {
+    "relaxed_acceptance": ("delta=0.6", "delta=0.6", "delta=0.0"),
+    "bild": ("threshold=2.0", "threshold=1e6", "threshold=0.0"),
+    "joint_beam": ("threshold=0.3", "", "threshold=1.0"),  # its draft agrees too often to be wrong
+    "contrastive": ("beta=0.5", "beta=0.5", "beta=0.0"),
+    "depth_by_position": ("layers=[0:1, 2:3]", "layers=[0:1, 2:3]", "layers=[0:3]"),
+}
+"""What a plan has, makes its output another one, and makes it the target's, at temperature 0."""
+
+
+@pytest.mark.parametrize("name", LENIENT)
+def test_plans_without_any_leniency_decode_as_the_target_does(
+    opened: tuple[Workbench, ProblemFacts], name: str
+) -> None:
+    bench, facts = opened
+    texts, (own, loose, strict) = texts_of(bench)[:4], LENIENT[name]
+    plan = print_plan(plans_of(facts, name)[0]).replace(' 0.4"', ' 0.0"')
+    assert own in plan
+
+    def outputs(numbers: str) -> list[tuple[int, ...]]:
+        executable = bench.compile(parse_plan(plan.replace(own, numbers)))
+        requests = [text.request for text in texts]
+        return [one.tokens for one in generate(executable, requests).completions]
+
+    wanted = [text.output for text in texts]
+    assert outputs(strict) == wanted
+    assert not loose or outputs(loose) != wanted
 
 
 def test_a_round_costs_what_its_exits_leave(opened: tuple[Workbench, ProblemFacts]) -> None:
