@@ -38,7 +38,7 @@ the least bound, and the fastest of all, by prices of a data sheet ({data["date"
     if run is None:
         words += "Speeds are not measured yet.\n"
     else:
-        errors = [abs(row["predicted_ratio"] / row["ratio"] - 1.0) for row in data["rows"]]
+        errors = [abs(error) for row in data["rows"] if (error := error_of(row)) is not None]
         words += f"""Speeds are over no speculation, of whole requests, medians over {run["prompts"]} other prompts, {run["repeats"]} times each, in turns
 ({run["hardware"]}, torch {run["versions"]["torch"]}, {run["date"]}); {sum(e <= 0.15 for e in errors)} of {len(errors)} are predicted within 15 %.
 """  # noqa: E501
@@ -54,11 +54,18 @@ def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     lost = ("0, by proof",) * 2
     if loss is not None:
         lost = percent(loss["mean"]), percent(loss["bound"]) + (", kept" if row["keeps"] else "")
-    fast = ("-",) * 3
+    fast = ["-", "-", "-"]
     if ratio is not None:
-        error = row["predicted_ratio"] / ratio - 1.0
-        fast = f"{ratio:.2f}x", f"{row['predicted_ratio']:.2f}x", f"{100 * error:+.0f} %"
+        fast[0] = f"{ratio:.2f}x"
+    if (error := error_of(row)) is not None:
+        fast[1:] = f"{row['predicted_ratio']:.2f}x", f"{100 * error:+.0f} %"
     return f"`{row['method']}`", row["words"], *lost, percent(row["tokens_differ"]), *fast
+
+
+def error_of(row: Mapping[str, Any]) -> float | None:
+    """By how much the predicted speed is too high; None where one of the two is not there."""
+    predicted = row.get("predicted_ratio")
+    return None if predicted is None else float(predicted / row["ratio"] - 1.0)
 
 
 def percent(share: float) -> str:

@@ -187,12 +187,10 @@ def timed(work: Path, data: dict[str, Any], asked: argparse.Namespace) -> dict[s
     plans = {PLAIN: result.plain} | {
         rounds_key(one.plan): one
         for one in result.candidates
-        if one.priced and one.plan is not None and rounds_key(one.plan) in wanted
+        if one.plan is not None and rounds_key(one.plan) in wanted
     }
     forecasts = {
-        key: (one.plan, Forecast.from_dict(estimate_as_dict(one.estimates[0])))
-        for key, one in plans.items()
-        if one.plan is not None
+        key: (one.plan, forecast_of(one)) for key, one in plans.items() if one.plan is not None
     }
     comparison = compare(
         bench, forecasts, limit=asked.prompts, repeats=asked.repeats, stock=False, progress=tell
@@ -213,15 +211,21 @@ def timed(work: Path, data: dict[str, Any], asked: argparse.Namespace) -> dict[s
     }
 
 
+def forecast_of(one: Candidate) -> Forecast | None:
+    """What is predicted for a setting; None where the measured device has no price for it."""
+    return Forecast.from_dict(estimate_as_dict(one.estimates[0])) if one.priced else None
+
+
 def speeds(line: Line, plain: Line) -> dict[str, Any]:
     """Over plain decoding as measured, the median over prompts, and as predicted."""
-    assert line.predicted is not None and plain.predicted is not None
+    assert plain.predicted is not None
+    predicted = None if line.predicted is None else float(line.predicted.mean)
     return {
         "tokens_per_round": line.tokens_per_round,
         "tokens_per_second": line.tokens_per_second,
-        "predicted_tokens_per_second": float(line.predicted.mean),
+        "predicted_tokens_per_second": predicted,
         "ratio": line.against_baseline,
-        "predicted_ratio": float(line.predicted.mean / plain.predicted.mean),
+        "predicted_ratio": None if predicted is None else predicted / float(plain.predicted.mean),
         "differing": line.differing,
     }
 
