@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from pydantic import BaseModel
 
 from specplan.cost_models.devices.device import is_device_name
 from specplan.planner.problem.models import Models
@@ -75,42 +78,53 @@ def device_is_path(device: str) -> bool:
 def resolve_paths(problem: Problem, base: Path) -> Problem:
     """The same problem with every path absolute, relative ones taken from `base`."""
 
-    def absolute(path: Path | None) -> Path | None:
-        return None if path is None else (base / expanded(path)).resolve()
+    def absolute(path: Path) -> Path:
+        return (base / expanded(path)).resolve()
 
-    models = problem.models
-    target = models.target.model_copy(update={"path": model_folder(models.target.path, base)})
-    drafts = tuple(d.model_copy(update={"path": model_folder(d.path, base)}) for d in models.drafts)
-    workload = problem.workload.model_copy(
-        update={
-            "trace": absolute(problem.workload.trace),
-            "prompts": absolute(problem.workload.prompts),
-            "json_schema": absolute(problem.workload.json_schema),
-            "grammar": absolute(problem.workload.grammar),
-        }
+    return with_paths(problem, absolute, lambda path: model_folder(path, base))
+
+
+def with_paths(
+    problem: Problem, move: Callable[[Path], Path], move_model: Callable[[Path], Path]
+) -> Problem:
+    """The same problem with all of its paths rewritten.
+
+    Args:
+        problem: the problem.
+        move: says what stands for a path.
+        move_model: says it for the folders of models.
+    """
+    target, *drafts = (
+        one.model_copy(update={"path": move_model(one.path)})
+        for one in (problem.models.target, *problem.models.drafts)
     )
     limits, quality = problem.limits, problem.limits.quality
     if quality is not None:
-        quality = quality.model_copy(update={"prompts": absolute(quality.prompts)})
+        quality = quality.model_copy(update=_moved(quality, ("prompts",), move))
         limits = limits.model_copy(update={"quality": quality})
+    workload = _moved(problem.workload, ("trace", "prompts", "json_schema", "grammar"), move)
     device = problem.device
-    if device_is_path(device):
-        device = str(absolute(Path(device)))
     return problem.model_copy(
         update={
-            "models": Models(target=target, drafts=drafts),
-            "workload": workload,
+            "models": Models.model_validate({"target": target, "drafts": tuple(drafts)}),
+            "workload": problem.workload.model_copy(update=workload),
             "limits": limits,
-            "device": device,
+            "device": str(move(Path(device))) if device_is_path(device) else device,
             "acceptance": {
-                name: absolute(stated) if isinstance(stated, Path) else stated
+                name: move(stated) if isinstance(stated, Path) else stated
                 for name, stated in problem.acceptance.items()
             },
-            "datastore": absolute(problem.datastore),
-            "gates": absolute(problem.gates),
-            "token_exits": absolute(problem.token_exits),
-            "exit_classifier": absolute(problem.exit_classifier),
-            "exit_policy": absolute(problem.exit_policy),
-            "profiles": absolute(problem.profiles),
+            **_moved(problem, _OWN, move),
         }
     )
+
+
+_OWN = ("datastore", "gates", "token_exits", "exit_classifier", "exit_policy", "profiles")
+
+
+def _moved(
+    part: BaseModel, keys: Sequence[str], move: Callable[[Path], Path]
+) -> dict[str, Path | None]:
+    """The paths of a part of a problem, rewritten where there are any."""
+    paths = {key: getattr(part, key) for key in keys}
+    return {key: None if path is None else move(path) for key, path in paths.items()}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from specplan.ir.errors import UsageError
 from specplan.planner.problem.loading import load_problem, problem_from_dict
 from specplan.planner.problem.models import DraftModel, Formats, TargetModel
-from specplan.planner.problem.paths import device_is_path
+from specplan.planner.problem.paths import device_is_path, with_paths
 from specplan.planner.problem.schema import NO_BACKEND, Problem
 
 if TYPE_CHECKING:
@@ -43,25 +43,12 @@ def portable(problem: Problem, folder: Path) -> dict[str, Any]:
     `problem_from_dict(portable(problem, folder), folder)` is the problem again.
     """
 
-    def relative(path: Any) -> str | None:
-        return None if path is None else os.path.relpath(path, folder)
+    def relative(path: Path) -> Path:
+        return Path(os.path.relpath(path, folder))
 
-    data = problem.model_dump(mode="json")
-    for model in (data["models"]["target"], *data["models"]["drafts"]):
-        model["path"] = relative(model["path"])
-    for key in ("trace", "prompts"):
-        data["workload"][key] = relative(data["workload"][key])
-    if data["limits"]["quality"] is not None:
-        data["limits"]["quality"]["prompts"] = relative(data["limits"]["quality"]["prompts"])
-    for name, stated in problem.acceptance.items():
-        if isinstance(stated, Path):
-            data["acceptance"][name] = relative(stated)
-    more = ("gates", "token_exits", "exit_classifier", "exit_policy")
-    for key in ("profiles", "datastore", *more):
-        data[key] = relative(data[key])
+    data = with_paths(problem, relative, relative).model_dump(mode="json")
     if device_is_path(problem.device):
-        # "./" keeps a file beside the bundle recognisable as a path
-        data["device"] = f"./{relative(problem.device)}"
+        data["device"] = f"./{data['device']}"  # beside the folder it is still a path
     return data
 
 
