@@ -73,7 +73,7 @@ def column_problem(asked: argparse.Namespace, task: str, temperature: float) -> 
         work,
         task,
         asked.seed,
-        batches=BATCHES,
+        batches=asked.batches,
         output_tokens=OUTPUT_TOKENS,
         temperature=temperature,
         profiled=asked.profiled,
@@ -230,18 +230,17 @@ def columns(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
         if asked.tune:
             tuned = tune(path, minutes=asked.tune, progress=tell).result.search
         bench = Workbench(load_problem(path))
-        for place, batch in enumerate(BATCHES):
-            if batch in asked.batches:
-                column = Column(path.stem, bench, best_of_methods(priced, place), batch, asked)
-                measured = column.cells()
-                named = {"task": task, "temperature": temperature, "batch": batch}
-                by_price = priced_for(priced, place)
-                by_runs = by_price if tuned is None else tuned_for(tuned, place)
-                named |= column.contested(by_price, by_runs, measured["cells"])
-                if tuned is not None:
-                    contested = column.contested(by_runs, by_price, measured["cells"])
-                    named["tuned"] = {"minutes": asked.tune, **contested}
-                yield named | measured
+        for place, batch in enumerate(asked.batches):
+            column = Column(path.stem, bench, best_of_methods(priced, place), batch, asked)
+            measured = column.cells()
+            named = {"task": task, "temperature": temperature, "batch": batch}
+            by_price = priced_for(priced, place)
+            by_runs = by_price if tuned is None else tuned_for(tuned, place)
+            named |= column.contested(by_price, by_runs, measured["cells"])
+            if tuned is not None:
+                contested = column.contested(by_runs, by_price, measured["cells"])
+                named["tuned"] = {"minutes": asked.tune, **contested}
+            yield named | measured
 
 
 def text_of(candidate: Candidate) -> str:
