@@ -177,16 +177,16 @@ class Drafting:
         Of a cache that keeps no drafted node, the accepted part of the depth: so much of what may
         be pending is.
         """
-        if self.evidence is None:
-            return {}
+        if self.lag_shares is None:
+            if self.evidence is None:
+                return {}
+            ends = self.evidence.model.end_shares(self.parents, self.ranks)
+            shares = lag_probabilities(self.demands.not_run, ends, batch)
+        else:
+            shares = {cache: _some(share, batch) for cache, share in self.lag_shares.items()}
         depth = max((tree.depth for tree in self.demands.judged), default=0)
         again = (self.tokens_per_round.mean - 1.0) / max(depth, 1)
-        replayed = dict.fromkeys(self.demands.replayed, again)
-        if self.lag_shares is not None:
-            shares = {cache: _some(share, batch) for cache, share in self.lag_shares.items()}
-            return shares | replayed
-        ends = self.evidence.model.end_shares(self.parents, self.ranks)
-        return lag_probabilities(self.demands.not_run, ends, batch) | replayed
+        return shares | dict.fromkeys(self.demands.replayed, again)
 
 
 def read_drafting(plan: Plan, item: Round, evidence: Evidence | None) -> Drafting | Unpriced:
