@@ -8,9 +8,10 @@ values, with all its query heads: `head.3.1` is the second one of layer 3.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, pairwise
 
 ATTENTION, MLP, HEAD = "attn", "mlp", "head"
 _BLOCK = re.compile(rf"({ATTENTION}|{MLP})\.(0|[1-9][0-9]{{0,5}})")
@@ -57,6 +58,17 @@ class Skips:
     def height(self) -> int:
         """Layers that a stack needs to have all of these blocks."""
         return max((*self.attentions, *self.mlps), default=-1) + 1
+
+    @classmethod
+    def between(cls, spans: Sequence[tuple[int, int]]) -> Skips:
+        """All blocks between rising half-open spans of layers."""
+        gaps = [range(stop, start) for (_, stop), (start, _) in pairwise(spans)]
+        layers = tuple(chain.from_iterable(gaps))
+        return cls(layers, layers)
+
+    def __or__(self, other: Skips) -> Skips:
+        """The blocks of either."""
+        return Skips.of(self.attentions + other.attentions, self.mlps + other.mlps)
 
     def __len__(self) -> int:
         """Blocks."""

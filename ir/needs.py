@@ -31,7 +31,7 @@ class Pass:
         rows_ahead: of them, those whose logits some op may read.
         pending: most tokens of text, root included, that it may catch up.
         gives_logits: it gives logits; else it computes states alone.
-        spans: half-open spans of layers, one pass each; (None,) for all layers.
+        spans: half-open spans of layers that run; (None,) for all layers.
         skips: blocks that it leaves out; where a source says which, a set of as many, since blocks
             of a model cost alike.
         way: passes of one way run no node twice in a round.

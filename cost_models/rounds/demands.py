@@ -37,7 +37,7 @@ class ForwardDemand:
         budget: most tokens that the cache keeps, or that heads read of it; None for all.
         whole_heads: key/value heads that read the whole cache in any case.
         rows: rows of logits per request.
-        spans: half-open spans of layers, one pass each; (None,) for all layers.
+        spans: half-open spans of layers that run; (None,) for all layers.
         own_states: the features that it reads are its own model's, not another's.
         conditional: it may be left out.
         lane: what runs beside other lanes; None for the round's own order.
@@ -67,6 +67,14 @@ class ForwardDemand:
     def width(self) -> int:
         """Most query tokens per request."""
         return self.tokens + self.pending
+
+    @property
+    def stack(self) -> tuple[Span, Skips]:
+        """What runs as one pass: layers from the first to the last, and the blocks left out."""
+        spans = [span for span in self.spans if span is not None]
+        if not spans:
+            return None, self.skips
+        return (spans[0][0], spans[-1][1]), self.skips | Skips.between(spans)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 from specplan.cost_models.cost import Cost, Quantity, minimum
 from specplan.cost_models.devices.device import Device, UnpricedError
-from specplan.cost_models.intervals import NO_TIME, Seconds, total
+from specplan.cost_models.intervals import NO_TIME, Seconds
 from specplan.cost_models.models.forward import forward_cost
 from specplan.cost_models.models.model_shape import ModelShape
-from specplan.cost_models.rounds.demands import ForwardDemand, OpDemand, Span
+from specplan.cost_models.rounds.demands import ForwardDemand, OpDemand
 from specplan.cost_models.rounds.refreshing import refresh_bytes, refresh_width
 
 GLUE_OPS = frozenset({"root", "pick", "place", "compute", "uniform", "emit", "commit", "graft"})
@@ -92,26 +92,20 @@ class RoundPricer:
         """Resources of a forward; not remembered."""
         shape, context = self._shape(demand), self._context(demand)
         tokens = demand.tokens + lag * demand.pending
-        cost = Cost()
-        for rows, span in _heads(demand):
-            cost += forward_cost(shape, self.batch, tokens, context, rows, span, skips=demand.skips)
-        return cost
+        layers, skips = demand.stack
+        return forward_cost(shape, self.batch, tokens, context, demand.rows, layers, skips=skips)
 
     def _forward(self, demand: ForwardDemand, tokens: int) -> Seconds:
-        return total(self._pass(demand, tokens, rows, span) for rows, span in _heads(demand))
-
-    def _pass(self, demand: ForwardDemand, tokens: int, rows: int, span: Span) -> Seconds:
         before = demand.drafted_before, demand.budget, demand.whole_heads, demand.own_states
-        key = (demand.model, tokens, *before, demand.replays, rows, span, demand.skips)
+        key = (demand.model, tokens, *before, demand.replays, demand.rows, demand.stack)
         if key not in self._passes:
             self._passes[key] = self.device.forward_seconds(
                 self._shape(demand),
                 self.batch,
                 tokens,
                 self._context(demand),
-                rows,
-                span,
-                demand.skips,
+                demand.rows,
+                *demand.stack,
             )
         return self._passes[key]
 
@@ -137,9 +131,3 @@ class RoundPricer:
             if name.partition(":")[0] in GLUE_OPS and self.device.kind == "measured":
                 return NO_TIME
             raise
-
-
-def _heads(demand: ForwardDemand) -> tuple[tuple[int, Span], ...]:
-    """Logits are computed after the last span only."""
-    *before, last = demand.spans
-    return (*((0, span) for span in before), (demand.rows, last))

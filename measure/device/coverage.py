@@ -119,13 +119,14 @@ def head_probes(facts: ProblemFacts) -> Iterator[tuple[str, Probe]]:
 def profiling_probes(facts: ProblemFacts) -> Iterator[Probe]:
     """Plans that are profiled by running them: the first and the last setting of each method.
 
-    And every other setting whose rounds have an op or a kind of pass that these two lack.
+    And every other setting whose rounds have an op or a kind of pass that these two lack. Rounds
+    that follow each other within a text are timed apart.
     """
     by_method: dict[str, list[Probe]] = {}
     for drafter in dict.fromkeys((*possible_drafters(facts), *later_drafters(facts))):
         plan = profiling_plan(facts, drafter)
         if plan is not None:
-            by_method.setdefault(plan.name, []).append(Probe(str(drafter), plan))
+            by_method.setdefault(plan.name, []).extend(_single_rounds(Probe(str(drafter), plan)))
     for settings in by_method.values():
         chosen = list(dict.fromkeys((settings[0], settings[-1])))
         covered = set().union(*(_kinds_of_steps(probe.plan) for probe in chosen))
@@ -135,6 +136,16 @@ def profiling_probes(facts: ProblemFacts) -> Iterator[Probe]:
                 chosen.append(probe)
                 covered |= kinds
         yield from chosen
+
+
+def _single_rounds(probe: Probe) -> Iterator[Probe]:
+    """A plan, or each round of one whose rounds change with the text: probes run on short texts."""
+    if probe.plan.schedule is None:
+        yield probe
+        return
+    for item in probe.plan.rounds:
+        plan = replace(probe.plan, rounds=(item,), schedule=None)
+        yield Probe(f"{probe.name}, {item.name}", plan)
 
 
 def _kinds_of_steps(plan: Plan) -> set[object]:

@@ -19,6 +19,8 @@ from specplan.cost_models.devices.measured.device import MeasuredDevice  # noqa:
 from specplan.cost_models.devices.measured.rows import ForwardRow  # noqa: E402
 from specplan.cost_models.devices.measured.spread import UNKNOWN_DRIFT  # noqa: E402
 from specplan.cost_models.devices.measured.table import MeasuredTable  # noqa: E402
+from specplan.cost_models.rounds.demands import ForwardDemand, round_demands  # noqa: E402
+from specplan.ir.blocks import Skips  # noqa: E402
 from specplan.measure.device import profile as device_module  # noqa: E402
 from specplan.measure.device import time_probe as times  # noqa: E402
 from specplan.measure.device.cliffs import find_cliffs  # noqa: E402
@@ -27,7 +29,13 @@ from specplan.measure.device.probes import EXIT_CHAINS  # noqa: E402
 from specplan.measure.device.profile import MOST_REFINED, measure_device  # noqa: E402
 from specplan.measure.device.time_probe import ProbeTimes  # noqa: E402
 from specplan.measure.workbench import Workbench  # noqa: E402
-from specplan.planner import ProblemFacts, gather_facts, load_problem  # noqa: E402
+from specplan.planner import (  # noqa: E402
+    ProblemFacts,
+    discover_methods,
+    gather_facts,
+    load_problem,
+)
+from specplan.planner.templates.profiled_by_running import ProfiledByRunning  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
 torch.set_num_threads(1)
@@ -224,3 +232,25 @@ def test_layers_of_the_target_are_measured_apart(
         assert seconds.median == rows[(0, 1), 1, logits]
     between = device.forward_seconds(shape, batch, 6, context, 6, (1, 3))
     assert between.median > 0 and not between.extrapolated
+
+
+def test_rounds_that_follow_each_other_in_a_text_are_measured_apart(tmp_path: Path) -> None:
+    path = write_problem(tmp_path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"methods": ["depth_by_position"]}))
+    bench = Workbench(load_problem(path))
+    facts = facts_of(bench)
+    device = measure_device(bench, facts, passes=1)
+    method = discover_methods()["depth_by_position"]
+    assert isinstance(method, ProfiledByRunning)
+    plans = [method.written(facts, one) for one in method.run_settings(facts)]
+    passes = {
+        step.stack
+        for plan in plans
+        for item in plan.rounds
+        for step in round_demands(plan, item).steps
+        if isinstance(step, ForwardDemand)
+    }
+    assert ((0, 3), Skips.of([1], [1])) in passes  # the first layer and the last one of three
+    _, context = cells(facts)[0]
+    for layers, skips in passes:
+        assert device.forward_seconds(facts.target, 1, 1, context, 1, layers, skips).median > 0
