@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from specplan.measure.workbench import TokenPrompt, Workbench
 from specplan.passes.chunk import Chunk
 from specplan.runtime.continuous import serve
 from specplan.runtime.executable import Executable
+from specplan.runtime.requests import Request
 from specplan.runtime.service import Arrival, BatchLimits, Service, Timer
 
 SEEDS = 8
@@ -163,6 +164,10 @@ def measured_steps(
 ) -> StepTimes:
     """What a server's steps take with so many requests, which come as soon as others are done.
 
+    The first ones have shorter outputs, each by another length, so that from then on a request
+    joins while the others decode, as under load: its prompt then waits for their caches to make
+    room, and texts of a step differ in length.
+
     Args:
         executable: of `served_plan`, which reads prompts before its steps.
         requests: that are served in turns, all alike in length.
@@ -172,15 +177,15 @@ def measured_steps(
     """
     step, tokens, read, joined = [], [], [], []
     for batch in batches:
-        turns = [Arrival(0.0, one.request) for one in requests]
-        wanted = [turns[index % len(turns)] for index in range(batch * repeats)]
+        turns = [requests[index % len(requests)].request for index in range(batch * repeats)]
+        wanted = [Arrival(0.0, one) for one in _staggered(turns, batch)]
         executable.forget()
         service = serve(executable, wanted, BatchLimits(batch), clock=timer())
         full = [one for one in service.steps[1:] if one.running == batch]
         step.append(np.mean([s.seconds + (0.0 if s.joined else s.read_seconds) for s in full]))
         tokens.append(np.mean([one.tokens for one in full]) / batch)
-        read += [one.read_seconds for one in service.steps[1:] if one.joined]
-        joined += [one.joined for one in service.steps[1:] if one.joined]
+        read += [one.read_seconds for one in service.steps if one.joined]
+        joined += [one.joined for one in service.steps if one.joined]
     each, fixed = _line(joined, read)
     return StepTimes(
         np.array(batches, dtype=np.float64),
@@ -190,6 +195,13 @@ def measured_steps(
         prefill=np.array(fixed),
         first_steps=first_steps(executable),
     )
+
+
+def _staggered(requests: Sequence[Request], batch: int) -> Iterator[Request]:
+    """The same requests, the first `batch` with outputs of rising lengths."""
+    for place, one in enumerate(requests):
+        part = min(place + 1, batch) / batch
+        yield replace(one, max_new_tokens=max(1, round(part * one.max_new_tokens)))
 
 
 def _line(counts: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:
