@@ -59,17 +59,6 @@ class Skips:
         """Layers that a stack needs to have all of these blocks."""
         return max((*self.attentions, *self.mlps), default=-1) + 1
 
-    @classmethod
-    def between(cls, spans: Sequence[tuple[int, int]]) -> Skips:
-        """All blocks between rising half-open spans of layers."""
-        gaps = [range(stop, start) for (_, stop), (start, _) in pairwise(spans)]
-        layers = tuple(chain.from_iterable(gaps))
-        return cls(layers, layers)
-
-    def __or__(self, other: Skips) -> Skips:
-        """The blocks of either."""
-        return Skips.of(self.attentions + other.attentions, self.mlps + other.mlps)
-
     def __len__(self) -> int:
         """Blocks."""
         return len(self.attentions) + len(self.mlps)
@@ -80,6 +69,23 @@ class Skips:
 
 
 NO_SKIPS = Skips()
+
+
+def one_stack(
+    spans: Sequence[tuple[int, int]], skips: Skips
+) -> tuple[tuple[int, int] | None, Skips]:
+    """Rising half-open spans of layers as one, and the blocks left out with those in between.
+
+    Args:
+        spans: none for all layers.
+        skips: blocks that are left out in them.
+    """
+    if not spans:
+        return None, skips
+    gaps = [range(stop, start) for (_, stop), (start, _) in pairwise(spans)]
+    between = tuple(chain.from_iterable(gaps))
+    left = Skips.of(skips.attentions + between, skips.mlps + between)
+    return (spans[0][0], spans[-1][1]), left
 
 
 @lru_cache(maxsize=1024)

@@ -21,7 +21,7 @@ from specplan.backends.ops.lookup import Continuations
 from specplan.backends.ops.tensors.values import Logits, Nodes, Path, Tree
 from specplan.backends.ops.when import when as either
 from specplan.ir import ops as ir
-from specplan.ir.blocks import Skips
+from specplan.ir.blocks import one_stack
 from specplan.ir.values import State
 from specplan.runtime.executable import Observer, forward_variant
 from specplan.runtime.models.modules import Module
@@ -131,8 +131,7 @@ class Interpreter(OpRunner):
         spec = self.analysis.pass_specs[id(op)]
         place = self.analysis.places.placements.get((id(op), self.trip))
         ran = run_forward(self, spec, [nodes_as(scope[name]) for name in op.nodes], place)
-        span = (spec.spans[0][0], spec.spans[-1][1]) if op.layers else None
-        skips = spec.skips | Skips.between(spec.spans)
+        span, skips = one_stack(spec.spans if op.layers else (), spec.skips)
         variant = forward_variant(span, op.gives_logits, skips.words)
         name = f"{op.keyword}:{variant}" if variant else op.keyword
         self.op_record = OpRecord(name, op.model, ran.width, ran.context)

@@ -131,9 +131,13 @@ class PoolSearch:
 
     def _holds(self, reading: int) -> bool:
         """Whether a group holds the model and the cache of a prompt."""
-        shape = self.shape
-        cache = self.prompt_tokens * shape.kv_bytes_per_token + shape.state_bytes
-        return shape.weight_bytes + cache <= USABLE * reading * self.device.memory_bytes
+        needed = self.shape.weight_bytes + self._prompt_bytes
+        return needed <= USABLE * reading * self.device.memory_bytes
+
+    @property
+    def _prompt_bytes(self) -> float:
+        """The caches and states of a prompt."""
+        return self.prompt_tokens * self.shape.kv_bytes_per_token + self.shape.state_bytes
 
     @cached_property
     def _steps(self) -> dict[tuple[Split, int], SplitPrice | None]:
@@ -168,8 +172,7 @@ class PoolSearch:
             total = rate * pools.decode.replicas
             return PoolPrice(pools, requests, total, slower, prompt + slower, self.output_tokens)
         prompt, rate = self._prompt(pools.reading), requests / decoding
-        moved = self.prompt_tokens * self.shape.kv_bytes_per_token + self.shape.state_bytes
-        link = moved / (NODE_LINK * pools.reading)
+        link = self._prompt_bytes / (NODE_LINK * pools.reading)
         if rate * max(prompt, link) > READING * pools.groups:
             return None
         ttft = prompt + link + step.tpot

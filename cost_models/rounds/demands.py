@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 
 from specplan.cost_models.intervals import Interval
 from specplan.cost_models.rounds.round_types import round_types
-from specplan.ir.blocks import Skips
+from specplan.ir.blocks import Skips, one_stack
 from specplan.ir.needs import Pass, Work
 from specplan.ir.op import Op
 from specplan.ir.plan import CacheState, Plan, Round, walk
@@ -71,10 +71,7 @@ class ForwardDemand:
     @property
     def stack(self) -> tuple[Span, Skips]:
         """What runs as one pass: layers from the first to the last, and the blocks left out."""
-        spans = [span for span in self.spans if span is not None]
-        if not spans:
-            return None, self.skips
-        return (spans[0][0], spans[-1][1]), self.skips | Skips.between(spans)
+        return one_stack([span for span in self.spans if span is not None], self.skips)
 
 
 @dataclass(frozen=True, slots=True)

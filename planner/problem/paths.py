@@ -94,10 +94,9 @@ def with_paths(
         move: says what stands for a path.
         move_model: says it for the folders of models.
     """
-    target, *drafts = (
-        one.model_copy(update={"path": move_model(one.path)})
-        for one in (problem.models.target, *problem.models.drafts)
-    )
+    models = problem.models
+    target = models.target.model_copy(update={"path": move_model(models.target.path)})
+    drafts = tuple(d.model_copy(update={"path": move_model(d.path)}) for d in models.drafts)
     limits, quality = problem.limits, problem.limits.quality
     if quality is not None:
         quality = quality.model_copy(update=_moved(quality, ("prompts",), move))
@@ -106,7 +105,7 @@ def with_paths(
     device = problem.device
     return problem.model_copy(
         update={
-            "models": Models.model_validate({"target": target, "drafts": tuple(drafts)}),
+            "models": Models(target=target, drafts=drafts),
             "workload": problem.workload.model_copy(update=workload),
             "limits": limits,
             "device": str(move(Path(device))) if device_is_path(device) else device,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from specplan.cli.options import JsonOption, ProblemArgument
@@ -25,47 +26,31 @@ def parallel(problem: ProblemArgument, json: JsonOption = False) -> None:
     print(f"No other of {document['compared']} is better for a user and for the GPUs at once.")
     if document["pools_front"]:
         print("\nPrompts included, read by the GPUs that decode or by a pool of their own")
-        _print_pools(document["pools_front"])
+        _print_front(document["pools_front"])
     if document["drafted_front"]:
         print("\nWith speculation, each group of GPUs with its own best plan (TP and replicas)")
-        _print_front(document["drafted_front"], "plan")
+        _print_front(document["drafted_front"])
 
 
-def _print_pools(front: list[dict[str, Any]]) -> None:
-    columns = ("pools", ">requests", ">TPOT ms", ">TTFT ms", ">tokens/s per user", ">per GPU")
-    print_table(
-        columns,
-        [
-            (
-                row["pools"],
-                str(row["requests"]),
-                f"{1e3 * row['tpot']:.3g}",
-                f"{1e3 * row['ttft']:.3g}",
-                f"{row['per_user']:.3g}",
-                f"{row['per_device']:.4g}",
-            )
-            for row in front
-        ],
-    )
+_COLUMNS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    "split": ("split", str),
+    "pools": ("pools", str),
+    "requests": (">requests", str),
+    "tpot": (">TPOT ms", lambda value: f"{1e3 * value:.3g}"),
+    "ttft": (">TTFT ms", lambda value: f"{1e3 * value:.3g}"),
+    "per_user": (">tokens/s per user", lambda value: f"{value:.3g}"),
+    "per_device": (">per GPU", lambda value: f"{value:.4g}"),
+    "memory": (">GB per GPU", lambda value: f"{value / 1e9:.0f}"),
+    "plan": ("plan", str),
+}
+"""Head of a column and how its values are written, by their key in the document."""
 
 
-def _print_front(front: list[dict[str, Any]], *more: str) -> None:
-    columns = ("split", ">requests", ">TPOT ms", ">tokens/s per user", ">per GPU", ">GB per GPU")
-    print_table(
-        (*columns, *more),
-        [
-            (
-                row["split"],
-                str(row["requests"]),
-                f"{1e3 * row['tpot']:.3g}",
-                f"{row['per_user']:.3g}",
-                f"{row['per_device']:.4g}",
-                f"{row['memory'] / 1e9:.0f}",
-                *(row[name] for name in more),
-            )
-            for row in front
-        ],
-    )
+def _print_front(front: list[dict[str, Any]]) -> None:
+    """The values of a front that have a column."""
+    columns = {key: column for key, column in _COLUMNS.items() if key in front[0]}
+    rows = [tuple(show(row[key]) for key, (_, show) in columns.items()) for row in front]
+    print_table(tuple(head for head, _ in columns.values()), rows)
 
 
 def parallel_document(path: Path) -> dict[str, Any]:
