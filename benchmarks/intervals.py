@@ -31,6 +31,7 @@ from specplan.cost_models.forecast import Forecast
 from specplan.ir.files import read_json, write_json_atomic
 from specplan.ir.text.parser import parse_plan
 from specplan.ir.text.printer import print_plan
+from specplan.measure.bench.bench import served_before
 from specplan.measure.bench.contenders import Timer, plan_timer
 from specplan.measure.workbench import BENCH, TokenPrompt, Workbench
 from specplan.planner import PLAIN, Candidate, load_problem
@@ -120,7 +121,8 @@ def measure(work: Path, groups: int, seed: int) -> list[dict[str, Any]]:
         block = cases[task, batch]
         for case in block:
             if id(case) not in timers:
-                timers[id(case)] = plan_timer(benches[task], parse_plan(case["plan"]))
+                served = served_before(benches[task])
+                timers[id(case)] = plan_timer(benches[task], parse_plan(case["plan"]), served)
                 timers[id(case)](prompts[:batch])  # allocates and warms caches
         speeds = _speeds([timers[id(case)] for case in block], prompts, batch, draws)
         plain = next(s for s, c in zip(speeds, block, strict=True) if c["words"].startswith(PLAIN))

@@ -31,6 +31,7 @@ from reference_problem import dealt_problem
 
 from specplan.gathering import gather
 from specplan.ir.files import read_json, write_json_atomic
+from specplan.measure.bench.bench import served_before
 from specplan.measure.bench.contenders import plan_timer
 from specplan.measure.workbench import BENCH, PROFILE, TokenPrompt, Workbench, groups_of
 from specplan.planner import Candidate, Problem, SearchResult, load_problem
@@ -79,11 +80,11 @@ def one_load(
         while True:
             yield from groups_of(draws.sample(prompts, len(prompts)), batch)
 
-    contenders = []
+    contenders, served = [], served_before(bench)
     for other in near:
         assert other.plan is not None
         words = f"{other.method} {other.words}".strip()
-        contenders.append(Contender(words, plan_timer(bench, other.plan)))
+        contenders.append(Contender(words, plan_timer(bench, other.plan, served)))
         contenders[-1].run(prompts[:batch])  # allocates and warms caches
     mine = contenders[next(i for i, other in enumerate(near) if other is chosen)]
     source = groups()

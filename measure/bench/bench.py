@@ -2,7 +2,8 @@
 
 All contenders continue the same prompts, group by group, in an order that rotates, so that
 disturbances of the machine fall on all of them. Ratios are taken within a group, and the median
-over groups is reported.
+over groups is reported. A source that requests share has served some before (`served_before`), as
+in a service and as where its acceptance is measured.
 """
 
 from __future__ import annotations
@@ -15,17 +16,26 @@ import numpy as np
 
 from specplan.cost_models.forecast import Forecast
 from specplan.cost_models.intervals import Interval
-from specplan.ir.errors import NothingToCompareError
+from specplan.ir.errors import NothingToCompareError, UsageError
 from specplan.ir.plan import Plan
 from specplan.measure.bench.contenders import Contender, executable_timer, plan_timer, stock_timer
 from specplan.measure.bench.stock import stock_runners
 from specplan.measure.machine import hardware_name, versions
 from specplan.measure.progress import Progress, silent
-from specplan.measure.workbench import BENCH, TokenPrompt, Workbench, groups_of
+from specplan.measure.workbench import (
+    BENCH,
+    PROFILE,
+    TokenPrompt,
+    Workbench,
+    chosen_prompts,
+    groups_of,
+)
 from specplan.planner import PLAIN
 from specplan.runtime.executable import Executable
 
 STOCK = "transformers.generate"
+MOST_SERVED = 20
+"""Most prompts that shared sources have served before."""
 
 
 @dataclass(frozen=True)
@@ -135,14 +145,15 @@ def compare(
     if PLAIN not in plans:
         raise NothingToCompareError("no autoregressive plan to compare with", where="bench")
     groups = groups_of(bench.prompts(BENCH)[:limit], batch)
+    served = served_before(bench)
     of_compiled = bench.runs_by != bench.problem.backend
     contenders = [
-        Contender(name, plan_timer(bench, plan), None if of_compiled else forecast)
+        Contender(name, plan_timer(bench, plan, served), None if of_compiled else forecast)
         for name, (plan, forecast) in plans.items()
     ]
     if compiled is not None:
         forecast = plans[chosen][1] if of_compiled else None
-        timer = executable_timer(bench, compiled)
+        timer = executable_timer(bench, compiled, served)
         contenders.append(Contender(f"{chosen}, compiled", timer, forecast))
     if stock:
         runners = stock_runners(bench, batch, exit_layer)
@@ -159,6 +170,19 @@ def compare(
         versions=versions(),
         outputs={contender.name: contender.outputs for contender in contenders},
     )
+
+
+def served_before(bench: Workbench) -> Sequence[TokenPrompt]:
+    """What sources that requests share have served before a comparison.
+
+    Half of the prompts that acceptance is measured on: these are taken in order, so that a source
+    knows half of the others when it drafts for the mean one.
+    """
+    try:
+        prompts = chosen_prompts(bench.problem, PROFILE)
+    except UsageError:  # all of them belong to the bench
+        return []
+    return [bench.token_prompt(one) for one in prompts[: len(prompts) // 2][:MOST_SERVED]]
 
 
 def _run_all(

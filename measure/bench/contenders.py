@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter
 
 from specplan.cost_models.forecast import Forecast
-from specplan.ir.plan import Plan
+from specplan.ir.plan import Plan, SourceState
 from specplan.measure.bench.stock import Runner
 from specplan.measure.workbench import TokenPrompt, Workbench
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
+from specplan.runtime.requests import Request
+from specplan.runtime.sources.source import Source
 
 
 @dataclass(frozen=True)
@@ -93,26 +96,53 @@ class Contender:
             self.first[group].append(outcome.first)
 
 
-def plan_timer(bench: Workbench, plan: Plan) -> Timer:
-    """Runs of a plan through the problem's backend; no stop token ends a text early."""
-    return executable_timer(bench, bench.compile(plan))
+def plan_timer(bench: Workbench, plan: Plan, served: Sequence[TokenPrompt] = ()) -> Timer:
+    """Runs of a plan through the problem's backend; see `executable_timer`."""
+    return executable_timer(bench, bench.compile(plan), served)
 
 
-def executable_timer(bench: Workbench, executable: Executable) -> Timer:
+def executable_timer(
+    bench: Workbench, executable: Executable, served: Sequence[TokenPrompt] = ()
+) -> Timer:
     """Runs of a compiled plan; no stop token ends a text early.
 
     A source that learns from past outputs must not know the output that is timed: when a prompt
-    repeats, a new pass over all prompts begins, and sources forget.
+    repeats, a new pass over all prompts begins, and sources forget what they learned in the last.
+
+    Args:
+        bench: the problem's models and settings.
+        executable: runs them.
+        served: prompts that are answered, untimed, before the first pass, if requests share a
+            source; what it learns of them is known in every pass.
     """
     seen: set[str] = set()
+    known: dict[str, Source] = {}
+    shared = [
+        str(state.name)
+        for state in executable.plan.states
+        if isinstance(state, SourceState) and state.scope == "process"
+    ]
+
+    def requests_of(prompts: Sequence[TokenPrompt]) -> list[Request]:
+        return [bench.request(prompt, bench.problem.seed) for prompt in prompts]
+
+    def begin(batch: int) -> None:
+        """Give the sources the state in which every pass begins."""
+        seen.clear()
+        executable.forget()
+        if known:
+            executable.shared.update(deepcopy(known))
+            return
+        for first in range(0, len(served), batch):
+            generate(executable, requests_of(served[first : first + batch]))
+        known.update({name: deepcopy(executable.shared[name]) for name in shared})
 
     def run(prompts: Sequence[TokenPrompt]) -> Outcome:
         names = {prompt.id for prompt in prompts}
-        if names & seen:
-            executable.forget()
-            seen.clear()
+        if shared and (names & seen or (served and not known)):
+            begin(len(prompts))
         seen.update(names)
-        requests = [bench.request(prompt, bench.problem.seed) for prompt in prompts]
+        requests = requests_of(prompts)
         arrivals: list[float] = []
         start = perf_counter()
         output = generate(

@@ -29,6 +29,10 @@ def test_prompts_that_come_again_are_not_known_from_before(tmp_path: Path) -> No
     again = [timed(group) for group in groups]
     assert [run.rounds for run in again] == [run.rounds for run in first]
     assert [run.outputs for run in again] == [run.outputs for run in first]
+    served = plan_timer(bench, probe.plan, bench.prompts(BENCH))
+    passes = [[served(group).rounds for group in groups] for _ in range(2)]
+    assert passes[0] == passes[1], "what was served before is known in every pass alike"
+    assert sum(passes[0]) < sum(run.rounds for run in first)
     known = [executable_timer(bench, knowing)(group).rounds for group in (*groups, *groups)]
     assert known[:3] == [run.rounds for run in first]
     assert sum(known[3:]) < sum(known[:3]), "a new timer knows nothing of what ran before it"
