@@ -8,7 +8,8 @@ r"""Prompts to train a drafter on: from Python's standard library, or from a log
 the answers. Without `--log` a prompt is the start of a module, class or function of this Python's
 standard library, of files that the reference models were trained on: what acceptance and speed are
 measured on (`examples/prompts`) is of other files. With `--whole` texts are pieces of these files,
-for `specplan train --as-is`. The library is under the PSF licence.
+for `specplan train --as-is`; with `--target` they are prompts and what a model writes greedily
+after them, to be learned likewise. The library is under the PSF licence.
 
 A log has a conversation a line, `{"id": ..., "messages": [{"role": ..., "content": ...}, ...]}`.
 Every turn of an assistant gives a prompt: what came before it, by the chat template of
@@ -37,6 +38,8 @@ LEAST, MOST = 240, 560
 """Characters of a prompt: about 96 to 200 tokens of the reference tokenizer."""
 PIECE = 1200
 """Characters of a piece of a file."""
+BATCH = 64
+"""Prompts that are answered at once."""
 START = re.compile(r"^(?: {4}| {0})(?:class |def |async def |@)", re.MULTILINE)
 
 
@@ -106,6 +109,25 @@ def split_of(conversation: str) -> str:
     return {18: "profile", 19: "bench"}.get(place, "train")
 
 
+def answered(rows: Sequence[dict[str, Any]], target: Path, tokens: int) -> Iterator[dict[str, Any]]:
+    """Prompts with greedy answers behind them, prompts of like length at once."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    words = AutoTokenizer.from_pretrained(target, local_files_only=True, padding_side="left")
+    words.pad_token = words.pad_token or words.eos_token
+    model = AutoModelForCausalLM.from_pretrained(target, local_files_only=True).eval()
+    ordered = sorted(rows, key=lambda row: len(row["text"]))
+    for first in range(0, len(ordered), BATCH):
+        batch = ordered[first : first + BATCH]
+        given = words([row["text"] for row in batch], return_tensors="pt", padding=True)
+        with torch.inference_mode():
+            written = model.generate(**given, max_new_tokens=tokens, do_sample=False)
+        answers = written[:, given["input_ids"].shape[1] :]
+        for row, answer in zip(batch, answers, strict=True):
+            yield {**row, "text": row["text"] + words.decode(answer, skip_special_tokens=True)}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -113,6 +135,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="JSON Lines to write")
     parser.add_argument("--count", type=int, default=1200, help="prompts from the library")
     parser.add_argument("--whole", action="store_true", help="pieces of whole files, for --as-is")
+    parser.add_argument("--target", type=Path, help="a model that answers, for --as-is")
+    parser.add_argument("--tokens", type=int, default=192, help="of an answer")
     parser.add_argument("--seed", type=int, default=0, help="of their order")
     parser.add_argument("--log", type=Path, help="conversations, JSON Lines")
     parser.add_argument(
@@ -125,6 +149,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows = library_prompts(CORPUS, options.count, options.seed, options.whole)
     else:
         rows = list(logged_prompts(options.log, options.tokenizer))
+    if options.target is not None:
+        rows = list(answered(rows, options.target, options.tokens))
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
     print(f"{options.out}: {len(rows)} prompts")

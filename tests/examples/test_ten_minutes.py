@@ -59,3 +59,17 @@ def test_it_trains_and_measures(tmp_path: Path) -> None:
         assert "medusa" in done.stdout
     finally:
         subprocess.run(["rm", "-rf", str(work)], check=True)
+
+
+def test_prompts_are_followed_by_what_the_target_writes(tmp_path: Path) -> None:
+    """Greedy answers behind the prompts of the same seed."""
+    command = [sys.executable, str(ROOT / "examples/training/texts.py"), "--count", "3"]
+    answered = ["--target", str(ROOT / "examples/reference_models/target"), "--tokens", "12"]
+    for name, more in (("prompts", []), ("answered", answered)):
+        subprocess.run([*command, "--out", str(tmp_path / name), *more], check=True)
+    rows = [json.loads(line) for line in (tmp_path / "answered").read_text().splitlines()]
+    texts = {row["id"]: row["text"] for row in rows}
+    for line in (tmp_path / "prompts").read_text().splitlines():
+        prompt = json.loads(line)
+        assert texts[prompt["id"]].startswith(prompt["text"])
+        assert len(texts[prompt["id"]]) > len(prompt["text"])
