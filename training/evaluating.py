@@ -43,13 +43,15 @@ MOST_DEPTH = 6
 """Positions that are evaluated."""
 
 
-def unseen_texts(bench: Workbench, progress: Progress, most: int = MOST_TEXTS) -> list[TracedText]:
-    """The target's own texts after the problem's prompts on which acceptance is measured.
+def unseen_texts(
+    bench: Workbench, progress: Progress, most: int = MOST_TEXTS, split: str = PROFILE
+) -> list[TracedText]:
+    """The target's own texts after the problem's prompts of a split, that of acceptance or speed.
 
     Raises:
         UsageError: the problem has no such prompts.
     """
-    prompts = bench.prompts(PROFILE)[:most]
+    prompts = bench.prompts(split)[:most]
     outputs, target = continue_prompts(bench, prompts, progress), bench.models["target"]
     return [
         TracedText(index, prompt.id, request_of(bench, prompt, index), output, target)
