@@ -263,6 +263,8 @@ def public_tensors(head: Drafter) -> dict[str, Tensor]:
     tokens = head.outputs.tokens
     if tokens is not None:
         known = tokens.cpu()
+        if any(into == "token_map" for _, into in head.description.names):
+            return tensors | {"token_map": known}
         tensors["d2t"] = known - torch.arange(len(known))
         members = torch.zeros(head.description.token_ids, dtype=torch.bool)
         tensors["t2d"] = members.index_fill(0, known, True)
