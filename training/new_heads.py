@@ -94,7 +94,10 @@ _PUBLIC: Mapping[str, tuple[tuple[str, str], ...]] = {
         (r"embedding\.weight", "embed_tokens.weight"),
         (r"(layers\..*)", r"\1"),
     ),
-    "look_ahead_tokens": ((r"slots", "slots.weight"),),
+    "look_ahead_tokens": (
+        (r"slots", "slots.weight"),
+        (r"(map_\w+|adapters\.\w+)", r"\1"),
+    ),
     "clover": (*_CLOVER, *_clover_block("later", "clover_head_mlp_rnn")),
     "clover2": (
         *_CLOVER,
@@ -124,7 +127,10 @@ _PUBLIC: Mapping[str, tuple[tuple[str, str], ...]] = {
 DFlash, SafeAILab's EAGLE, and those of the authors; `{last}` follows the last residual block."""
 TRAINED = tuple(_PUBLIC)
 _PASSED = ("linear.weight", "beside.weight", "stage.weight", "r.q.weight", "r.k.weight")
-_ADDED = ("blocks.", "mixed.blocks.", "mixed.o.", "mixed.down.")
+_ADDED = (
+    "blocks.", "mixed.blocks.", "mixed.o.", "mixed.down.", "map_up", "adapters.qkv_up",
+    "adapters.output_up",
+)  # fmt: skip
 
 
 def new_head(
@@ -135,9 +141,9 @@ def new_head(
     LM heads begin as the target's, and residual blocks as zeros, so that Medusa heads begin as the
     target's own next token (arXiv 2401.10774 section 2.2.1), and Hydra's, whose shortcuts begin as
     the state; look-ahead tokens begin as embeddings of random tokens, or as the state of their
-    node; norms are ones, and other matrices random. Layers along the text and the norm behind them
-    begin as the target's last ones, and matrices that states pass as ones that change nothing, as
-    in Clover's own code.
+    node; maps and adapters of streams begin as ones that add nothing; norms are ones, and other
+    matrices random. Layers along the text and the norm behind them begin as the target's last ones,
+    and matrices that states pass as ones that change nothing, as in Clover's own code.
 
     Args:
         config: its config.json.

@@ -16,8 +16,6 @@ from specplan.ir.meaning import Path
 if TYPE_CHECKING:
     from specplan.backends.oracle.passes import Pass
 
-SLOT = -1
-"""Stands in paths for a token that nobody knows."""
 States: TypeAlias = dict[Path, Tensor]
 
 

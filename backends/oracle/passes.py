@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from specplan.backends.oracle.context import SLOT, States, context_of
+from specplan.backends.oracle.context import States, context_of
 from specplan.backends.oracle.memory import Memory
-from specplan.backends.oracle.stacks import Stack
+from specplan.backends.oracle.stacks import SLOT, Stack
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.meaning import Logits, Path, Picked
 from specplan.ir.ops import Forward

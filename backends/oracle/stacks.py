@@ -20,6 +20,9 @@ from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 
+SLOT = -1
+"""Stands in paths for a token that nobody knows."""
+
 
 @dataclass(frozen=True)
 class Context:
@@ -119,11 +122,13 @@ class Stack:
         """One layer on paths that attend to each other: `[n, width]` to the same."""
         positions, slots = _positions(paths), torch.arange(len(paths))[None]
         model, span, given = self.module, (number, number + 1), states[None].clone()
+        ahead = sum(path[-1] == SLOT for path in paths)  # they stand behind what they see
         if len(mask) == 1:
             latest = torch.tensor([asks])
             return model.hidden(
-                torch.zeros_like(slots), positions, slots, mask, cache, span, given, skips, latest
-            )[0]
+                torch.zeros_like(slots), positions, slots, mask, cache, span, given, skips, latest,
+                ahead,
+            )[0]  # fmt: skip
         if not isinstance(model, CausalModel):
             raise self._lacks("heads that each see a part of the text")
         family = model.family
@@ -134,6 +139,7 @@ class Stack:
             return additive_mask(mask & near, groups, model.dtype).transpose(0, 1)
 
         writer = cache.writer(positions, slots, len(paths))
+        writer.additions = model.additions(ahead)
         return family.run(given, positions, masks, writer, span, skips)[0]
 
     def logits(self, state: Tensor, path: Path, output: str, step: int) -> Tensor:

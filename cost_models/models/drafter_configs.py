@@ -13,6 +13,7 @@ from typing import Any, Literal
 from specplan.cost_models.models.architectures.registry import read_decoder
 from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.cost_models.models.heads.reading import is_drafter, read_description
+from specplan.cost_models.models.heads.shared import attention_sizes
 from specplan.cost_models.models.layers import Decoder, DenseMlp, GroupedAttention, LayerShape
 from specplan.ir.errors import MissingCapabilityError
 
@@ -176,8 +177,10 @@ def _without_layers(one: HeadDescription, target: Decoder, kind: DrafterKind) ->
     more = (heads - 1) * output.vocabulary + heads * blocks * inputs
     if output.inner:  # the target's own matrix follows, which is read once
         more = heads * 2 * output.inner
+    slots = one.levels
     if kind == "slots":
-        more = one.levels.count * (hidden if one.levels.enters else 1)
+        more = slots.count * (hidden if slots.enters and not slots.rank else 1) + 2 * slots.rank
+        more += 2 * slots.adapted * slots.adapter_rank
     if one.join == "stack":
         more = (one.steps + 3) * width + (blocks - 1) * width
     if one.join == "sum":
@@ -188,6 +191,8 @@ def _without_layers(one: HeadDescription, target: Decoder, kind: DrafterKind) ->
         more = 0
     at_once = kind in ("parallel", "slots", "neighbours")
     biases = heads * blocks * (hidden * output.residual_bias + output.inner)
+    if slots.adapted:  # the other sides of the adapters
+        biases = slots.adapted * slots.adapter_rank * sum(attention_sizes(one.body.config))
     return Decoder(
         architecture=one.family,
         hidden_size=hidden,

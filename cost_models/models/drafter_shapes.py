@@ -39,6 +39,7 @@ class DrafterShape:
         mask_token: the token that stands where a block is to be drafted; None without one.
         reads_above: states enter with the token behind their own, not with their own.
         skips: blocks of the target that its pass leaves out.
+        enters: the target's layer at which its slots enter.
     """
 
     kind: DrafterKind
@@ -49,6 +50,7 @@ class DrafterShape:
     mask_token: int | None = None
     reads_above: bool = True
     skips: Skips = NO_SKIPS
+    enters: int = 0
 
 
 def is_drafter_folder(folder: Path | str) -> bool:
@@ -143,6 +145,7 @@ def described_drafter(
         drafter.mask_token,
         drafter.description.begins > 0,
         drafter.description.levels.skips,
+        drafter.description.levels.enters,
     )
 
 

@@ -45,6 +45,11 @@ def heads_ahead(drafters: Mapping[str, DrafterShape]) -> dict[str, int]:
     return {name: one.block for name, one in drafters.items() if one.kind == "parallel"}
 
 
+def streams_ahead(drafters: Mapping[str, DrafterShape]) -> dict[str, int]:
+    """Roles of the slots of the target that enter in the middle of its stack, and how many."""
+    return {n: one.block for n, one in drafters.items() if one.kind == "slots" and one.enters}
+
+
 def stores_of(drafters: Mapping[str, DrafterShape]) -> tuple[str, ...]:
     """Roles of the stores of the target's states over a corpus."""
     return tuple(name for name, drafter in drafters.items() if drafter.kind == "neighbours")

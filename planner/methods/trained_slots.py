@@ -8,8 +8,9 @@ its first token is the target's own and always accepted, and neither pass is as 
 et al. 2024, arXiv 2405.20314) that first pass leaves middle layers out, and so is cheap.
 
 The drafter is a few embeddings, or with hidden transfer (Wu et al. 2024, arXiv 2404.12022) maps of
-the node's state in the middle of the stack (docs/heads.md). The other systems differ in what was
-trained beside these, which no plan shows.
+the node's state in the middle of the stack, as are the streams of Speculative Streaming (Bhendawade
+et al. 2024, arXiv 2402.11131), which run with adapters (docs/heads.md). The other systems differ in
+what was trained beside these, which no plan shows.
 """
 
 from __future__ import annotations
@@ -52,14 +53,16 @@ class TrainedSlots(ChainsAndTrees):
         "PaSS: Monea et al. 2023, arXiv 2311.13581; BiTA: Lin et al. 2024, arXiv 2401.12522; "
         "parallel prompt decoding: Chen et al. 2024, arXiv 2405.18628; SPACE: Yi et al. 2024, "
         "arXiv 2402.11809; SDSAT: Liu et al. 2024, arXiv 2403.18647; S3D: Zhong et al. 2024, "
-        "arXiv 2405.20314; hidden transfer: Wu et al. 2024, arXiv 2404.12022"
+        "arXiv 2405.20314; hidden transfer: Wu et al. 2024, arXiv 2404.12022; Speculative "
+        "Streaming: Bhendawade et al. 2024, arXiv 2402.11131"
     )
     differs = (
         "Only the embeddings at slots are trained: BiTA's soft prompt, which its masks alone see, "
         "and several prompt tokens for one place are not here, and SPACE, SDSAT and S3D also tune "
         "the target; hidden transfer enters before one layer, and is trained on tokens instead of "
-        "on the target's own states; all nodes of a tree have the same number of slots, where "
-        "parallel prompt decoding gives nodes that are seldom accepted fewer."
+        "on the target's own states; adapters of Speculative Streaming are those of its lossless "
+        "mode, and `pruned_heads` prunes its tree; all nodes of a tree have the same number of "
+        "slots, where parallel prompt decoding gives nodes that are seldom accepted fewer."
     )
     acceptance = f"{ACCEPTANCE}; of chains in a pass of their own, the rounds that ran"
     none = "models.drafts names no look-ahead tokens of the target"

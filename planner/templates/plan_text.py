@@ -84,8 +84,14 @@ def uncached_of(facts: ProblemFacts, heads: Iterable[str]) -> tuple[str, ...]:
 
 
 def features_of(drafter: DrafterShape | None) -> str:
-    """Layers of the target whose states a drafter reads, as a track names them; "" for none."""
-    return "" if drafter is None else print_atom(drafter.feature_layers or "last")
+    """Layers of the target whose states a drafter reads, as a track names them; "" for none.
+
+    States at its slots, too, if they are what it reads.
+    """
+    if drafter is None:
+        return ""
+    levels = f" levels={drafter.block + 1}" if drafter.kind == "slots" else ""
+    return print_atom(drafter.feature_layers or "last") + levels
 
 
 def draft_and_verify(

@@ -18,6 +18,7 @@ from specplan.cost_models.models.heads.look_ahead import (
     hidden_transfer_config,
     look_ahead_config,
     skipping_config,
+    streams_config,
 )
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.models.new_heads import (
@@ -276,6 +277,12 @@ FAMILIES: Mapping[str, Family] = {
             "hidden_transfer",
             "hidden transfer",
             hidden_transfer_config,
+            Recipe(68_000, 2, 3.0, "data and epochs as Medusa's"),
+        ),
+        _measured(
+            "streams",
+            "speculative streams",
+            streams_config,
             Recipe(68_000, 2, 3.0, "data and epochs as Medusa's"),
         ),
         _measured(

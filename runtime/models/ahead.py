@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from specplan.runtime.models.attention import LayerMask, additive_mask
+from specplan.runtime.models.attention import Additions, LayerMask, additive_mask
 from specplan.runtime.models.families import LayerMasks
 from specplan.runtime.models.heads.text_attention import TextAndOwn, Texts, Unrolled
 
@@ -39,6 +39,7 @@ class Store(Unrolled):
     """Keys and values of one look ahead, as layers of language models write them."""
 
     rotate_and_store = None
+    additions: Additions | None = None
 
     def note(self, queries: Tensor, layer_idx: int) -> None:
         """Queries are not stored."""
@@ -86,6 +87,7 @@ def hidden_ahead(
     enter: Callable[[Tensor, Tensor, int], Tensor],
     enters: int = 0,
     skipping: Callable[..., Tensor] | None = None,
+    additions: Additions | None = None,
 ) -> Iterator[Tensor]:
     """States after the last layer at some tokens, and at 1, 2, ... slots behind each of them.
 
@@ -97,11 +99,12 @@ def hidden_ahead(
         texts: none of a row sees another, `[B, T]`.
         roots: int64 `[B, R]`, the tokens.
         steps: tokens and slots.
-        enter: what enters at slots, from the states of the tokens that they stand behind, their
-            own positions `[B, R]`, and how many tokens they lie ahead; new memory.
+        enter: what enters at slots, from states of the tokens that they stand behind, their own
+            positions `[B, R]`, and how many tokens they lie ahead; new memory.
         enters: the layer before which they enter.
         skipping: runs the tokens and slots, with the arguments of `layers.run`, where they leave
             out blocks that the text before them does not.
+        additions: to projections of the layers, at slots alone.
 
     Yields:
         For each step `[B, R, hidden]`, before the final norm.
@@ -115,23 +118,26 @@ def hidden_ahead(
 
     entered = layers.embed(texts.tokens, positions)
     entered = layers.run(entered, positions, first, store, (0, enters))
-    of_nodes = roots[..., None].expand(-1, -1, entered.shape[2])
-    nodes = entered.gather(1, of_nodes)
+    nodes = _rows(entered, roots)
     states = layers.run(entered, positions, first, store, span)
-    place = positions.gather(1, roots)
-    of_roots = seen.gather(1, roots[..., None].expand(-1, -1, seen.shape[2]))
+    place, of_roots = positions.gather(1, roots), _rows(seen, roots)
     if skipping is None:
-        yield states.gather(1, of_nodes)
+        yield _rows(states, roots)
     else:  # a root attends to what it wrote itself
         of_roots = of_roots & (positions[:, None] < place[:, :, None])
-    run = skipping or layers.run
     for step in range(skipping is None, steps):
         ahead = place + step
+        distance = ahead[:, :, None] - positions[:, None]
 
-        def further(window: int | None, ahead: Tensor = ahead) -> LayerMask:
-            distance = ahead[:, :, None] - positions[:, None]
-            visible = of_roots if window is None else of_roots & (distance < window)
-            return TextAndOwn(additive_mask(visible, groups, dtype), window)
+        def further(window: int | None, distance: Tensor = distance) -> LayerMask:
+            near = of_roots if window is None else of_roots & (distance < window)
+            return TextAndOwn(additive_mask(near, groups, dtype), window)
 
+        store.additions = additions if step else None
         entering = enter(nodes, ahead, step) if step else nodes
-        yield run(entering, ahead, further, store, span)
+        yield (skipping or layers.run)(entering, ahead, further, store, span)
+
+
+def _rows(values: Tensor, roots: Tensor) -> Tensor:
+    """Values `[B, T, F]` at roots `[B, R]`."""
+    return values.gather(1, roots[..., None].expand(-1, -1, values.shape[2]))

@@ -125,6 +125,22 @@ class PackedMask:
         return mixed
 
 
+class Additions(Protocol):
+    """What a pass adds to projections of rotary layers, in some of its columns."""
+
+    def added(self, made: Tensor, given: Tensor, layer: int, part: str, rows: int) -> Tensor:
+        """Outputs of a projection, and what is added to them.
+
+        Args:
+            made: outputs, `[rows * T, F]`.
+            given: inputs, `[rows * T, G]`.
+            layer: its number.
+            part: `qkv`, of queries, keys and values, or `output`, behind the attention.
+            rows: of the batch.
+        """
+        ...
+
+
 class OwnAttention(Protocol):
     """A mask that computes the attention itself."""
 

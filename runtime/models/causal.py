@@ -16,6 +16,7 @@ from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.files import quantized_digest
 from specplan.runtime.images.inputs import ImageInputs, with_images, without_images
 from specplan.runtime.models.attention import (
+    Additions,
     AttentionMask,
     PrefixMask,
     RowMask,
@@ -160,13 +161,7 @@ class CausalModel:
     ) -> Tensor:
         """The whole stack: write the tokens' keys and values to `slots` and return logits.
 
-        Args:
-            tokens: see `hidden`.
-            positions: see `hidden`.
-            slots: see `hidden`.
-            mask: see `hidden`.
-            cache: see `hidden`.
-            gather: see `logits`.
+        Arguments are those of `hidden` and `logits`.
 
         Returns:
             `[B, R, V]` in float32 (float64 for a float64 model).
@@ -185,6 +180,7 @@ class CausalModel:
         features: Tensor | None = None,
         skips: Skips = NO_SKIPS,
         latest: Tensor | None = None,
+        ahead: int = 0,
     ) -> Tensor:
         """Write the tokens' keys and values to `slots`; return the hidden states of the last layer.
 
@@ -205,6 +201,7 @@ class CausalModel:
                 may be changed in place; the tokens' embeddings when None.
             skips: blocks to skip; they write no keys and values.
             latest: int64 `[B]`, see `CacheWriter`.
+            ahead: how many of the columns, the last ones, are slots.
 
         Returns:
             `[B, T, hidden]`, before the final norm.
@@ -213,11 +210,9 @@ class CausalModel:
         used = mask.shape[2] if isinstance(mask, Tensor) else cache.capacity + 1
         writer = cache.writer(positions, slots, used)
         writer.follow(mask, latest)
+        writer.additions = self.additions(ahead)
         places, mask = without_images(cache.images, positions, cache.positions[:, :used], mask)
-        by_window: dict[int | None, Tensor] = {}
-        known: AttentionMask = mask
-        if isinstance(mask, RowMask) and mask.seen is not None:
-            known = replace(mask, bias=additive_mask(mask.seen, 1, self.dtype))
+        by_window, known = dict[int | None, Tensor](), self._known(mask)
 
         def masks(window: int | None) -> AttentionMask:
             if not isinstance(mask, Tensor):
@@ -234,6 +229,12 @@ class CausalModel:
         # no variable holds the embeddings, so that the first layer's output replaces them
         embed = with_images(cache.images, self.family.embed, positions)
         return run(embed(tokens, places), places, masks, writer, span, skips)
+
+    def _known(self, mask: AttentionMask) -> AttentionMask:
+        """A mask for a kernel, with what its op adds to the scores."""
+        if not isinstance(mask, RowMask) or mask.seen is None:
+            return mask
+        return replace(mask, bias=additive_mask(mask.seen, 1, self.dtype))
 
     def logits(self, hidden: Tensor, gather: Tensor | None = None) -> Tensor:
         """The final norm and the head on hidden states after any layer.
@@ -273,6 +274,10 @@ class CausalModel:
             raise self._lacks("slots")
         masks = torch.full(states.shape[:2], self.mask_token, device=states.device)
         return self.family.embed(masks, masks)
+
+    def additions(self, ahead: int) -> Additions | None:
+        """What a pass whose last `ahead` columns are slots adds there; None for nothing."""
+        return None
 
     def outside(self, word: str, requests: Sequence[Request]) -> Tensor:
         """See `Module.outside`."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import Tensor
 
-from specplan.runtime.models.attention import summed_by_head
+from specplan.runtime.models.attention import Additions, summed_by_head
 
 if TYPE_CHECKING:
     from specplan.runtime.images.inputs import ImageInputs
@@ -190,10 +190,11 @@ class CacheWriter:
             returns.
         latest: int64 `[B]`, the incoming token that is the latest of each row's text, whose
             queries the cache stores; negative for none in this row, None for none in any row.
+        additions: what the pass adds to projections of rotary layers.
     """
 
     latest: Tensor | None = None
-
+    additions: Additions | None = None
     rotate_and_store: (
         Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor]] | None
     ) = None
@@ -219,8 +220,7 @@ class CacheWriter:
     ) -> tuple[Tensor, Tensor]:
         """Write `[B, H_kv, T, head_dim]` keys and values; return those of the used slots."""
         cache = self.cache
-        all_keys = cache.keys[layer_idx]
-        all_values = cache.values[layer_idx]
+        all_keys, all_values = cache.keys[layer_idx], cache.values[layer_idx]
         if self.first >= 0:
             all_keys[:, :, self.first : self.stop] = keys
             all_values[:, :, self.first : self.stop] = values

@@ -109,6 +109,7 @@ class Module(Protocol):
         features: Tensor | None = None,
         skips: Skips = NO_SKIPS,
         latest: Tensor | None = None,
+        ahead: int = 0,
     ) -> Tensor:
         """See `CausalModel.hidden`; `features` is what `enter` gave."""
         ...

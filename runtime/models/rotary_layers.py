@@ -169,7 +169,8 @@ class RotaryLayer:
     ) -> Tensor:
         """Hidden states with the attention's output added; see `add_linear`."""
         mixed = self._attention(given, mask, cos, sin, writer)
-        return add_linear(hidden, mixed, self.output, self.output_bias)
+        hidden = add_linear(hidden, mixed, self.output, self.output_bias)
+        return self._added(hidden, mixed, "output", writer, cos.shape[0])
 
     def _feed(self, hidden: Tensor) -> Tensor:
         """Hidden states with the MLP's output added; see `add_linear`."""
@@ -182,6 +183,7 @@ class RotaryLayer:
     ) -> Tensor:
         batch, tokens = cos.shape[:2]
         joined = linear(normed, self.qkv, self.qkv_bias)
+        joined = self._added(joined, normed, "qkv", writer, batch)
         if isinstance(mask, RowMask):
             joined = joined.view(batch, tokens, joined.shape[1])
             mixed = mask.attend(joined, mask.bias, self.index, self.scaling)
@@ -190,6 +192,14 @@ class RotaryLayer:
         writer.note(query, self.index)
         mixed, _ = grouped_attention(None, query, key, value, mask, self.scaling)
         return mixed.reshape(batch * tokens, self.heads * self.head_dim)
+
+    def _added(
+        self, made: Tensor, given: Tensor, part: str, writer: CacheWriter, rows: int
+    ) -> Tensor:
+        """What a projection made, and what the pass adds to it."""
+        if writer.additions is None:
+            return made
+        return writer.additions.added(made, given, self.index, part, rows)
 
     def _by_head(self, joined: Tensor, cos: Tensor) -> Tensor:
         """Queries, keys and values `[B, T, H + 2 H_kv, head_dim]`."""

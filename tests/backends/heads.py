@@ -36,7 +36,7 @@ def with_heads(models: dict[str, CausalModel]) -> dict[str, Any]:
         "beside": formats.parallel_layers(size=size),
         "adapter": formats.kangaroo(layer=1, size=size),
         "steps": formats.hydra(size=size),
-        "slots": formats.look_ahead_tokens(size=size),
+        "slots": formats.streams(layer=1, layers=target.num_layers, size=size),
         "clover": bodies.clover(version=1, size=size),
         "clover2": bodies.clover(size=size),
         "fspad": bodies.fspad(size=size),

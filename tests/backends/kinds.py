@@ -55,7 +55,7 @@ DRAFTERS: dict[str, dict[str, Any]] = {
     "beside": BESIDE,
     "adapter": ADAPTER | {"exit_layer": 1},
     "steps": STEPWISE | {"hydra_num_heads": 3},
-    "slots": SLOTS,
+    "slots": SLOTS | {"transfer_layer": 1, "stream_rank": 5, "adapter_rank": 2},
     "neighbours": STORE | {"state_layer": 2},
 }
 """Heads by role; `tests.backends.heads` has models for them."""

@@ -13,11 +13,13 @@ from safetensors.torch import load_file
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.oracle.backend import OracleBackend
 from specplan.backends.static.executable import StaticExecutable
-from specplan.cost_models.models.heads.look_ahead import look_ahead_config
+from specplan.cost_models.models.heads.look_ahead import look_ahead_config, streams_config
 from specplan.ir.plan import Plan
 from specplan.measure.acceptance.heads import head_ranks
 from specplan.measure.acceptance.teacher import TracedText
 from specplan.planner.facts import ProblemFacts
+from specplan.planner.methods.pruned_heads import METHOD as PRUNED
+from specplan.planner.methods.pruned_heads import PrunedOptions
 from specplan.planner.methods.trained_slots import METHOD, TwoPassOptions
 from specplan.planner.templates.head_drafts import HeadTreeOptions
 from specplan.planner.trees import chain
@@ -35,18 +37,26 @@ VOCABULARY, NEW, STEPS = 61, 8, 150
 RECIPE = Recipe(rows=1, learning_rate=0.05, warmup=2, unroll=2, clip=10.0)
 
 
-@pytest.mark.parametrize("layer", [0, 1])
+STREAMS = {"transfer_layer": 1, "stream_rank": 4, "adapter_rank": 2}
+
+
+@pytest.mark.parametrize("more", [{}, {"transfer_layer": 1}, STREAMS])
 def test_one_text_is_learned_and_its_drafts_are_accepted_throughout(
-    layer: int, tmp_path: Path
+    more: dict[str, Any], tmp_path: Path
 ) -> None:
-    """By embeddings, or by maps of the state before a layer."""
-    learned = learn(tmp_path, {"transfer_layer": layer})
+    """By embeddings, by maps of the state before a layer, or by streams with adapters."""
+    learned = learn(tmp_path, more)
     two, three = chain(2), chain(3)
     fused = METHOD.plan(learned.facts, HeadTreeOptions("slots", two.parents, two.ranks))
     before = METHOD.plan(learned.facts, TwoPassOptions("slots", three.parents, three.ranks))
     # the first round reads the prompt; a pass of its own drafts in that already, one token more
-    for plan, rounds in ((fused, 1 + -(-(NEW - 1) // 3)), (before, NEW // 4)):
+    steps = 1 + -(-(NEW - 1) // 3)
+    for plan, rounds in ((fused, steps), (before, NEW // 4)):
         learned.check(plan, rounds)
+    if more:  # two tokens of each stream, cut down to what the first layer finds likely
+        few, all_of_them = (PrunedOptions("slots", 1, 2, 2, nodes) for nodes in (3, 6))
+        learned.check(PRUNED.plan(learned.facts, few), None)
+        learned.check(PRUNED.plan(learned.facts, all_of_them), steps)
 
 
 def test_a_pass_without_the_middle_layers_drafts_what_it_learned(tmp_path: Path) -> None:
@@ -74,11 +84,12 @@ class Learned(NamedTuple):
     request: Request
     written: tuple[int, ...]
 
-    def check(self, plan: Plan, rounds: int) -> None:
-        """The text, in so many rounds."""
+    def check(self, plan: Plan, rounds: int | None) -> None:
+        """The text, in so many rounds, or in as many by each backend."""
         for compiled in (EagerBackend().compile, OracleBackend().compile, StaticExecutable):
             done = generate(compiled(plan, self.models), [self.request])
             assert done.completions[0].tokens == self.written
+            rounds = rounds or done.completions[0].rounds
             assert done.completions[0].rounds == rounds
 
 
@@ -91,7 +102,9 @@ def learn(folder: Path, more: dict[str, Any]) -> Learned:
     (written,) = in_batches(plain(), {"target": target}, [request], 1)
     texts = [Text((*request.prompt_tokens, *written), len(request.prompt_tokens))]
     sizes = json.loads((folder / "target/config.json").read_text())
-    config = {**look_ahead_config(sizes, "target", tokens=2), **more}
+    config = {**streams_config(sizes, "target"), **look_ahead_config(sizes, "target", tokens=2)}
+    left_out = {"transfer_layer", "stream_rank", "adapter_rank"} - more.keys()
+    config = {key: value for key, value in (config | more).items() if key not in left_out}
 
     whole, parts = folder / "slots", folder / "parts"
     train_head(config, target, texts, STEPS, whole, RECIPE)
@@ -99,11 +112,11 @@ def learn(folder: Path, more: dict[str, Any]) -> Learned:
     train_head(config, target, texts, STEPS, parts, RECIPE)
     for name in ("model.safetensors", "optimizer.state", "training.json"):
         assert (whole / name).read_bytes() == (parts / name).read_bytes(), name
-    assert {k: v.shape for k, v in load_file(whole / "model.safetensors").items()} == {
-        "slots.weight": torch.Size(
-            [2, *[target.hidden_size] * (1 + bool(more.get("transfer_layer")))]
-        )
-    }
+    stored = load_file(whole / "model.safetensors")
+    maps = "transfer_layer" in more and "stream_rank" not in more
+    assert stored["slots.weight"].shape == (2, *[target.hidden_size] * (1 + maps))
+    assert (len(stored) == 7) == ("stream_rank" in more)
+    assert all(one.any() for one in stored.values())
     assert all(torch.equal(one, weights[name]) for name, one in target.weights().items())
 
     models = {"target": target, "slots": load_head(whole, target)}

@@ -43,6 +43,11 @@ class Columns:
     rooted: bool = False
     packing: Packing | None = None
 
+    @property
+    def ahead(self) -> int:
+        """How many columns look ahead."""
+        return 0 if self.slots is None else self.slots.width
+
 
 @dataclass(frozen=True)
 class Pass:

@@ -66,7 +66,9 @@ def run_pass(run: Pass, cache: NodeSlots | None) -> Passed:
     if cache.store.queries is not None and texts and not spec.scratch:
         latest = _latest(live[:, :texts])
     arguments = (call.tokens, call.positions, slots, mask, cache.store)
-    through: Through = partial(run.model.hidden, *arguments, skips=spec.skips, latest=latest)
+    through: Through = partial(
+        run.model.hidden, *arguments, skips=spec.skips, latest=latest, ahead=call.ahead
+    )
     if call.packing is not None and latest is None and isinstance(mask, Tensor):
         assert isinstance(run.model, CausalModel)
         packed = PackedColumns(call.tokens, call.positions, slots, mask, call.packing)
@@ -78,13 +80,13 @@ def run_pass(run: Pass, cache: NodeSlots | None) -> Passed:
     hidden = _layers(run, through, hidden, live, steps)
     if call.slots is None:
         return Passed(hidden, live, steps, context=context, sure=sure)
-    ahead = tuple(
+    by_level = tuple(
         (call.slots.aligned(hidden, level), call.slots.aligned(live, level))
         for level in range(1, call.slots.levels + 1)
     )
     stop = hidden.shape[1] - call.slots.width
     steps = None if steps is None else steps[:, :stop]
-    return Passed(hidden[:, :stop], live[:, :stop], steps, ahead, used, sure)
+    return Passed(hidden[:, :stop], live[:, :stop], steps, by_level, used, sure)
 
 
 def _by_head(run: Pass, cache: NodeSlots, slots: Tensor, mask: Tensor) -> tuple[Through, int]:
@@ -96,7 +98,10 @@ def _by_head(run: Pass, cache: NodeSlots, slots: Tensor, mask: Tensor) -> tuple[
     sink, device = policy.integer("sink", 16), mask.device
     streaming = StreamingSlots.of_text(lengths, sink, budget, used, device)
     arguments = (call.tokens, call.positions, slots, mask, cache.store)
-    through = partial(hidden_by_head, model, retrieval, streaming, *arguments, skips=run.spec.skips)
+    through = partial(
+        hidden_by_head, model, retrieval, streaming, *arguments, skips=run.spec.skips,
+        ahead=call.ahead,
+    )  # fmt: skip
     assert streaming.columns is not None
     share = len(retrieval) / (model.num_layers * model.family.kv_heads)
     return through, round(share * used + (1.0 - share) * streaming.columns.shape[1])

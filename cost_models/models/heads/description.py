@@ -114,6 +114,10 @@ class Levels:
         own_state: slots enter with a trained state in place of hidden states (`mask_hidden`).
         enters: the target's layer before which they enter, as maps of their node's state there; 0
             where they are embeddings.
+        rank: of one map for all of them, to whose result each adds a vector of its own (Speculative
+            Streaming); 0 where each has a whole map.
+        adapted: the target's layers that have adapters at slots, the last ones.
+        adapter_rank: of these.
         skipped: the target's layers that a pass with slots leaves out (S3D). Such a pass drafts
             from the root on, and the whole target verifies in another.
     """
@@ -123,6 +127,9 @@ class Levels:
     mask_token: int | None = None
     own_state: bool = False
     enters: int = 0
+    rank: int = 0
+    adapted: int = 0
+    adapter_rank: int = 0
     mixed: int = 0
     first_stage: int = 0
     skipped: tuple[int, ...] = ()

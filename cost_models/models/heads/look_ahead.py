@@ -10,6 +10,13 @@ Hidden transfer (Wu et al. 2024, arXiv 2404.12022) makes the state of a slot of 
 a matrix before a layer in the middle of the stack: `transfer_layer` says which, and `slots.weight`
 is `[number, hidden size, hidden size]`.
 
+Speculative Streaming (Bhendawade et al. 2024, arXiv 2402.11131): the state of a stream is a map of
+low rank of that of its node, the same for all streams, and a vector of its own; in the layers from
+there on streams have adapters. `stream_rank` says so beside `transfer_layer`: `slots.weight` is
+`[number, hidden size]` again, with `map_down` `[rank, hidden size]` and `map_up` `[hidden size,
+rank]`; with `adapter_rank` there are the tensors of `specplan.runtime.models.heads.streams`, of the
+sizes of the target's attention, and no text position knows of them: the paper's lossless mode.
+
 S3D (Zhong et al. 2024, arXiv 2405.20314): `skipped_layers` are left out of the pass that drafts.
 """
 
@@ -19,24 +26,40 @@ from collections.abc import Mapping
 from typing import Any
 
 from specplan.cost_models.models.architectures.config import Config
-from specplan.cost_models.models.heads.description import HeadDescription, Levels, Output, Reads
-from specplan.cost_models.models.heads.shared import Sizes
+from specplan.cost_models.models.heads.description import (
+    Body,
+    HeadDescription,
+    Levels,
+    Output,
+    Reads,
+)
+from specplan.cost_models.models.heads.shared import Sizes, layer_config
+from specplan.cost_models.models.new_heads import layered_config
 from specplan.ir.errors import UsageError
 
 MODEL_TYPE = "look_ahead_tokens"
 COUNT = "num_look_ahead_tokens"
 LAYER = "transfer_layer"
 SKIPPED = "skipped_layers"
+STREAMS, ADAPTERS = "stream_rank", "adapter_rank"
 
 
 def look_ahead_tokens(config: Config, target: Sizes) -> HeadDescription:
     """What enters at slots; the state after the last layer is read by the target's own head.
 
     Raises:
-        UsageError: the target has no such layer.
+        UsageError: the target has no such layer, or streams have none.
     """
     width, enters = config.size("hidden_size"), config.count(LAYER)
     skipped = _skipped(config, target.num_layers)
+    rank, adapters = config.count(STREAMS), config.count(ADAPTERS)
+    if (adapters and not rank) or (rank and not enters):
+        raise UsageError(
+            f"{STREAMS} is {rank}, {ADAPTERS} {adapters} and {LAYER} {enters}: streams enter "
+            "behind the first layer, and adapters are theirs",
+            where=config.where,
+            remedy=f"Give {LAYER} and {STREAMS} as the streams were trained.",
+        )
     if enters >= target.num_layers:
         raise UsageError(
             f"{LAYER} is {enters}, and the target has {target.num_layers} layers",
@@ -50,10 +73,14 @@ def look_ahead_tokens(config: Config, target: Sizes) -> HeadDescription:
         reads=Reads(width=width),
         join="slots",
         begins=0 if skipped else 1,
-        levels=Levels(count=config.size(COUNT), by="slots", enters=enters, skipped=skipped),
+        levels=Levels(
+            count=config.size(COUNT), by="slots", enters=enters, skipped=skipped, rank=rank,
+            adapted=target.num_layers - enters if adapters else 0, adapter_rank=adapters,
+        ),
+        body=Body(config=layer_config(config)) if adapters else Body(),
         output=Output(finished=True, vocabulary=target.vocab_size),
-        names=((r"slots\.weight", "slots"),),
-    )
+        names=((r"slots\.weight", "slots"), (r"(map_\w+|adapters\.\w+)", r"\1")),
+    )  # fmt: skip
 
 
 def _skipped(config: Config, layers: int) -> tuple[int, ...]:
@@ -89,6 +116,18 @@ def hidden_transfer_config(target: Mapping[str, Any], where: str) -> dict[str, A
     """The same of maps before the middle of the stack; arguments and errors alike."""
     layers = Config(target.get("text_config", target), where).size("num_hidden_layers")
     return {**look_ahead_config(target, where), LAYER: max(layers // 2, 1)}
+
+
+def streams_config(target: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The same of streams in the last quarter of the layers; their number and ranks are ours."""
+    layers = Config(target.get("text_config", target), where).size("num_hidden_layers")
+    return {
+        **layered_config(target, where),
+        **look_ahead_config(target, where),
+        LAYER: max(layers - max(layers // 4, 1), 1),
+        STREAMS: 32,
+        ADAPTERS: 8,
+    }
 
 
 def skipping_config(target: Mapping[str, Any], where: str) -> dict[str, Any]:

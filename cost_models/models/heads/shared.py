@@ -77,6 +77,13 @@ def layer_config(config: Config, layers: int | None = None) -> dict[str, Any]:
     return {**inner, "model_type": kind} | ({} if layers is None else {"num_hidden_layers": layers})
 
 
+def attention_sizes(config: Mapping[str, Any]) -> tuple[int, int]:
+    """Widths of queries, keys and values side by side, and of queries, of such layers."""
+    width, heads = int(config["hidden_size"]), int(config["num_attention_heads"])
+    size = int(config.get("head_dim", width // heads))
+    return (heads + 2 * int(config.get("num_key_value_heads", heads))) * size, heads * size
+
+
 def numbers(config: Config, key: str) -> tuple[int, ...] | None:
     """A list of layer numbers; None where there is none.
 

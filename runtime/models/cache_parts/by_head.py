@@ -181,11 +181,13 @@ def hidden_by_head(
     layers: tuple[int, int] | None = None,
     features: Tensor | None = None,
     skips: Skips = NO_SKIPS,
+    ahead: int = 0,
 ) -> Tensor:
     """`CausalModel.hidden` where heads outside of `retrieval` see no more than `streaming` says."""
     positions = positions.clamp(0, model.max_positions - 1)
     family, dtype, groups = model.family, model.dtype, model.groups
     writer = cache.writer(positions, slots, mask.shape[2])
+    writer.additions = model.additions(ahead)
     pairs: dict[int | None, tuple[Tensor, Tensor]] = {}
 
     def both(window: int | None) -> tuple[Tensor, Tensor]:

@@ -155,6 +155,7 @@ class Drafter(nn.Module):
         features: Tensor | None = None,
         skips: Skips = NO_SKIPS,
         latest: Tensor | None = None,
+        ahead: int = 0,
     ) -> Tensor:
         """See `CausalModel.hidden`; `features` is what `enter` gave.
 

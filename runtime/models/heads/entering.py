@@ -14,6 +14,7 @@ from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.by_token import ByToken, Sampling
 from specplan.runtime.models.heads.layers import Norm
+from specplan.runtime.models.heads.streams import SlotAdapters
 
 
 class Entering(nn.Module):
@@ -46,8 +47,13 @@ class Entering(nn.Module):
         if reads.normed_after:
             self.after_project = Norm(width, epsilon)
         if one.join == "slots":
-            shape = (width, width) if one.levels.enters else (width,)
-            self.slots = nn.Parameter(torch.empty(one.levels.count, *shape))
+            levels, rank = one.levels, one.levels.rank
+            shape = (width, width) if levels.enters and not rank else (width,)
+            self.slots = nn.Parameter(torch.empty(levels.count, *shape))
+            self.adapters = SlotAdapters(one) if levels.adapted else None
+            if rank:
+                self.map_down = nn.Parameter(torch.empty(rank, width))
+                self.map_up = nn.Parameter(torch.empty(width, rank))
         if one.levels.own_state:
             self.mask_state = nn.Parameter(torch.empty(1, 1, wide))
         if one.join == "stages":
@@ -227,6 +233,9 @@ class Entering(nn.Module):
                 remedy="Look less far ahead, or give a checkpoint with more of them.",
             )
         own = self.slots[level - 1]
+        if self.description.levels.rank:
+            mapped = functional.linear(functional.linear(states, self.map_down), self.map_up)
+            return mapped + own
         if self.description.levels.enters:
             return functional.linear(states, own)
         return own.repeat(*states.shape[:2], 1)

@@ -7,10 +7,13 @@ from typing import TypeVar
 
 from torch import Tensor
 
+from specplan.cost_models.models.heads.shared import attention_sizes
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.runtime.images.inputs import ImageInputs
+from specplan.runtime.models.attention import Additions
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
+from specplan.runtime.models.heads.streams import AtSlots
 from specplan.runtime.requests import Request
 
 ModelT = TypeVar("ModelT")
@@ -39,11 +42,35 @@ class LookingAhead(CausalModel):
             )
         vars(self).update(vars(target))
         self.by_slots, self._slots, self._target = True, slots, target
-        self.slots_enter = slots.description.levels.enters
+        self.slots_enter, adapters = slots.description.levels.enters, slots.entering.adapters
+        self._adapters, self.packs = adapters, target.packs and adapters is None
+        if adapters is not None:
+            self._check_sizes(slots)
+
+    def _check_sizes(self, slots: Drafter) -> None:
+        """Adapters belong to the target's own attention.
+
+        Raises:
+            UsageError: of other sizes.
+        """
+        own, size = self.family, self.family.head_dim
+        wanted = ((own.heads + 2 * own.kv_heads) * size, own.heads * size)
+        given = attention_sizes(slots.description.body.config)
+        if given != wanted:
+            raise UsageError(
+                f"adapters of projections to {given[0]} and from {given[1]} numbers, where the "
+                f"target has {wanted[0]} and {wanted[1]}",
+                where=slots.name,
+                remedy="Take the streams that were trained for this target.",
+            )
 
     def weights(self) -> dict[str, Tensor]:
         """See `CausalModel.weights`."""
-        return {**super().weights(), "slots": self._slots.entering.slots}
+        return {**super().weights(), **self._slots.weights_by_name()}
+
+    def additions(self, ahead: int) -> Additions | None:
+        """See `CausalModel.additions`: adapters of streams."""
+        return AtSlots(self._adapters, ahead) if ahead and self._adapters is not None else None
 
     def images_of(self, requests: Sequence[Request]) -> ImageInputs | None:
         """See `Module.images_of`."""

@@ -20,6 +20,7 @@ from torch import Tensor
 from specplan.runtime.models.ahead import hidden_ahead
 from specplan.runtime.models.attention import LayerMask, additive_mask
 from specplan.runtime.models.heads.drafter import Drafter
+from specplan.runtime.models.heads.streams import AtSlots
 from specplan.runtime.models.heads.text_attention import (
     TextAndBlock,
     TextAndOwn,
@@ -225,12 +226,12 @@ def _slots(head: Drafter, texts: Texts, steps: int, roots: Tensor) -> Iterator[T
     """
     target, levels = head.target, head.description.levels
     skipping = partial(target.family.run, skips=levels.skips) if levels.skipped else None
-    above = int(skipping is None)
+    above, adapters = int(skipping is None), head.entering.adapters
     states = hidden_ahead(
         target.family, target.num_layers, target.groups, target.dtype, texts,
         (roots - above).clamp(min=0), steps + above,
         lambda states, _, level: head.entering.slot(states, level),
-        levels.enters, skipping,
+        levels.enters, skipping, None if adapters is None else AtSlots(adapters),
     )  # fmt: skip
     if above:
         next(states)

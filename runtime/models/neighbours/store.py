@@ -132,6 +132,7 @@ class NeighbourStore(nn.Module):
         features: Tensor | None = None,
         skips: Skips = NO_SKIPS,
         latest: Tensor | None = None,
+        ahead: int = 0,
     ) -> Tensor:
         """See `Module.hidden`: what `enter` gave."""
         assert features is not None, "a store is looked up by states"

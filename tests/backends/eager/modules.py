@@ -114,6 +114,7 @@ class Module:
         features: Tensor,
         skips: object = None,
         latest: Tensor | None = None,
+        ahead: int = 0,
     ) -> Tensor:
         """See `CausalModel.hidden`; `features` is what `enter` gave."""
         writer, state = cache.writer(positions, slots, mask.shape[2]), features

@@ -314,6 +314,24 @@ def skipping_tokens(count: int = 3, layer: int = 1, size: int = VOCABULARY) -> S
     return Stored({**stored.config, "skipped_layers": [layer]}, stored.tensors)
 
 
+def streams(
+    count: int = 3, layer: int = 2, layers: int = 4, size: int = VOCABULARY, adapters: int = 2
+) -> Stored:
+    """Streams of rank 5 into a target of so many layers, with adapters of some rank or none."""
+    make, behind = Random(18), layers - layer
+    config = {**LAYERS, **look_ahead_tokens(count, size).config, "transfer_layer": layer}
+    config |= {"stream_rank": 5, "adapter_rank": adapters}
+    tensors = {
+        "slots.weight": make(count, WIDTH, scale=3.0),
+        "map_down": make(5, WIDTH), "map_up": make(WIDTH, 5),
+    }  # fmt: skip
+    for part, (given, made) in {"qkv": (WIDTH, 64), "output": (32, WIDTH)}.items():
+        if adapters:
+            tensors[f"adapters.{part}_down"] = make(behind, adapters, given, scale=2.0)
+            tensors[f"adapters.{part}_up"] = make(behind, made, adapters, scale=2.0)
+    return Stored(config, tensors)
+
+
 def hidden_transfer(count: int = 3, layer: int = 2, size: int = VOCABULARY) -> Stored:
     """Maps of a node's state before a layer to those of slots below it."""
     maps = Random(13)(count, WIDTH, WIDTH) + torch.eye(WIDTH, dtype=torch.float64)

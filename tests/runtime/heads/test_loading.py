@@ -85,6 +85,10 @@ BROKEN: dict[str, tuple[Stored, str]] = {
     "slots that enter behind the last layer": (
         formats.hidden_transfer(layer=6), "transfer_layer is 6, and the target has 6 layers"
     ),
+    "streams without a layer": (formats.streams(layer=0), "stream_rank is 5, adapter_rank 2"),
+    "adapters of fewer layers": (
+        formats.streams(layers=5), r"output_down is \[3, 2, 32\], config.json says \[4, 2, 32\]"
+    ),
     "slots without weights": (changed(formats.look_ahead_tokens(), "slots.weight"), "no weights"),
     "slots of another target": (
         Stored({**formats.look_ahead_tokens().config, "hidden_size": 48}, {"x": torch.zeros(1)}),
@@ -207,6 +211,7 @@ def test_gradients_reach_every_weight(target: CausalModel, tmp_path: Path) -> No
         "hydra": formats.hydra(), "mlp": formats.mlp_speculator(), "redrafter": formats.redrafter(),
         "dflash": formats.dflash(), "eagle": formats.eagle1(),
         "slots": formats.look_ahead_tokens(), "maps": formats.hidden_transfer(),
+        "streams": formats.streams(layers=6),
     }  # fmt: skip
     for name, one in stored.items():
         head = load_head(one.save(tmp_path / name), target)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaForCausalLM
 
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -46,21 +48,48 @@ def test_a_table_of_positions_has_no_part_for_slots(tmp_path: Path) -> None:
         looking_ahead({"target": target, "slots": head}, ["target", "slots"])
 
 
-def test_a_state_is_transferred_in_the_middle_of_the_stack(tmp_path: Path) -> None:
-    """Hidden transfer, arXiv 2404.12022 section 3: layers of `transformers`, one after another."""
+@pytest.mark.parametrize("kind", ["hidden transfer", "streams", "streams without adapters"])
+def test_a_state_is_transferred_in_the_middle_of_the_stack(kind: str, tmp_path: Path) -> None:
+    """Hidden transfer, arXiv 2404.12022 section 3: layers of `transformers`, one after another.
+
+    Speculative Streaming, arXiv 2402.11131 section 3: stream j begins as f(M) + P_j, f a map of low
+    rank, and runs with adapters, of which the main stream has none.
+    """
     save_pair(tmp_path, formats.VOCABULARY, layers=4)
     target = load_model(tmp_path / "target", dtype="float64")
-    stored = formats.hidden_transfer()
+    streams = kind != "hidden transfer"
+    adapters = 2 * (kind == "streams")
+    stored = formats.streams(adapters=adapters) if streams else formats.hidden_transfer()
     head = load_head(stored.save(tmp_path / "slots"), target)
     text, node = torch.tensor([[3, 14, 15, 9, 26, 5]]), 4
     by_step = [*unrolled(head, text, torch.zeros(1, 6, 32).double(), 3)]
     stock = LlamaForCausalLM.from_pretrained(tmp_path / "target", dtype=torch.float64)
-    inner, maps = stock.model, stored.tensors["slots.weight"]
+    inner, given, begin = stock.model, stored.tensors, len(text[0, : node + 1])
+
+    def entering(state: Tensor) -> list[Tensor]:
+        if not streams:
+            return [state @ one.T for one in given["slots.weight"]]
+        mapped = state @ given["map_down"].T @ given["map_up"].T
+        return [mapped + one for one in given["slots.weight"]]
+
+    def adapt(linear: Any, down: Tensor, up: Tensor) -> None:
+        def added(_: Any, inputs: tuple[Tensor], made: Tensor) -> Tensor:
+            more = inputs[0][:, begin:] @ down.T @ up.T
+            return torch.cat([made[:, :begin], made[:, begin:] + more], 1)
+
+        linear.register_forward_hook(added)
+
+    for number, layer in enumerate(inner.layers[2:] if adapters else ()):
+        at, down = layer.self_attn, given["adapters.qkv_down"][number]
+        parts = given["adapters.qkv_up"][number].split((32, 16, 16))
+        for name, up in zip("qkv", parts, strict=True):
+            adapt(getattr(at, f"{name}_proj"), down, up)
+        adapt(at.o_proj, given["adapters.output_down"][number], given["adapters.output_up"][number])
     with torch.no_grad():
         states = inner.embed_tokens(text[:, : node + 1])
         for number, layer in enumerate(inner.layers):
             if number == 2:
-                states = torch.cat([states, *(states[:, node:] @ one.T for one in maps)], 1)
+                states = torch.cat([states, *entering(states[:, node:])], 1)
             length = states.shape[1]
             angles = inner.rotary_emb(states, position_ids=torch.arange(length)[None])
             mask = torch.full((1, 1, length, length), -torch.inf).double().triu(1)
@@ -68,3 +97,4 @@ def test_a_state_is_transferred_in_the_middle_of_the_stack(tmp_path: Path) -> No
         wanted = stock.lm_head(inner.norm(states))[0, node + 1 :]
     for step in range(3):
         torch.testing.assert_close(by_step[step][0, node + 1], wanted[step], rtol=0, atol=2e-5)
+    assert all(not torch.equal(a, b) for a, b in pairwise(wanted))
