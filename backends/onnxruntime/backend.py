@@ -11,9 +11,10 @@ from torch import Tensor
 from specplan.backends.machine import onnxruntime_version
 from specplan.backends.onnxruntime.capabilities import CAPABILITIES
 from specplan.backends.onnxruntime.package import load_package, write_package
+from specplan.backends.onnxruntime.packed_sessions import PackedWeights, can_share
 from specplan.backends.onnxruntime.products import are_as_defined
 from specplan.backends.onnxruntime.prompts import PromptProgram, fits
-from specplan.backends.onnxruntime.providers import Provider, choose_provider, own_ops
+from specplan.backends.onnxruntime.providers import CPU, Provider, choose_provider, own_ops
 from specplan.backends.registry import missing_packages
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import RoundBackend
@@ -38,6 +39,7 @@ class OnnxRuntimeBackend(RoundBackend):
     def __init__(self, provider: str | None = None, *, context: bool = False) -> None:
         self._wanted = provider
         self._context = context
+        self._packed: PackedWeights | None = None
 
     @property
     def version(self) -> str:
@@ -90,7 +92,7 @@ class OnnxRuntimeBackend(RoundBackend):
         if not self.joined({name: model}) or not fits(name, model):
             return None
         assert isinstance(model, CausalModel)
-        return PromptProgram(model, slots, after)
+        return PromptProgram(model, slots, after, self._shared_by({name: model}))
 
     def check(self, models: Mapping[str, Module], *, frozen: bool) -> None:
         """See `RoundBackend.check`."""
@@ -115,11 +117,19 @@ class OnnxRuntimeBackend(RoundBackend):
     def write(self, graph: RoundGraph, tensors: Sequence[Tensor], folder: Path) -> None:
         """See `RoundBackend.write`."""
         provider = self.provider(graph.models)
-        write_package(graph, tensors, folder, provider, context=self._context)
+        packed = self._shared_by(graph.models)
+        write_package(graph, tensors, folder, provider, context=self._context, packed=packed)
 
     def load(self, folder: Path, models: Mapping[str, Module]) -> Program:
         """See `RoundBackend.load`."""
-        return load_package(folder, models, self.provider(models))
+        return load_package(folder, models, self.provider(models), packed=self._shared_by(models))
+
+    def _shared_by(self, models: Mapping[str, Module]) -> PackedWeights | None:
+        """What all sessions of these models share, where ONNX Runtime can."""
+        if self.provider(models) is not CPU or not can_share():
+            return None
+        self._packed = self._packed or PackedWeights()
+        return self._packed
 
 
 BACKEND = OnnxRuntimeBackend

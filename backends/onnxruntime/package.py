@@ -4,8 +4,8 @@
     round.json    names of the weights it is opened with, and of what it writes in place
 
 The model names its weights as if another file held them; a session gets them by name from memory,
-so that all rounds share what is loaded and nothing of it is stored twice. (ONNX Runtime packs
-matrices into a form of its own as a session opens: that copy is one per session.)
+so that all rounds share what is loaded and nothing of it is stored twice. ONNX Runtime packs
+matrices into a form of its own as a session opens; see `packed_sessions.py`.
 
 Texts, caches and tracks go in and come out. Where the order of the graph allows it (see
 `specplan.backends.onnx_export.exporting`), output and input are bound to the same memory: the one
@@ -29,14 +29,10 @@ from torch import Tensor
 from specplan.backends.onnx_export.exporting import REPORT, Exported, export_round, source_of
 from specplan.backends.onnx_export.fusions import fuse
 from specplan.backends.onnx_export.memory import AFTER, expose_versions
+from specplan.backends.onnxruntime.packed_sessions import PackedWeights
 from specplan.backends.onnxruntime.providers import Provider, own_ops
-from specplan.backends.onnxruntime.values import (
-    bind,
-    open_session,
-    run_bound,
-    session_options,
-    shared,
-)
+from specplan.backends.onnxruntime.sessions import open_session
+from specplan.backends.onnxruntime.values import bind, run_bound
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import named_weights
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -69,6 +65,7 @@ def write_package(
     provider: Provider,
     *,
     context: bool = False,
+    packed: PackedWeights | None = None,
 ) -> None:
     """See `RoundBackend.write`.
 
@@ -78,6 +75,7 @@ def write_package(
         folder: gets the files.
         provider: what will run it.
         context: what the provider compiles is kept beside the model (EPContext).
+        packed: see `load_package`.
 
     Raises:
         MissingCapabilityError: names the op that the provider cannot run, and its source.
@@ -90,7 +88,7 @@ def write_package(
     onnx_ir.save(made.model, folder / CODE)
     _write_names(made, folder)
     try:
-        loaded = load_package(folder, graph.models, provider, make_context=context)
+        loaded = load_package(folder, graph.models, provider, make_context=context, packed=packed)
     except Exception as error:  # ONNX Runtime's errors have no root of their own
         raise _refusal(made.model, provider, error) from error
     if not _agree(loaded, tensors):
@@ -108,8 +106,9 @@ def load_package(
     provider: Provider,
     *,
     make_context: bool = False,
+    packed: PackedWeights | None = None,
 ) -> OnnxRound:
-    """A round, with the weights of these models.
+    """A round, with the weights of these models, and perhaps packed matrices of other sessions.
 
     Raises:
         UsageError: the models lack a weight, or the graph is damaged.
@@ -120,20 +119,20 @@ def load_package(
     lacking = set(names.weights) - set(known)
     if lacking:
         raise UsageError(f"the models have no weight {min(lacking)}", where=str(folder / NAMES))
-    weights = {name: shared(known[name]) for name in names.weights}
-    options = session_options()
-    path = folder / CODE
+    weights = {name: known[name] for name in names.weights}
+    path, entries = folder / CODE, {}
     if make_context:
-        options.add_session_config_entry("ep.context_enable", "1")
-        options.add_session_config_entry("ep.context_file_path", str(folder / CONTEXT))
-        options.add_session_config_entry("ep.context_embed_mode", "1")
+        entries = {
+            "ep.context_enable": "1",
+            "ep.context_file_path": str(folder / CONTEXT),
+            "ep.context_embed_mode": "1",
+        }
     elif (folder / CONTEXT).is_file():
         path = folder / CONTEXT
-    options.add_external_initializers(list(weights), list(weights.values()))
     chosen = [(provider.name, provider.options), *provider.fallback]
     try:
-        session = open_session(str(path), options, chosen)
-        return OnnxRound(session, weights, names.in_place)
+        session = open_session(str(path), weights, entries=entries, packed=packed, providers=chosen)
+        return OnnxRound(session, names.in_place)
     except Exception as error:  # ONNX Runtime's errors have no root of their own
         if type(error).__name__ in _HERE:
             raise
@@ -163,12 +162,11 @@ class OnnxRound:
 
     Args:
         session: of ONNX Runtime.
-        weights: that it points to.
         in_place: inputs whose memory is given to their outputs.
     """
 
-    def __init__(self, session: Any, weights: Mapping[str, Any], in_place: Iterable[str]) -> None:
-        self._session, self._weights = session, weights
+    def __init__(self, session: Any, in_place: Iterable[str]) -> None:
+        self._session = session
         self._binding = session.io_binding()
         self._inputs = [item.name for item in session.get_inputs()]
         report, *written = session.get_outputs()
@@ -185,7 +183,7 @@ class OnnxRound:
 
     def beside(self) -> OnnxRound:
         """The same round with outputs in memory of their own, which are copied back."""
-        return OnnxRound(self._session, self._weights, ())
+        return OnnxRound(self._session, ())
 
     def __call__(self, *tensors: Tensor) -> Tensor:
         """Run the round; texts, caches and tracks are as it leaves them.

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.onnx_export.quantized import quantized_product
-from specplan.backends.onnxruntime.values import open_session, session_options
+from specplan.backends.onnxruntime.sessions import open_session
 from specplan.cost_models.models.number_formats import RUN_FORMATS
 from specplan.runtime.models.quantized import QuantizedMatrix, linear, quantize
 
@@ -40,7 +40,7 @@ def product_here(inputs: Tensor, matrix: QuantizedMatrix) -> Tensor:
     graph = helper.make_graph([node], "product", ends[:1], ends[1:], weights)
     sets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     code = helper.make_model(graph, opset_imports=sets, ir_version=10).SerializeToString()
-    session = open_session(code, session_options(), ["CPUExecutionProvider"])
+    session = open_session(code)
     (made,) = session.run(None, {"x": inputs.numpy()})
     return torch.from_numpy(made)
 

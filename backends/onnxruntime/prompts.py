@@ -1,8 +1,7 @@
 """Prompts as one run of an ONNX graph: text through a model into its cache, no logits.
 
 The graph is written layer by layer, not traced, so that it is there at once and nothing of it is
-stored. It uses the weights of the loaded checkpoint as they are: matrices are packed in each run,
-which many columns pay for, and are not once more in memory.
+stored. Its packed matrices are those of the rounds; see `packed_sessions.py`.
 """
 
 from __future__ import annotations
@@ -15,13 +14,9 @@ from torch import Tensor
 
 from specplan.backends.onnx_export.memory import AFTER
 from specplan.backends.onnx_export.quantized import quantized_product
-from specplan.backends.onnxruntime.values import (
-    bind,
-    open_session,
-    run_bound,
-    session_options,
-    shared,
-)
+from specplan.backends.onnxruntime.packed_sessions import PackedWeights
+from specplan.backends.onnxruntime.sessions import open_session
+from specplan.backends.onnxruntime.values import bind, run_bound
 from specplan.backends.static.traced.joined_attention import angles_of, joinable
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.families import RotaryFamily
@@ -39,18 +34,24 @@ class PromptProgram:
         model: one that `fits`.
         slots: of its caches, the trash slot among them.
         after: numbers of layers after which hidden states are given, rising.
+        packed: matrices that other sessions have packed too; None packs none, in each run anew.
+            Those in blocks are packed here in any case, into a copy of their codes.
     """
 
-    def __init__(self, model: CausalModel, slots: int, after: Sequence[int] = ()) -> None:
-        options = session_options()
+    def __init__(
+        self,
+        model: CausalModel,
+        slots: int,
+        after: Sequence[int] = (),
+        packed: PackedWeights | None = None,
+    ) -> None:
         self._after, self._width = tuple(after), model.hidden_size
         graph = _Writer(model, slots, self._after)
         code = graph.write().SerializeToString()
-        options.add_session_config_entry("session.disable_prepacking", "1")
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self._weights = {name: shared(one) for name, one in graph.weights.items()}
-        options.add_external_initializers([*self._weights], [*self._weights.values()])
-        self._session = open_session(code, options, ["CPUExecutionProvider"])
+        entries = {"session.intra_op.allow_spinning": "0"}
+        if packed is None and not model.quantized:
+            entries["session.disable_prepacking"] = "1"
+        self._session = open_session(code, graph.weights, entries=entries, packed=packed)
         self._binding = self._session.io_binding()
 
     def __call__(self, tokens: Tensor, first: int, store: KVCache) -> dict[int, Tensor]:

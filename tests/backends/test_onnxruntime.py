@@ -17,6 +17,7 @@ import torch  # noqa: E402
 from specplan.backends.eager.backend import EagerBackend  # noqa: E402
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend  # noqa: E402
 from specplan.backends.onnxruntime.package import CODE, NAMES  # noqa: E402
+from specplan.backends.onnxruntime.packed_sessions import PackedSession, can_share  # noqa: E402
 from specplan.backends.onnxruntime.providers import PROVIDERS, choose_provider  # noqa: E402
 from specplan.backends.static.executable import StaticExecutable  # noqa: E402
 from specplan.backends.static.functional import FunctionalRound  # noqa: E402
@@ -79,13 +80,14 @@ def test_tokens_are_those_of_the_interpreter(
     again = OnnxRuntimeBackend().compile(plan, load_pair(shallow_folder), tmp_path, frozen=True)
     written = sorted(tmp_path.rglob("*"))
     calls: list[int] = []
-    into = onnxruntime.InferenceSession.run_with_iobinding
+    kind = PackedSession if can_share() else onnxruntime.InferenceSession
+    into = kind.run_with_iobinding
 
     def counted(*given: Any) -> Any:
         calls.append(1)
         return into(*given)
 
-    monkeypatch.setattr(onnxruntime.InferenceSession, "run_with_iobinding", counted)
+    monkeypatch.setattr(kind, "run_with_iobinding", counted)
     result = generate(again, requests)
     assert [item.tokens for item in result.completions] == expected
     assert len(calls) == result.rounds > 3
