@@ -8,7 +8,7 @@ SHELL := /bin/bash
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.specplan-installed
-EXTRAS ?= run,report,onnx,triton,grammar,images,dev
+EXTRAS ?= run,report,onnx,triton,grammar,images,gguf,dev
 # More options for pip (an index) and for pytest (a path, -k, -m).
 PIP_FLAGS ?=
 ARGS ?=
@@ -26,7 +26,7 @@ export HF_HUB_OFFLINE := 1
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: $(STAMP) ## Make .venv and install specplan with its extras (EXTRAS=run,report,onnx,triton,grammar,images,dev)
+setup: $(STAMP) ## Make .venv and install specplan with its extras (EXTRAS=run,report,onnx,triton,grammar,images,gguf,dev)
 
 $(STAMP): pyproject.toml
 	@if ! [ -x $(BIN)/python ]; then \

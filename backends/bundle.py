@@ -25,17 +25,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from specplan.backends.checkpoint_copies import copied_path, copy_checkpoint
 from specplan.backends.manifest import (
     FOLDER,
     KERNELS,
     MANIFEST,
-    MODELS,
     SCHEMA_VERSION,
     Executables,
     ModelReference,
     check_files,
     read_manifest,
 )
+from specplan.cost_models.models.model_shape import is_gguf
 from specplan.cost_models.quality.certificate import (
     Certificate,
     check_certified,
@@ -59,8 +60,6 @@ from specplan.ir.text.parser import parse_plan
 from specplan.ir.text.printer import print_plan
 
 CERTIFICATE = "certificate.json"
-_CHECKPOINT = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model", ".tiktoken"})
-"""Files of a checkpoint that are copied, by their endings; pickled ones and code are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ class Bundle:
         """
         for name, reference in self.models.items():
             folder = self.model_folder(name)
-            if not (folder / "config.json").is_file():
+            if not (folder if is_gguf(folder) else folder / "config.json").is_file():
                 raise UsageError(
                     f"the checkpoint of model {name} is missing",
                     where=str(folder),
@@ -155,7 +154,7 @@ def write_bundle(
     check_destination(folder, MANIFEST, "bundle")
     references = {
         name: ModelReference(
-            f"{MODELS}/{name}" if copy_weights else os.path.relpath(path, folder),
+            copied_path(name, path) if copy_weights else os.path.relpath(path, folder),
             model_digest(path),
             dtype,
         )
@@ -166,7 +165,7 @@ def write_bundle(
     with staged(folder) as staging:
         if copy_weights:
             for name, (path, _) in models.items():
-                _copy_checkpoint(path, staging / MODELS / name)
+                copy_checkpoint(path, staging / copied_path(name, path))
         _write_texts(staging, plan, problem, report, certificate)
         manifest = {
             "schema_version": SCHEMA_VERSION,
@@ -231,14 +230,6 @@ def _with(bundle: Bundle, name: str, made: Path, entries: Mapping[str, Any]) -> 
         shutil.copytree(made, staging / name)
         _write_manifest(staging, {**manifest, **entries})
     return load_bundle(bundle.folder)
-
-
-def _copy_checkpoint(folder: Path, out: Path) -> None:
-    """Copy what loading a model and its tokenizer reads: safetensors and texts."""
-    out.mkdir(parents=True)
-    for path in sorted(folder.iterdir()):
-        if path.is_file() and path.suffix in _CHECKPOINT:
-            shutil.copyfile(path, out / path.name)
 
 
 def _take_over(path: Path, out: Path) -> None:

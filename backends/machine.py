@@ -108,7 +108,7 @@ def _is_compiled(shape: Shape) -> bool:
 def bundle_heads(bundle: Bundle) -> dict[str, Heads]:
     """What kernels depend on of the models of a bundle, by role."""
     return {
-        name: heads_of(ModelShape.from_folder(bundle.model_folder(name), dtype=reference.dtype))
+        name: heads_of(ModelShape.from_path(bundle.model_folder(name), dtype=reference.dtype))
         for name, reference in bundle.models.items()
     }
 

@@ -155,16 +155,33 @@ def known_sha256(path: Path) -> str:
     return _FILE_DIGESTS[key]
 
 
+GGUF = ".gguf"
+
+
+def gguf_parts(path: Path) -> tuple[Path, ...]:
+    """The files of a GGUF model: all parts where the name is as `name-00001-of-00003.gguf`."""
+    name, *rest = path.stem.rsplit("-", 3)
+    if len(rest) != 3 or rest[1] != "of" or any(len(n) != 5 or not n.isdigit() for n in rest[::2]):
+        return (path,)
+    count = int(rest[2])
+    return tuple(path.with_name(f"{name}-{i:05d}-of-{rest[2]}{GGUF}") for i in range(1, count + 1))
+
+
 def model_digest(folder: Path | str) -> str:
     """Identity of a checkpoint: sha256 over the names and sha256 of config.json and weights.
 
     The weights are every `*.safetensors` file directly in the folder, in order of name; tokenizer
-    files do not count.
+    files do not count. Of a GGUF model, its files.
 
     Raises:
-        UsageError: when the folder has no config.json or no weights.
+        UsageError: when the folder has no config.json or no weights, or a file is missing.
     """
     folder = Path(folder)
+    if folder.suffix == GGUF and not folder.is_dir():
+        missing_part = next((part for part in gguf_parts(folder) if not part.is_file()), None)
+        if missing_part is not None:
+            raise UsageError("there is no such file", where=str(missing_part))
+        return files_digest(gguf_parts(folder))
     config = folder / "config.json"
     weights = sorted(folder.glob("*.safetensors"))
     missing = "config.json" if not config.is_file() else "*.safetensors file" if not weights else ""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from specplan.cost_models.models.model_shape import is_gguf
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json
 
@@ -131,20 +132,25 @@ def _overlap(text: str, string: str) -> int:
 def load_tokenizer(folder: Path | str) -> Tokenizer:
     """Load the tokenizer of a checkpoint folder, from local files only.
 
+    That of a GGUF file is the tokenizer.json beside it, or else what the file describes.
+
     Raises:
-        UsageError: the folder has none that can be read.
+        UsageError: the folder or file has none that can be read.
     """
-    folder = Path(folder)
+    folder, given = Path(folder), dict[str, Any]()
+    if is_gguf(folder):
+        beside = (folder.parent / "tokenizer.json").is_file()
+        folder, given = folder.parent, {} if beside else {"gguf_file": folder.name}
     from transformers import AutoTokenizer
 
     try:
         backend = AutoTokenizer.from_pretrained(
-            str(folder), local_files_only=True, trust_remote_code=False
+            str(folder), local_files_only=True, trust_remote_code=False, **given
         )
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, NotImplementedError) as error:
         raise UsageError(
             f"cannot load a tokenizer ({error})",
-            where=str(folder),
+            where=str(folder / given.get("gguf_file", "")),
             remedy="The folder needs tokenizer.json and tokenizer_config.json.",
         ) from error
     return Tokenizer(backend, _stop_tokens(folder, backend))

@@ -41,7 +41,6 @@ READ_BY_PATTERN = {
     "cost_models/placement.py": "names of tensors",
     "cost_models/prometheus_text.py": "what a serving engine reports",
     "cost_models/models/files/gguf_config.py": "names of tensors",
-    "cost_models/models/files/gguf_headers.py": "names of files in parts",
     "cost_models/models/heads/own_modules.py": "names of tensors",
     "cost_models/models/modules.py": "names of modules",
     "cost_models/models/files/stored_parts.py": "names of tensors",

@@ -10,8 +10,10 @@ from typing import Any
 
 import torch
 
+from specplan.cost_models.models.model_shape import is_gguf
 from specplan.measure.workbench import TokenPrompt, Workbench
 from specplan.runtime.images.model import ImageModel
+from specplan.runtime.models.gguf.model import stock_model
 
 Runner = Callable[[Sequence[TokenPrompt]], list[tuple[int, ...]]]
 
@@ -51,6 +53,8 @@ def stock_runners(bench: Workbench, batch: int, exit_layer: int | None = None) -
 def _load(path: Path, bench: Workbench, role: str) -> Any:
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
+    if is_gguf(path):
+        return stock_model(path, bench.models[role].dtype).eval()
     sees = isinstance(bench.models[role], ImageModel)
     kind: Any = AutoModelForImageTextToText if sees else AutoModelForCausalLM
     model = kind.from_pretrained(

@@ -6,18 +6,25 @@ import copy
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from specplan.cost_models.models.files.gguf_config import run_dtype
+from specplan.cost_models.models.files.gguf_headers import read_gguf
+from specplan.cost_models.models.model_shape import is_gguf
 from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.files import read_text
 from specplan.ir.text.yaml_text import read_yaml
 from specplan.planner.problem.checks import check_problem, word_errors
 from specplan.planner.problem.errors import Origin, flag_of, form_errors, raise_together
-from specplan.planner.problem.paths import resolve_paths
+from specplan.planner.problem.models import Models, TargetModel
+from specplan.planner.problem.paths import device_is_path, resolve_paths
 from specplan.planner.problem.schema import SCHEMA_VERSION, Problem
+from specplan.planner.problem.setting_checks import known_backends
 from specplan.planner.problem.short_form import KEY_OF, merged, with_settings
+
+ModelT = TypeVar("ModelT", bound=TargetModel)
 
 
 def load_problem(path: Path | str) -> Problem:
@@ -93,9 +100,28 @@ def problem_from_dict(value: Mapping[str, Any], base: Path | str = ".") -> Probl
 
 def _build(value: Any, base: Path, origin: Origin) -> Problem:
     base = base.resolve()
-    problem = resolve_paths(problem_form(value, origin, base), base)
+    problem = _in_run_dtypes(resolve_paths(problem_form(value, origin, base), base))
     check_problem(problem, origin)
     return problem
+
+
+def _in_run_dtypes(problem: Problem) -> Problem:
+    """The problem with the number type that GGUF files run in, where they run on this machine."""
+    here = problem.device == "measured" or device_is_path(problem.device)
+    if not here or not {*problem.all_backends} & {*known_backends()}:
+        return problem
+
+    def as_run(model: ModelT) -> ModelT:
+        if not is_gguf(model.path) or model.dtype != "auto":
+            return model
+        try:
+            return model.model_copy(update={"dtype": run_dtype(read_gguf(model.path))})
+        except SpecplanError:  # of which the checks say more
+            return model
+
+    drafts = tuple(map(as_run, problem.models.drafts))
+    models = Models(target=as_run(problem.models.target), drafts=drafts)
+    return problem.model_copy(update={"models": models})
 
 
 def problem_form(value: Any, origin: Origin, base: Path | None = None) -> Problem:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from specplan.cost_models.models.drafter_shapes import is_drafter_folder, read_drafter
+from specplan.cost_models.models.files.gguf_config import check_gguf_runs
+from specplan.cost_models.models.files.gguf_headers import read_gguf
 from specplan.cost_models.models.model_shape import ModelShape, is_gguf
 from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.files import read_json
@@ -155,12 +157,12 @@ def _check_files(folder: _Folder, origin: Origin, weights_needed: bool) -> None:
     if folder.model.plans_only and weights_needed:
         raise origin.usage(
             key,
-            "a GGUF file, weight_format, kv_format and a placement in host memory are for planning "
-            "only, and the models must be run to measure",
+            "weight_format, kv_format and a placement in host memory are for planning only, and "
+            "the models must be run to measure",
             "Name a device and give ready acceptance profiles, or a checkpoint folder as stored.",
         )
     if path.is_file() and is_gguf(path):
-        return
+        return _check_gguf(path, key, origin) if weights_needed else None
     if not path.is_dir():
         raise origin.usage(
             key,
@@ -187,6 +189,20 @@ def _check_files(folder: _Folder, origin: Origin, weights_needed: bool) -> None:
             key,
             f"{path} has no tokenizer.json",
             "Save the tokenizer in the tokenizers format beside the weights.",
+        )
+
+
+def _check_gguf(path: Path, key: str, origin: Origin) -> None:
+    """Refuse a GGUF file whose model does not run, or that comes without a tokenizer."""
+    with origin.key(key):
+        model = read_gguf(path)
+        check_gguf_runs(model)
+    inside = any(name.startswith("tokenizer.ggml.tokens") for name in model.metadata)
+    if not inside and not (path.parent / "tokenizer.json").is_file():
+        raise origin.usage(
+            key,
+            f"{path} holds no tokenizer, and there is no tokenizer.json beside it",
+            "Save one beside it.",
         )
 
 

@@ -46,9 +46,9 @@ class TargetModel(Strict):
     """The model whose output distribution is kept."""
 
     path: Path = Field(
-        description="Folder with config.json, model.safetensors and tokenizer.json, or, to plan "
-        "only, a GGUF file; relative to the problem file, ~ and $HOME are replaced. Or the Hugging "
-        "Face id of a model in the local cache."
+        description="Folder with config.json, model.safetensors and tokenizer.json, or a GGUF "
+        "file; relative to the problem file, ~ and $HOME are replaced. Or the Hugging Face id of a "
+        "model in the local cache."
     )
     dtype: Dtype = Field(
         default="auto",
@@ -104,9 +104,9 @@ class TargetModel(Strict):
 
     @property
     def plans_only(self) -> bool:
-        """Whether it cannot be run as described: a GGUF file, other formats, or host memory."""
+        """Whether it cannot be run as described: other formats than stored, or host memory."""
         hosted = self.placement is not None and self.placement.link == "host"
-        return is_gguf(self.path) or hosted or bool(self.weight_format or self.kv_format)
+        return hosted or bool(self.weight_format or self.kv_format)
 
 
 class DraftModel(TargetModel):

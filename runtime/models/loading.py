@@ -13,6 +13,7 @@ import torch
 from specplan.cost_models.models.architectures.registry import text_config
 from specplan.cost_models.models.drafter_shapes import is_drafter_folder
 from specplan.cost_models.models.heads.neighbours import is_store_folder
+from specplan.cost_models.models.model_shape import is_gguf
 from specplan.cost_models.models.number_formats import RUN_FORMATS
 from specplan.cost_models.placement import BUFFERS
 from specplan.cost_models.vision import IMAGE_MODELS
@@ -23,6 +24,7 @@ from specplan.runtime.images.model import load_image_model
 from specplan.runtime.models.attention import ATTENTION_NAME, assert_attention
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.families import RotaryFamily, windows_of
+from specplan.runtime.models.gguf.model import load_gguf
 from specplan.runtime.models.heads.loading import load_head, load_module
 from specplan.runtime.models.neighbours.store import load_neighbours
 from specplan.runtime.models.streamed import LayerFiles, StreamedLayers
@@ -81,7 +83,7 @@ def load_model(
     """Load a checkpoint folder from local files only.
 
     Args:
-        folder: config.json and safetensors, as written by `save_pretrained`.
+        folder: config.json and safetensors, as written by `save_pretrained`, or a GGUF file.
         dtype: one of `DTYPES`; "auto" is the dtype of the checkpoint. One of `RUN_FORMATS` is that
             of its matrices, and everything else is float32.
         device: a torch device.
@@ -98,6 +100,8 @@ def load_model(
         raise UsageError(
             f"unknown dtype {dtype!r}", where=str(folder), remedy=f"Use one of {', '.join(DTYPES)}."
         )
+    if is_gguf(folder):
+        return _gguf_model(folder, dtype, device, streamed)
     digest, quantized = model_digest(folder), dtype in RUN_FORMATS
     config = read_json(folder / "config.json", "model configuration")
     sees = config.get("model_type") in IMAGE_MODELS
@@ -113,6 +117,22 @@ def load_model(
     if quantized:
         made.quantize(dtype)
     return made
+
+
+def _gguf_model(path: Path, dtype: str, device: str, streamed: int) -> CausalModel:
+    if dtype in RUN_FORMATS:
+        raise UsageError(
+            "a GGUF file states the format of every tensor",
+            where=str(path),
+            remedy="Leave dtype out, or name a checkpoint folder.",
+        )
+    if streamed:
+        raise MissingCapabilityError(
+            "the layers of a GGUF file cannot be read in every pass",
+            where=str(path),
+            remedy="Leave the placement out, or name a checkpoint folder.",
+        )
+    return load_gguf(path, dtype, device)
 
 
 def _stock_model(folder: Path, dtype: str, device: str, **more: Any) -> Any:

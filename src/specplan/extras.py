@@ -14,6 +14,7 @@ MODULES_OF_EXTRA = {
     "triton": ("triton",),
     "grammar": ("llguidance",),
     "images": ("PIL",),
+    "gguf": ("gguf",),
     "silicon": ("aiconfigurator_core", "pyarrow"),
 }
 

@@ -198,8 +198,8 @@ def check_runs(problem: Problem) -> None:
     for role, model in problem.models.by_role.items():
         if model.plans_only:
             raise UsageError(
-                f"a bundle holds a plan that runs, and {role} is only planned for: a GGUF file, "
-                "other number formats than are stored, or layers in host memory",
+                f"a bundle holds a plan that runs, and {role} is only planned for: other number "
+                "formats than are stored, or layers in host memory",
                 where="models",
                 remedy="Name a checkpoint folder, leave weight_format and kv_format out, and place "
                 "layers on a disk only.",

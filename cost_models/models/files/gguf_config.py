@@ -12,7 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from specplan.cost_models.models.files.gguf_headers import GgufModel
-from specplan.cost_models.models.number_formats import NumberFormat, number_format
+from specplan.cost_models.models.number_formats import (
+    RUN_FORMATS,
+    NumberFormat,
+    joined,
+    number_format,
+)
 from specplan.ir.errors import MissingCapabilityError, UsageError
 
 _FAMILIES = {
@@ -42,6 +47,8 @@ _FAMILIES = {
     "starcoder2": "starcoder2",
 }
 """`general.architecture` by the family of config.json that has its structure."""
+_RUN = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+"""Families that run from such files."""
 
 _SIZES = {
     "hidden_size": "embedding_length",
@@ -127,6 +134,56 @@ def formats_by_part(model: GgufModel) -> dict[str, dict[NumberFormat, int]]:
     return parts
 
 
+def check_gguf_runs(model: GgufModel) -> dict[str, Any]:
+    """The config.json of a GGUF model, if it runs here; errors as of `config_of_gguf`.
+
+    Raises:
+        MissingCapabilityError: its architecture does not run.
+    """
+    config = config_of_gguf(model)
+    if config["model_type"] not in _RUN:
+        raise MissingCapabilityError(
+            f"GGUF files of architecture {model.metadata['general.architecture']!r} do not run",
+            where=str(model.files[0]),
+            remedy="Llama, Mistral, Qwen2 and Qwen3 run from GGUF files; or name a checkpoint "
+            "folder.",
+        )
+    return config
+
+
+def stored_dtype(counts: Mapping[str, Mapping[NumberFormat, int]]) -> str:
+    """The number type of matrices that are not quantised; float16 for others."""
+    plain = {"F32": "float32", "BF16": "bfloat16"}
+    return plain.get(joined(counts["attention"]).name, "float16")
+
+
+def is_plain(model: GgufModel) -> bool:
+    """Whether no tensor of a model is quantised."""
+    return {tensor.type for tensor in model.tensors.values()} <= {"F32", "F16", "BF16"}
+
+
+def run_dtype(model: GgufModel) -> str:
+    """The number type that a GGUF model runs in: as stored, or float32 where some are quantised."""
+    return stored_dtype(formats_by_part(model)) if is_plain(model) else "float32"
+
+
+def formats_as_run(
+    counts: Mapping[str, Mapping[NumberFormat, int]], dtype: str
+) -> dict[str, dict[NumberFormat, int]]:
+    """Elements of each type as they are in memory here: `RUN_FORMATS`, or else a number type.
+
+    The embeddings are a table of numbers.
+    """
+    own = number_format(dtype)
+    parts: dict[str, dict[NumberFormat, int]] = {}
+    for part, forms in counts.items():
+        made = parts.setdefault(part, {})
+        for form, count in forms.items():
+            stays = form.name in RUN_FORMATS and part != "embedding"
+            made[form if stays else own] = made.get(form if stays else own, 0) + count
+    return parts
+
+
 def _biases(model: GgufModel) -> dict[str, bool]:
     def has(*names: str) -> bool:
         return any(f"blk.0.{name}.bias" in model.tensors for name in names)
@@ -147,7 +204,7 @@ def _llama(config: Mapping[str, Any], _: str, model: GgufModel) -> dict[str, Any
     """llama.cpp calls Mistral and Mixtral llama, too."""
     if config.get("num_local_experts", 0) > 1:
         return {"model_type": "mixtral"}
-    return {}
+    return {"model_type": "mistral"} if config.get("sliding_window") else {}
 
 
 def _gpt2(config: Mapping[str, Any], _: str, model: GgufModel) -> dict[str, Any]:

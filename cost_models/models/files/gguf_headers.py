@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import mmap
-import re
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from specplan.cost_models.models.number_formats import GGUF_BLOCKS
 from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.files import gguf_parts
 
 _SCALARS = {
     0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f",
@@ -33,7 +33,6 @@ _TYPES = {
 """ggml's tensor types by number (ggml.h); the integer ones hold no weights."""
 _LONGEST_ARRAY = 4096
 """Longer arrays are token tables: skipped, only their length is kept."""
-_PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def read_gguf(path: Path | str) -> GgufModel:
         MissingCapabilityError: a tensor is of a type that is not known.
     """
     path = Path(path)
-    files = _files(path)
+    files = gguf_parts(path)
     metadata: dict[str, Any] = {}
     tensors: dict[str, GgufTensor] = {}
     for file in files:
@@ -93,16 +92,6 @@ def read_gguf(path: Path | str) -> GgufModel:
             remedy="Name the first file, and keep all of them in one folder.",
         )
     return GgufModel(metadata, tensors, files)
-
-
-def _files(path: Path) -> tuple[Path, ...]:
-    match = _PART.search(path.name)
-    if match is None:
-        return (path,)
-    stem, count = path.name[: match.start()], int(match[2])
-    return tuple(
-        path.with_name(f"{stem}-{index:05d}-of-{count:05d}.gguf") for index in range(1, count + 1)
-    )
 
 
 def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, GgufTensor]]:

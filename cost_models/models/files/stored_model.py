@@ -125,7 +125,13 @@ def read_folder(folder: Path, name: str, chosen: Chosen) -> StoredModel:
 
 def read_gguf_file(path: Path, name: str, chosen: Chosen) -> StoredModel:
     """A model from a GGUF file; see `ModelShape.from_gguf`."""
-    from specplan.cost_models.models.files.gguf_config import config_of_gguf, formats_by_part
+    from specplan.cost_models.models.files.gguf_config import (
+        config_of_gguf,
+        formats_as_run,
+        formats_by_part,
+        is_plain,
+        stored_dtype,
+    )
     from specplan.cost_models.models.files.gguf_headers import read_gguf
 
     model = read_gguf(path)
@@ -133,13 +139,13 @@ def read_gguf_file(path: Path, name: str, chosen: Chosen) -> StoredModel:
     decoder = read_decoder(config, str(path))
     counts = formats_by_part(model)
     check_elements(decoder, counts, str(path))
-    if chosen.stated_dtype is None:
-        plain = {"F32": "float32", "BF16": "bfloat16"}
-        dtype = plain.get(joined(counts["attention"]).name, "float16")
-        chosen = replace(chosen, dtype=dtype)
-    parts = {part: joined(forms) for part, forms in counts.items()}
     if decoder.tied_embeddings:
-        parts["head"] = parts["embedding"]
+        counts["head"] = counts["embedding"]
+    if chosen.stated_dtype is None:
+        chosen = replace(chosen, dtype=stored_dtype(counts))
+    elif chosen.stated_dtype == "float32" or is_plain(model):
+        counts = formats_as_run(counts, chosen.stated_dtype)
+    parts = {part: joined(forms) for part, forms in counts.items()}
     stated = stated_model(decoder, config, name, chosen)
     formats = replace(stated.formats, **parts)
     return replace(stated, formats=formats, digest=files_digest(model.files))

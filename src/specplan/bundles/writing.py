@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from specplan.backends.bundle import Bundle, load_bundle, write_bundle
-from specplan.backends.manifest import MANIFEST, MODELS
+from specplan.backends.checkpoint_copies import copied_path
+from specplan.backends.manifest import MANIFEST
 from specplan.backends.registry import INTERPRETER
 from specplan.ir.errors import UsageError
 from specplan.ir.files import check_destination
@@ -108,7 +109,7 @@ def write_result(
         named = {"target": data["models"]["target"]}
         named |= {draft["name"]: draft for draft in data["models"]["drafts"]}
         for name in models:
-            named[name]["path"] = f"{MODELS}/{name}"
+            named[name]["path"] = copied_path(name, models[name][0])
     report = result.search.as_dict() | {"problem": data, "explanation": result.explanation()}
     return write_bundle(
         folder,
