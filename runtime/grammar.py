@@ -21,9 +21,10 @@ from specplan.runtime.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
-Words = NDArray[np.int32]
-"""Masks `[..., W]`: bit b of word w is token 32 w + b, set where it may come next."""
+Flags = NDArray[np.bool_]
+"""`[..., V]`, true for tokens that may not come next."""
 
+_NOTHING: Flags = np.zeros(1, dtype=np.bool_)
 _JSON_STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """As `json.dumps` writes it. Free white space has no bound, so that a schema would bound no text;
 a schema that wants another style says so by "x-guidance"."""
@@ -80,11 +81,6 @@ class Grammar:
         """Tokens that end a text; the parser allows one where the text is complete."""
         return tuple(self.tokens.eos_tokens)
 
-    @property
-    def words(self) -> int:
-        """Words of a mask."""
-        return -(-self.tokens.vocab_size // 32)
-
 
 def vocabulary_of(tokenizer: Tokenizer) -> LLTokenizer:
     """A tokenizer's vocabulary as the parser reads it.
@@ -116,44 +112,40 @@ class Constraint:
         self._parser, self._ends = grammar.matcher(), frozenset(grammar.ends)
         self._size = grammar.tokens.vocab_size
         self._line: list[int] = []  # keys of the nodes that the parser has taken in below the text
-        self._masks: dict[int, Words] = {}
+        self._known: dict[int, Flags] = {}
 
     def append(self, tokens: Sequence[int]) -> None:
         """The text has grown."""
         self._parser.rollback(len(self._line))
         self._line.clear()
-        self._masks.clear()
+        self._known.clear()
         self._parser.try_consume_tokens(list(tokens))
 
     def fill(
         self,
-        masks: Words,
+        flags: Flags,
         wanted: Sequence[int],
         tokens: Sequence[int],
         parents: Sequence[int],
         keys: Sequence[int],
     ) -> None:
-        """What may follow nodes of a tree; masks of nodes that the grammar rules out stay.
+        """What may not follow nodes of a tree; nothing for nodes that the grammar rules out.
 
         Args:
-            masks: `[N, W]`, one for each wanted node; W may exceed the words of the grammar.
+            flags: `[N, V]`, one row for each wanted node; V may exceed the tokens of the grammar.
             wanted: N columns of the tree; 0 is the root, the last token of the text.
             tokens: of all columns.
             parents: columns.
             keys: of their paths.
         """
-        words = self.grammar.words
-        address, _ = masks.__array_interface__["data"]
-        for place, column in enumerate(wanted):
-            known = self._masks.get(keys[column])
-            if known is not None:
-                masks[place] = known
-                continue
-            if self._move(column, tokens, parents, keys):
-                masks[place, words:] = 0
-                start = address + place * masks.strides[0]
-                self._parser.unsafe_compute_mask_ptr(start, words * 4)
-            self._masks[keys[column]] = masks[place]
+        for row, column in zip(flags, wanted, strict=True):
+            known = self._known.get(keys[column])
+            if known is None:
+                known = _NOTHING
+                if self._move(column, tokens, parents, keys):
+                    known = ruled_out(self._parser, len(row))
+                self._known[keys[column]] = known
+            row[:] = known
 
     def _move(
         self, column: int, tokens: Sequence[int], parents: Sequence[int], keys: Sequence[int]
@@ -184,19 +176,20 @@ class Constraint:
         return True
 
 
-def allowed(masks: Words, vocabulary: int) -> NDArray[np.bool_]:
-    """Which of so many tokens masks `[..., W]` leave, bool `[..., vocabulary]`."""
-    bits = np.unpackbits(masks.view(np.uint8), axis=-1, count=vocabulary, bitorder="little")
-    return bits.view(np.bool_)
+def ruled_out(parser: LLMatcher, vocabulary: int) -> Flags:
+    """Which of so many tokens a parser does not let follow, those that it does not know too."""
+    mask = np.frombuffer(parser.compute_bitmask(), np.uint8)
+    flags: Flags = np.unpackbits(mask, count=vocabulary, bitorder="little") == 0
+    return flags
 
 
-def along(grammar: Grammar, output: Sequence[int], vocabulary: int) -> NDArray[np.bool_]:
-    """Which tokens may stand at each place of an output, bool `[n, vocabulary]`.
+def along(grammar: Grammar, output: Sequence[int], vocabulary: int) -> Flags:
+    """Which tokens may not stand at each place of an output, bool `[n, vocabulary]`.
 
-    All of them behind a token that the grammar rules out, or that ends the text.
+    None of them behind a token that the grammar rules out, or that ends the text.
     """
-    masks = np.full((len(output), -(-vocabulary // 32)), -1, dtype=np.int32)
+    flags = np.zeros((len(output), vocabulary), dtype=np.bool_)
     columns = range(len(output))
     tokens = [0, *output[:-1]]
-    Constraint(grammar).fill(masks, columns, tokens, [max(c - 1, 0) for c in columns], columns)
-    return allowed(masks, vocabulary)
+    Constraint(grammar).fill(flags, columns, tokens, [max(c - 1, 0) for c in columns], columns)
+    return flags

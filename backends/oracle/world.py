@@ -24,7 +24,7 @@ from specplan.ir.types.value_types import ROOT, TreeType, Type
 from specplan.ir.values import TEXT_STATE, State, Value
 from specplan.ir.world import Batch
 from specplan.runtime import sampling
-from specplan.runtime.grammar import allowed
+from specplan.runtime.grammar import ruled_out
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.registry import BatchSource
 from specplan.runtime.sources.source import Wanted
@@ -121,10 +121,8 @@ class OneRequest(Arithmetic):
             return logits
         if parser.try_consume_tokens(output) < len(output):
             return logits
-        masks = np.frombuffer(parser.compute_bitmask(), np.int32)
-        masks = np.pad(masks, (0, -(-len(logits) // 32) - len(masks)))
-        ruled_out = torch.from_numpy(~allowed(masks, len(logits)))
-        return logits.masked_fill(ruled_out, torch.finfo(logits.dtype).min / 4)
+        flags = torch.from_numpy(ruled_out(parser, len(logits)))
+        return logits.masked_fill(flags, torch.finfo(logits.dtype).min / 4)
 
     def commit(self, state: State, alive: Tree | None) -> None:
         """See `World.commit`."""

@@ -87,8 +87,8 @@ def allowed_along(
     """
     if request.grammar is None:
         return logits
-    left = torch.from_numpy(along(request.grammar, output, logits.shape[1]))
-    return logits.masked_fill(~left[list(places)].to(logits.device), -torch.inf)
+    flags = torch.from_numpy(along(request.grammar, output, logits.shape[1]))
+    return logits.masked_fill(flags[list(places)].to(logits.device), -torch.inf)
 
 
 @torch.inference_mode()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.ops.tensors.values import Logits, Nodes
-from specplan.runtime.grammar import Constraint, allowed
+from specplan.runtime.grammar import Constraint
 from specplan.runtime.requests import Request
 
 
@@ -67,15 +67,15 @@ class Grammars:
 
         A quarter of the least finite number, so that differences of masked logits stay numbers.
         """
-        tree, vocabulary = nodes.tree, values.shape[2]
-        masks = np.full((*values.shape[:2], -(-vocabulary // 32)), -1, dtype=np.int32)
+        tree = nodes.tree
+        flags = np.zeros(values.shape, dtype=np.bool_)
         facts = zip(
             nodes.columns.tolist(), tree.tokens.tolist(), tree.parents.tolist(), tree.keys.tolist(),
             strict=True,
         )  # fmt: skip
         with self._turn:
-            for constraint, own, (wanted, *columns) in zip(self._of, masks, facts, strict=True):
+            for constraint, own, (wanted, *columns) in zip(self._of, flags, facts, strict=True):
                 if constraint is not None:
                     constraint.fill(own, wanted, *columns)
-        ruled_out = torch.from_numpy(~allowed(masks, vocabulary)).to(values.device)
+        ruled_out = torch.from_numpy(flags).to(values.device)
         return values.masked_fill(ruled_out, torch.finfo(values.dtype).min / 4)
