@@ -73,6 +73,7 @@ def priced_vocabularies(
     name: str,
     shares: Sequence[float],
     acceptance: float | None = None,
+    sizes: Sequence[int] = (),
 ) -> list[Vocabulary]:
     """The sizes of a family's vocabulary with their planned speed, the fastest first.
 
@@ -82,6 +83,7 @@ def priced_vocabularies(
         shares: as of `coverage`.
         acceptance: of a draft token by a drafter that knows all tokens, given those before; None
             for the published one.
+        sizes: that are priced; none for all tokens, half of them, and so on.
 
     Raises:
         UsageError: the target has no such sizes.
@@ -92,11 +94,12 @@ def priced_vocabularies(
     if acceptance is None:
         center = logit_acceptance(name, task_of(facts.problem.workload.task)).center
         acceptance = float(1.0 / (1.0 + np.exp(-center)))
-    sizes = []
-    for tokens in dict.fromkeys(max(1, entries >> halves) for halves in range(HALVES)):
+    priced = []
+    halves = (max(1, entries >> halves) for halves in range(HALVES))
+    for tokens in dict.fromkeys(sizes or halves):
         known, _, drafter = with_untrained(facts, family, HeadSize(first.layers, tokens))
         key = acceptance_key(known.problem, known.shapes, drafter)
         profile = AcceptanceProfile.from_hazards([[acceptance * shares[tokens]]], key=key)
         gain = best_gain(replace(known, profiles={drafter: profile}), drafter)
-        sizes.append(Vocabulary(tokens, shares[tokens], gain))
-    return sorted(sizes, key=lambda one: -one.gain)
+        priced.append(Vocabulary(tokens, shares[tokens], gain))
+    return sorted(priced, key=lambda one: -one.gain)

@@ -1,0 +1,318 @@
+"""How many tokens an EAGLE-3 head should draft from: by price, and as measured.
+
+    python benchmarks/vocabulary.py [--work DIR] [--large tokenizer.model]
+    python benchmarks/vocabulary.py --timed [--prompts 12] [--repeats 2] [--backend onnxruntime]
+    python benchmarks/vocabulary.py --page
+
+The shipped EAGLE-3 head of the reference target knows all of its 3,072 tokens. The first command
+prices smaller vocabularies as `specplan train --stage vocabulary` does, before anything is trained;
+then it leaves rows of the head's LM head out, all but the most frequent tokens of Python's library,
+and counts what these heads accept of the target's greedy texts after held-out prompts. The planner
+prices that again. No time is measured. With `--large`, the tokenizer of Llama 3 (tokenizer.model of
+the package llama-models; needs tiktoken), it prices a head for Llama-3.1-8B on an H100 alike: all
+of 128,256 tokens, 32,000 as published heads have, and the halves.
+
+The second command, on an idle machine, runs chains of the same heads in turns. Both write
+benchmarks/results/vocabulary.json, which the third puts into docs/train.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import date
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from reference_problem import ROOT
+
+from specplan.ir.files import read_json, write_atomic, write_json_atomic
+
+RESULTS = ROOT / "benchmarks/results/vocabulary.json"
+PAGE = ROOT / "docs/train.md"
+START, END = "<!-- vocabulary:start -->\n", "<!-- vocabulary:end -->"
+HEAD = ROOT / "examples/reference_models/heads/eagle3"
+MODELS = ROOT / "examples/reference_models"
+TEXTS = 120
+"""Held-out prompts."""
+CHAINS = (1, 2, 3, 4, 5)
+OUTPUT_TOKENS = 96
+LLAMA_8B: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096,
+    "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 128256, "rms_norm_eps": 1e-5,
+    "rope_theta": 500000.0, "max_position_embeddings": 131072, "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}  # fmt: skip
+PUBLISHED = 32_000
+"""Tokens of published EAGLE-3 heads of Llama 3."""
+WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""How Llama 3 splits texts (llama_models/llama3/tokenizer.py)."""
+
+
+def problem_of(work: Path, heads: Mapping[int, Path] | None = None) -> dict[str, Any]:
+    """Greedy code on the reference target, priced by a data sheet."""
+    return {
+        "schema_version": 1,
+        "models": {
+            "target": {"path": str(MODELS / "target"), "dtype": "float32"},
+            "drafts": [
+                {"name": f"v{tokens}", "path": str(path), "dtype": "float32"}
+                for tokens, path in (heads or {}).items()
+            ],
+        },
+        "sources": [],
+        "device": "cpu-generic",
+        "backend": "eager",
+        "workload": {
+            "batch_sizes": [1], "prompt_tokens": 200, "output_tokens": OUTPUT_TOKENS,
+            "temperature": 0, "task": "code", "prompts": str(ROOT / "examples/prompts/code.jsonl"),
+        },
+        "objective": "latency",
+        "profiles": str(work / "profiles"),
+    }  # fmt: skip
+
+
+def counted(work: Path) -> dict[str, Any]:
+    """Vocabularies by price, what heads with each of them accept, and the price of that."""
+    from specplan.gathering import gather
+    from specplan.measure.workbench import BENCH, Workbench
+    from specplan.planner import load_problem
+    from specplan.runtime.models.heads.loading import load_head
+    from specplan.training.evaluating import (
+        evaluation,
+        planned_speed,
+        unseen_texts,
+        with_drafter,
+    )
+    from specplan.training.train import size_vocabulary
+
+    texts = pieces(work)
+    write_json_atomic(work / "problem.json", problem_of(work))
+    priced = size_vocabulary(work / "problem.json", "eagle3", prompts=texts, answers=False)
+    problem = load_problem(work / "problem.json")
+    bench = Workbench(problem)
+    tokens = [bench.tokenizer.encode(json.loads(line)["text"]) for line in texts.open()]
+    heads = restricted(work, tokens, [one.tokens for one in priced])
+    unseen, rows = unseen_texts(bench, tell, TEXTS, BENCH), []
+    emitted = Counter(token for text in unseen for token in text.output)
+    for one in sorted(priced, key=lambda one: -one.tokens):
+        folder = heads[one.tokens]
+        tell(f"{one.tokens} tokens", 0, 1)
+        head = load_head(folder, bench.models["target"])
+        seen = evaluation(head, unseen, 0)
+        speed = planned_speed(gather(with_drafter(problem, "eagle3", folder), tell), "eagle3")
+        known = head.outputs.tokens
+        inside = emitted if known is None else {t: emitted[t] for t in known.tolist()}
+        rows.append(
+            {
+                "tokens": one.tokens,
+                "coverage": one.coverage,
+                "covers_unseen": sum(inside.values()) / emitted.total(),
+                "planned": one.gain,
+                "rates": [float(rate) for rate in seen.rates.round(4)],
+                "planned_from_measured": speed(seen.hazards(seen.rates)),
+            }
+        )
+    return {"rows": rows, "texts": len(unseen), "chosen": priced[0].tokens}
+
+
+def restricted(work: Path, texts: Sequence[Sequence[int]], sizes: Sequence[int]) -> dict[int, Path]:
+    """The shipped head with the most frequent tokens of texts alone, in SpecForge's form."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    counts = Counter(token for text in texts for token in text)
+    tensors, config = load_file(HEAD / "model.safetensors"), read_json(HEAD / "config.json", "head")
+    entries, folders = int(config["vocab_size"]), dict[int, Path]()
+    ranked = sorted(range(entries), key=lambda token: (-counts[token], token))
+    for size in sizes:
+        folder = folders[size] = work / f"heads/v{size}"
+        folder.mkdir(parents=True, exist_ok=True)
+        known = torch.tensor(sorted(ranked[:size]))
+        own = tensors | {"lm_head.weight": tensors["lm_head.weight"][known].contiguous()}
+        if size < entries:
+            own["d2t"] = known - torch.arange(size)
+            own["t2d"] = torch.zeros(entries, dtype=torch.bool).index_fill(0, known, True)
+        save_file(own, folder / "model.safetensors")
+        write_json_atomic(folder / "config.json", {**config, "draft_vocab_size": size})
+    return folders
+
+
+def large(work: Path, tokenizer: Path) -> list[dict[str, Any]]:
+    """A head for Llama-3.1-8B, priced by coverage of its own tokens in the same texts."""
+    tiktoken: Any = import_module("tiktoken")
+    ranks = import_module("tiktoken.load").load_tiktoken_bpe(str(tokenizer))
+
+    from specplan.gathering import gather
+    from specplan.planner.training.vocabulary import coverage, priced_vocabularies
+    from specplan.problems import as_problem
+
+    words = tiktoken.Encoding("llama3", pat_str=WORDS, mergeable_ranks=ranks, special_tokens={})
+    texts = [words.encode_ordinary(json.loads(line)["text"]) for line in pieces(work).open()]
+    shares = coverage(texts[::2], texts[1::2], LLAMA_8B["vocab_size"])
+    (work / "llama-8b").mkdir(parents=True, exist_ok=True)
+    write_json_atomic(work / "llama-8b/config.json", LLAMA_8B)
+    described = {
+        **problem_of(work), "models": {"target": {"path": str(work / "llama-8b")}},
+        "device": "h100-sxm", "backend": "none",
+        "workload": {"batch_sizes": [1], "prompt_tokens": 512, "output_tokens": 256,
+                     "temperature": 0, "task": "code"},
+    }  # fmt: skip
+    facts = gather(as_problem(described), tell)
+    sizes = [LLAMA_8B["vocab_size"] >> halves for halves in range(7)]
+    found = priced_vocabularies(facts, "eagle3", shares, sizes=[*sizes, PUBLISHED])
+    return [one.as_dict() for one in sorted(found, key=lambda one: -one.tokens)]
+
+
+def timed(work: Path, data: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
+    """The rows with the speed of the fastest chain of each head, all in turns with no drafting."""
+    from specplan.backends.registry import round_backend
+    from specplan.backends.static.buckets import Bucket
+    from specplan.gathering import open_bench
+    from specplan.measure.device.probes import plain_plan
+    from specplan.measure.machine import hardware_name, versions
+    from specplan.measure.workbench import BENCH
+    from specplan.planner import load_problem
+    from specplan.planner.methods.eagle3 import METHOD
+    from specplan.planner.templates.head_drafts import HeadTreeOptions
+    from specplan.planner.trees import chain
+    from specplan.runtime.generate import Generation, generate
+    from specplan.runtime.requests import Request
+
+    sizes = [row["tokens"] for row in data["rows"]]
+    write_json_atomic(
+        work / "timed.json", problem_of(work, {size: work / f"heads/v{size}" for size in sizes})
+    )
+    bench, facts = open_bench(load_problem(work / "timed.json"))
+    prompts = bench.prompts(BENCH)[: asked.prompts]
+    room = max(len(one.tokens) for one in prompts) + OUTPUT_TOKENS + 8
+    plans = {(0, 0): plain_plan(True)} | {
+        (size, length): METHOD.written(
+            facts, HeadTreeOptions(f"v{size}", chain(length).parents, chain(length).ranks)
+        )
+        for size in sizes
+        for length in CHAINS
+    }
+    backend, runs = round_backend(asked.backend), dict[tuple[int, int], list[Generation]]()
+    ready = {
+        key: backend.compile(
+            plan, {name: bench.models[name] for name in plan.models_run}, buckets=[Bucket(1, room)]
+        )
+        for key, plan in plans.items()
+    }
+    requests = [Request(prompt_tokens=p.tokens, max_new_tokens=OUTPUT_TOKENS) for p in prompts]
+    for executable in ready.values():
+        generate(executable, requests[:1])  # compiles, allocates and warms caches
+    draws = random.Random(1)
+    for request in requests * asked.repeats:
+        for key in draws.sample(list(ready), len(ready)):
+            runs.setdefault(key, []).append(generate(ready[key], [request]))
+    fast = {key: speed_of(own) for key, own in runs.items()}
+    rows = []
+    for row in data["rows"]:
+        length = max(CHAINS, key=lambda length: fast[row["tokens"], length])
+        measured = {"chain": length, "tokens_per_second": fast[row["tokens"], length]}
+        rows.append(row | measured | {"over_plain": fast[row["tokens"], length] / fast[0, 0]})
+    about = {
+        "date": date.today().isoformat(), "backend": asked.backend, "prompts": len(prompts),
+        "repeats": asked.repeats, "hardware": hardware_name(bench.models["target"].device),
+        "versions": versions(),
+    }  # fmt: skip
+    return {**data, "rows": rows, "timed": about}
+
+
+def speed_of(runs: Sequence[Any]) -> float:
+    """Tokens per second of whole requests."""
+    seconds = sum(run.prefill_seconds + run.decode_seconds for run in runs)
+    return float(sum(run.emitted for run in runs) / seconds)
+
+
+def pieces(work: Path) -> Path:
+    """Python's library in pieces, without the modules that prompts are of."""
+    path = work / "texts.jsonl"
+    if not path.is_file():
+        command = [sys.executable, str(ROOT / "examples/training/texts.py"), "--out", str(path)]
+        subprocess.run([*command, "--count", "100000", "--whole"], check=True)
+    return path
+
+
+def section(data: Mapping[str, Any]) -> str:
+    """The results as a part of docs/train.md."""
+    run = data.get("timed")
+    lines = [
+        "| tokens | of later texts | planned before training | accepted 1, 2, 3 | planned then | "
+        "measured |",
+        "|---:|---:|---:|---|---:|---:|",
+    ]
+    for row in data["rows"]:
+        rates = ", ".join(f"{rate:.3f}" for rate in row["rates"][:3])
+        measured = f"{row['over_plain']:.2f}x (K={row['chain']})" if run else "-"
+        lines.append(
+            f"| {row['tokens']:,} | {100 * row['coverage']:.1f} % | {row['planned']:.3f}x "
+            f"| {rates} | {row['planned_from_measured']:.3f}x | {measured} |"
+        )
+    if "large" in data:
+        lines += ["", "| tokens of 128,256 | of later texts | planned before training |"]
+        lines += ["|---:|---:|---:|"]
+        lines += [
+            f"| {row['tokens']:,} | {100 * row['coverage']:.2f} % | {row['gain']:.3f}x |"
+            for row in data["large"]
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def write_page(data: Mapping[str, Any]) -> None:
+    """Put the section between its marks."""
+    before, _, rest = PAGE.read_text("utf-8").partition(START)
+    _, _, after = rest.partition(END)
+    write_atomic(PAGE, before + START + section(data) + END + after)
+
+
+def tell(description: str, done: int, total: int) -> None:
+    """Progress on stderr."""
+    if done % max(1, total // 10) == 0:
+        print(f"{time.strftime('%H:%M:%S')} {description} {done}/{total}", file=sys.stderr)
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--work", type=Path, default=ROOT / ".work/vocabulary")
+    parser.add_argument("--large", type=Path, help="tokenizer.model of Llama 3")
+    parser.add_argument("--timed", action="store_true")
+    parser.add_argument("--backend", default="onnxruntime", help="that compiles rounds")
+    parser.add_argument("--prompts", type=int, default=12, help="that are timed")
+    parser.add_argument("--repeats", type=int, default=2, help="of each timed prompt")
+    parser.add_argument("--page", action="store_true", help="write docs/train.md, nothing else")
+    options = parser.parse_args()
+    work = options.work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    known = read_json(RESULTS, "results of vocabularies") if RESULTS.is_file() else {}
+    if options.page:
+        write_page(known)
+        return
+    if options.timed:
+        known = timed(work, known, options)
+    else:
+        from specplan.measure.machine import hardware_name, versions
+
+        about = {"date": date.today().isoformat(), "hardware": hardware_name()}
+        more = {"large": large(work, options.large)} if options.large else {}
+        known = {**about, "versions": versions(), **counted(work), **more}
+    write_json_atomic(RESULTS, known)
+    print(section(known))
+
+
+if __name__ == "__main__":
+    main()
