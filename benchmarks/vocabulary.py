@@ -173,8 +173,8 @@ def large(work: Path, tokenizer: Path) -> list[dict[str, Any]]:
     }  # fmt: skip
     facts = gather(as_problem(described), tell)
     sizes = [LLAMA_8B["vocab_size"] >> halves for halves in range(7)]
-    found = priced_vocabularies(facts, "eagle3", shares, sizes=[*sizes, PUBLISHED])
-    return [one.as_dict() for one in sorted(found, key=lambda one: -one.tokens)]
+    priced = priced_vocabularies(facts, "eagle3", shares, sizes=[*sizes, PUBLISHED])
+    return [one.as_dict() for one in sorted(priced, key=lambda one: -one.tokens)]
 
 
 def timed(work: Path, data: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
