@@ -114,6 +114,12 @@ _PUBLIC: Mapping[str, tuple[tuple[str, str], ...]] = {
         (r"mixed\.(gate|up|down)\.weight", r"auto_embedding.mlp.\1_proj.weight"),
         (r"(layers\..*)", r"\1"),
     ),
+    "chimera": (
+        (r"ngram\.block\.(weight|bias)", r"trimlp.0.linear.\1"),
+        (r"ngram\.project\.weight", "trimlp.1.weight"),
+        (r"heads\.(\d+)\.weight", r"chimera_head.\1.0.weight"),
+        (r"layers\.0\.(.*)", r"fast_layer1.0.\1"),
+    ),
     "fspad": (
         (r"project\.(weight|bias)", r"fc.fc.\1"),
         (r"sampling\.norm\.weight", "fc.post_attention_layernorm.weight"),
@@ -128,8 +134,8 @@ DFlash, SafeAILab's EAGLE, and those of the authors; `{last}` follows the last r
 TRAINED = tuple(_PUBLIC)
 _PASSED = ("linear.weight", "beside.weight", "stage.weight", "r.q.weight", "r.k.weight")
 _ADDED = (
-    "blocks.", "mixed.blocks.", "mixed.o.", "mixed.down.", "map_up", "adapters.qkv_up",
-    "adapters.output_up",
+    "blocks.", "ngram.block.", "mixed.blocks.", "mixed.o.", "mixed.down.", "map_up",
+    "adapters.qkv_up", "adapters.output_up",
 )  # fmt: skip
 
 
@@ -141,16 +147,16 @@ def new_head(
     LM heads begin as the target's, and residual blocks as zeros, so that Medusa heads begin as the
     target's own next token (arXiv 2401.10774 section 2.2.1), and Hydra's, whose shortcuts begin as
     the state; look-ahead tokens begin as embeddings of random tokens, or as the state of their
-    node; maps and adapters of streams begin as ones that add nothing; norms are ones, and other
-    matrices random. Layers along the text and the norm behind them begin as the target's last ones,
-    and matrices that states pass as ones that change nothing, as in Clover's own code.
+    node; streams add nothing to theirs; norms are ones, and other matrices random. Layers along the
+    text and the norm behind them begin as the target's last ones, and matrices that states pass as
+    ones that change nothing, as in Clover's own code.
 
     Args:
         config: its config.json.
         target: that it will draft for.
         seed: of the random matrices.
-        texts: whose most frequent tokens a reduced vocabulary has; along the first one the size of
-            the target's states is measured.
+        texts: whose most frequent tokens a reduced vocabulary has; the first tells how large the
+            target's states are.
 
     Raises:
         MissingCapabilityError: heads of this family are not trained here.
@@ -171,8 +177,7 @@ def new_head(
         head.outputs.tokens = frequent_tokens(texts, count, description.token_ids).to(head.device)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        rows = target.head(torch.eye(target.hidden_size, dtype=head.dtype, device=head.device)).T
-        rows = rows if head.outputs.tokens is None else rows[head.outputs.tokens]
+        rows = _target_rows(head)
         like = last_layer(target) if description.body.on_text else {}
         for name, weight in head.weights_by_name().items():
             given = like.get(re.sub(r"^(?:layers\.\d+|by_token)\.", "", name))
@@ -193,6 +198,16 @@ def new_head(
         if texts and head.entering.project is not None:
             head.entering.project.weight.div_(size_of_states(head, texts[0]))
     return head.requires_grad_(True).train()
+
+
+def _target_rows(head: Drafter) -> Tensor:
+    """The target's LM head, of the tokens that a head knows; twice, for two states side by side."""
+    target, known = head.target, head.outputs.tokens
+    rows: Tensor = target.head(
+        torch.eye(target.hidden_size, dtype=head.dtype, device=head.device)
+    ).T
+    rows = rows if known is None else rows[known]
+    return rows.repeat(1, 1 + (head.description.join == "ngram"))
 
 
 def _slots(weight: Tensor, target: CausalModel, generator: torch.Generator) -> Tensor:

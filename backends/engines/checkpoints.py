@@ -19,6 +19,7 @@ FORMS: dict[str, str] = {
     "dflash": "a DFlash block drafter",
     "dflash2": "a DFlash2 block drafter",
     "dspark": "a DSpark block drafter",
+    "chimera": "a Chimera head",
     "clover": "a Clover head",
     "fspad": "an EAGLE head with feature sampling (FSPAD)",
     "amphista": "Amphista heads",
@@ -27,6 +28,7 @@ FORMS: dict[str, str] = {
 """Forms of checkpoints, in words."""
 _KEYS = {
     "n_future_tokens": "layers",
+    "chimera_num_heads": "chimera",
     "clover": "clover",
     "amphista_num_heads": "amphista",
     "feature_sampling": "fspad",

@@ -78,7 +78,9 @@ class Stack:
             feature: what a track holds `shift` nodes above, None where there is none.
             step: how many steps of this model the feature is from the target's own.
         """
-        tokens, steps = torch.tensor([[path[-1]]]), torch.tensor([[step]])
+        count, steps = self.module.tokens_read, torch.tensor([[step]])
+        last = ((path[0],) * (count - 1) + path)[-count:]
+        tokens = torch.tensor([[last if count > 1 else path[-1]]])
         positions, known = _positions([path]), None
         if feature is not None:
             feature, known = feature[None, None], torch.ones(1, 1, dtype=torch.bool)

@@ -109,10 +109,12 @@ def _attending(one: HeadDescription, config: Mapping[str, Any], where: str) -> D
         mlp = layers[0].mlp
         assert isinstance(mlp, DenseMlp), "heads have no experts"
         norms, entry = norms + norm, entry + 4 * mlp.intermediate_size
+    if one.join == "ngram":  # a residual block, a matrix, and the other half of a step's head
+        entry, norms = (one.tokens_read + 1) * one.tokens_read * norm, one.tokens_read * norm
     if one.by_token is not None:
         base = _by_token(one, base)
         norms = base.final_norm_parameters
-    exit_width = None
+    exit_width = one.output.vocabulary if one.join == "ngram" else None
     if one.levels.mixed:
         fed, heads = int(one.body.config["intermediate_size"]), one.levels.count
         entry, exit_width = 2 * norm, (heads + 4) * norm + 3 * fed

@@ -154,7 +154,7 @@ def _check_weights(folder: Path, drafter: DrafterShape) -> bool:
     tensors = stored_tensors(folder)
     if not tensors:
         return False
-    if drafter.kind == "steps" or drafter.family == "clover":  # of its steps the mean is priced
+    if drafter.kind == "steps" or drafter.family in ("clover", "chimera"):  # steps
         return True
     decoder = drafter.shape
     inventory = parameter_inventory(decoder)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from specplan.cost_models.models.heads.amphista import amphista_config
+from specplan.cost_models.models.heads.chimera import chimera_config
 from specplan.cost_models.models.heads.clover import clover_config
 from specplan.cost_models.models.heads.eagle import fspad_config
 from specplan.cost_models.models.heads.look_ahead import (
@@ -207,90 +208,36 @@ FAMILIES: Mapping[str, Family] = {
             None,
             Recipe(532_000, 10, 1.0, "no recipe for a finished target is published; as EAGLE-3's"),
         ),
-        _measured(
-            "hydra",
-            "Hydra heads",
-            hydra_config,
-            Recipe(68_000, 10, 4.0, "ShareGPT, arXiv 2402.05109; zankner/Hydra"),
-        ),
-        _measured(
-            "mlp_speculator",
-            "MLP speculator",
-            mlp_speculator_config,
-            Recipe(2_000_000, 1, 3.0, "steps and rows of its second stage, fms-fsdp"),
-        ),
-        _measured(
-            "redrafter",
-            "ReDrafter",
-            redrafter_config,
-            Recipe(68_000, 2, 5.0, "ShareGPT, arXiv 2403.09919; apple/ml-recurrent-drafter"),
-        ),
-        _measured(
-            "peagle",
-            "P-EAGLE head",
-            peagle_config,
-            Recipe(532_000, 10, 8.0, "data as EAGLE-3's; depths of SpecForge"),
-        ),
-        _measured(
-            "blockwise",
-            "blockwise heads",
-            blockwise_config,
-            Recipe(68_000, 2, 1.0, "as Medusa's"),
-        ),
-        _measured(
-            "amphista",
-            "Amphista heads",
-            amphista_config,
-            Recipe(68_000, 2, 1.0, "ShareGPT, arXiv 2406.13170; epochs as Medusa's"),
-        ),
-        _measured(
-            "fspad",
-            "FSPAD head",
-            fspad_config,
-            Recipe(68_000, 20, 1.0, "ShareGPT, arXiv 2408.15562; epochs of Luc4Gui/FSPAD"),
-        ),
-        _measured(
-            "clover",
-            "Clover head",
-            partial(clover_config, version=1),
-            Recipe(68_000, 20, 5.0, "as Clover-2's"),
-        ),
-        _measured(
-            "clover2",
-            "Clover-2 head",
-            clover_config,
-            Recipe(68_000, 20, 5.0, "ShareGPT, arXiv 2408.00264; epochs of XiaoBin1992/clover"),
-        ),
-        _measured(
-            "cerberus",
-            "Cerberus heads",
-            cerberus_config,
-            Recipe(68_000, 2, 1.0, "as Medusa's"),
-        ),
-        _measured(
-            "look_ahead_tokens",
-            "look-ahead tokens",
-            look_ahead_config,
-            Recipe(68_000, 2, 3.0, "data and epochs as Medusa's; three tokens as BiTA's masks"),
-        ),
-        _measured(
-            "hidden_transfer",
-            "hidden transfer",
-            hidden_transfer_config,
-            Recipe(68_000, 2, 3.0, "data and epochs as Medusa's"),
-        ),
-        _measured(
-            "streams",
-            "speculative streams",
-            streams_config,
-            Recipe(68_000, 2, 3.0, "data and epochs as Medusa's"),
-        ),
-        _measured(
-            "skipping_tokens",
-            "look-ahead tokens that skip layers",
-            skipping_config,
-            Recipe(68_000, 2, 5.0, "data and epochs as Medusa's"),
-        ),
+        _measured("hydra", "Hydra heads", hydra_config,
+            Recipe(68_000, 10, 4.0, "ShareGPT, arXiv 2402.05109; zankner/Hydra")),
+        _measured("mlp_speculator", "MLP speculator", mlp_speculator_config,
+            Recipe(2_000_000, 1, 3.0, "steps and rows of its second stage, fms-fsdp")),
+        _measured("redrafter", "ReDrafter", redrafter_config,
+            Recipe(68_000, 2, 5.0, "ShareGPT, arXiv 2403.09919; apple/ml-recurrent-drafter")),
+        _measured("peagle", "P-EAGLE head", peagle_config,
+            Recipe(532_000, 10, 8.0, "data as EAGLE-3's; depths of SpecForge")),
+        _measured("blockwise", "blockwise heads", blockwise_config,
+            Recipe(68_000, 2, 1.0, "as Medusa's")),
+        _measured("amphista", "Amphista heads", amphista_config,
+            Recipe(68_000, 2, 1.0, "ShareGPT, arXiv 2406.13170; epochs as Medusa's")),
+        _measured("fspad", "FSPAD head", fspad_config,
+            Recipe(68_000, 20, 1.0, "ShareGPT, arXiv 2408.15562; epochs of Luc4Gui/FSPAD")),
+        _measured("clover", "Clover head", partial(clover_config, version=1),
+            Recipe(68_000, 20, 5.0, "as Clover-2's")),
+        _measured("clover2", "Clover-2 head", clover_config,
+            Recipe(68_000, 20, 5.0, "ShareGPT, arXiv 2408.00264; epochs of XiaoBin1992/clover")),
+        _measured("chimera", "Chimera head", chimera_config,
+            Recipe(68_000, 2, 4.0, "ShareGPT, arXiv 2402.15758; epochs of kafkayu/Chimera")),
+        _measured("cerberus", "Cerberus heads", cerberus_config,
+            Recipe(68_000, 2, 1.0, "as Medusa's")),
+        _measured("look_ahead_tokens", "look-ahead tokens", look_ahead_config,
+            Recipe(68_000, 2, 3.0, "data and epochs as Medusa's; three tokens as BiTA's masks")),
+        _measured("hidden_transfer", "hidden transfer", hidden_transfer_config,
+            Recipe(68_000, 2, 3.0, "data and epochs as Medusa's")),
+        _measured("streams", "speculative streams", streams_config,
+            Recipe(68_000, 2, 3.0, "data and epochs as Medusa's")),
+        _measured("skipping_tokens", "look-ahead tokens that skip layers", skipping_config,
+            Recipe(68_000, 2, 5.0, "data and epochs as Medusa's")),
     )
-}
+}  # fmt: skip
 """Families by name. A size that nobody published has no acceptance of its own."""

@@ -62,6 +62,7 @@ class CausalModel:
 
     optional_features = slots_first = quantized = False
     slots_enter = image_tokens = 0
+    tokens_read = 1
 
     def __init__(self, model: Any, *, name: str, digest: str) -> None:
         # Gradients are off for good, so that no call has to turn them off.

@@ -36,6 +36,7 @@ class Module(Protocol):
         by_slots: it looks ahead by slots below a node, which run through its layers; else by heads
             on the node's state.
         slots_enter: the layer at which slots enter.
+        tokens_read: last tokens of a path whose embeddings enter.
         slots_first: it gives logits at slots alone: the first slot below a node tells its children.
     """
 
@@ -50,6 +51,7 @@ class Module(Protocol):
     by_slots: bool
     slots_enter: int
     slots_first: bool
+    tokens_read: int
 
     def weights(self) -> dict[str, Tensor]:
         """See `specplan.runtime.models.causal.CausalModel.weights`."""
@@ -78,7 +80,8 @@ class Module(Protocol):
         """Inputs of the first layer, `[B, T, hidden]`, new memory.
 
         Args:
-            tokens: int64 `[B, T]`.
+            tokens: int64 `[B, T]`; `[B, T, tokens_read]` where several are read, own ones last,
+                and before the beginning the text's first.
             positions: int64 `[B, T]`; those of columns that do not count may lie before the text.
             features: states of the tokens as many nodes above as the forward says, `[B, T, F]`,
                 those of several layers joined; None where it reads none.

@@ -39,6 +39,7 @@ def with_heads(models: dict[str, CausalModel]) -> dict[str, Any]:
         "slots": formats.streams(layer=1, layers=target.num_layers, size=size),
         "clover": bodies.clover(version=1, size=size),
         "clover2": bodies.clover(size=size),
+        "chimera": bodies.chimera(size=size),
         "fspad": bodies.fspad(size=size),
         "amphista": bodies.amphista(size=size),
     }
@@ -92,7 +93,7 @@ def _random(description: HeadDescription, target: CausalModel) -> Drafter:
 def _weight(make: formats.Random, name: str, weight: Tensor, target: CausalModel) -> Tensor:
     if name.startswith("heads") and name.endswith("weight"):
         given: Tensor = target.head.weight
-        return given
+        return given.repeat(1, weight.shape[1] // given.shape[1])
     if weight.dim() == 1:
         return make.norm(len(weight)) if "norm" in name else torch.zeros_like(weight)
     return make(*weight.shape, scale=0.3)

@@ -87,7 +87,7 @@ def test_onnx_runtime_runs_rounds_of_heads(name: str, case: Case, tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("backend", [OnnxRuntimeBackend(), InductorBackend()])
-@pytest.mark.parametrize("name", ["clover", "clover2", "fspad", "amphista"])
+@pytest.mark.parametrize("name", ["clover", "clover2", "fspad", "amphista", "chimera"])
 def test_heads_of_other_bodies_are_compiled(
     name: str, backend: Any, case: Case, tmp_path: Path
 ) -> None:

@@ -100,7 +100,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     models = with_heads(load_pair(folder))
     for name in ("head", "flash"):
         teach(models[name])
-    for name in ("clover", "clover2", "fspad", "amphista"):
+    for name in ("clover", "clover2", "fspad", "amphista", "chimera"):
         teach(models[name], 60)
     return models
 
@@ -196,6 +196,13 @@ def test_a_prompt_that_a_head_reads_in_a_round_is_observed_by_itself(
 def test_the_next_step_reads_the_second_state_of_a_head(models: dict[str, Any]) -> None:
     given = {**models, "head": models["fspad"]}
     check_alike(plan_of(DYNAMIC, 0.8, read="last"), given, 0.8)
+    check_alike(plan_of(CHAIN, 0.0, read="last"), given, 0.0)
+
+
+def test_the_last_tokens_of_a_path_ask_a_head(models: dict[str, Any]) -> None:
+    """Three of them, of the text and of drafts alike; prompts of one token have fewer."""
+    given = {**models, "head": models["chimera"]}
+    check_alike(plan_of(TREE, 0.8, read="last"), given, 0.8)
     check_alike(plan_of(CHAIN, 0.0, read="last"), given, 0.0)
 
 

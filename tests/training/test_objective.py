@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from specplan.cost_models.models.heads.chimera import chimera_config
 from specplan.cost_models.models.heads.clover import clover_config
 from specplan.cost_models.models.heads.eagle import fspad_config
 from specplan.cost_models.models.new_heads import (
@@ -117,7 +118,12 @@ def test_packed_rows_in_chunks_are_separate_texts(
         head.zero_grad()
 
 
-ALIGNED = {"eagle": eagle_config, "fspad": fspad_config, "clover2": clover_config}
+ALIGNED = {
+    "eagle": eagle_config,
+    "fspad": fspad_config,
+    "clover2": clover_config,
+    "chimera": chimera_config,
+}
 
 
 @pytest.mark.parametrize("family", ALIGNED)

@@ -21,6 +21,7 @@ from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
 from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.models.heads.amphista import amphista_config
+from specplan.cost_models.models.heads.chimera import chimera_config
 from specplan.cost_models.models.heads.clover import clover_config
 from specplan.cost_models.models.heads.eagle import fspad_config
 from specplan.cost_models.models.new_heads import (
@@ -94,6 +95,7 @@ def configs(bench: Workbench) -> dict[str, dict[str, Any]]:
         "kangaroo": kangaroo_config(target, "target", exit_layer=1),
         "fspad": fspad_config(target, "target"),
         "amphista": amphista_config(target, "target", heads=3),
+        "chimera": chimera_config(target, "target", heads=3),
         "clover": clover_config(target, "target", version=1, heads=3),
         "clover2": clover_config(target, "target", heads=3),
     }  # fmt: skip
@@ -114,7 +116,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
     "family",
     ["eagle3", "medusa", "short_medusa", "eagle", "dflash", "peagle", "hydra", "blockwise",
      "cerberus", "mlp_speculator", "redrafter", "kangaroo", "clover", "clover2", "fspad",
-     "amphista"],
+     "amphista", "chimera"],
 )  # fmt: skip
 def test_half_and_half_is_the_whole_and_is_what_is_loaded(
     bench: Workbench, texts: list[Text], family: str, tmp_path: Path
@@ -151,6 +153,7 @@ def test_half_and_half_is_the_whole_and_is_what_is_loaded(
         "clover2",
         "fspad",
         "amphista",
+        "chimera",
     ],
 )
 def test_acceptance_in_training_is_acceptance_served(

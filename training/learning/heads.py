@@ -74,7 +74,7 @@ class HeadLearner(Learner):
     def aligned(self, states: Tensor, step: int) -> Tensor:
         """See `Learner.aligned`."""
         one = self.head.description
-        if one.body.two_states:
+        if one.body.two_states or one.join == "ngram":
             return states.chunk(2, -1)[1]
         if one.output.linear:
             return self.head.outputs.finished(states[None], None, step)[0]

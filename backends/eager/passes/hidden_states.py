@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -18,8 +20,9 @@ def entered(run: Pass) -> tuple[Tensor | None, Tensor, Tensor | None]:
     The first is None for the tokens' embeddings, the last where no states are read.
     """
     spec, call, model, track = run.spec, run.call, run.model, run.track
+    tokens = _last_tokens(run)
     if track is None:
-        return model.enter(call.tokens, call.positions, None, None, None), call.live, None
+        return model.enter(tokens, call.positions, None, None, None), call.live, None
     above = call.positions - spec.shift
     by_slots = _by_slots(run, track, above)
     if by_slots is not None:
@@ -45,7 +48,16 @@ def entered(run: Pass) -> tuple[Tensor | None, Tensor, Tensor | None]:
     if spec.inside:
         return states, live, steps
     steps = (steps + 1) * known if spec.own else torch.zeros_like(steps)
-    return model.enter(call.tokens, call.positions, states, known, steps), live, steps
+    return model.enter(tokens, call.positions, states, known, steps), live, steps
+
+
+def _last_tokens(run: Pass) -> Tensor:
+    """The tokens of a pass; behind those above them, of a model that reads several."""
+    count, place = run.model.tokens_read, run.call.positions
+    if count == 1:
+        return run.call.tokens
+    above = (_above(run, shift, place - shift, "tokens") for shift in range(1, count))
+    return torch.stack([*reversed([*above]), run.call.tokens], 2)
 
 
 def _by_slots(run: Pass, track: Track, above: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -65,7 +77,13 @@ def _behind_a_gap(call: Columns, live: Tensor) -> Tensor:
 
 def _keys_above(run: Pass, shift: int, above: Tensor) -> Tensor:
     """Keys of the tokens `shift` above those of a pass, which stand at `above`, int64 `[B, T]`."""
-    call, texts, keys = run.call, run.runner.batch.keys, []
+    return _above(run, shift, above, "keys")
+
+
+def _above(run: Pass, shift: int, above: Tensor, kind: Literal["keys", "tokens"]) -> Tensor:
+    """The same, or the tokens themselves."""
+    call, batch, keys = run.call, run.runner.batch, []
+    texts = batch.keys if kind == "keys" else batch.text
     place = above.clamp(0, texts.shape[1] - 1)
     text_keys = texts.gather(1, place)
     if not call.inner:
@@ -79,7 +97,7 @@ def _keys_above(run: Pass, shift: int, above: Tensor) -> Tensor:
         for _ in range(shift):
             column = nodes.tree.parents.gather(1, column)
         drafted = nodes.take(nodes.tree.depths) >= shift
-        mine = nodes.tree.keys.gather(1, column)
+        mine = getattr(nodes.tree, kind).gather(1, column)
         keys.append(torch.where(drafted, mine, text_keys[:, start:stop]))
         start = stop
     return torch.cat(keys, 1)

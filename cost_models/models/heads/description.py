@@ -22,6 +22,7 @@ Join = Literal[
     "sample",
     "slots",
     "stages",
+    "ngram",
     "neighbours",
 ]
 
@@ -216,10 +217,13 @@ class HeadDescription:
             to e by `by_token`; behind the layers an RMSNorm follows. `slots`: the target itself
             runs trained embeddings at slots, and f is what they leave. `stages`: f enters the first
             layer, and a matrix on [what it gives; e] the second; both are kept side by side.
+            `ngram`: what the embeddings of the last tokens make asks the layer, whose keys and
+            values are f's; what it gives is kept beside the target's last state.
             `neighbours`: f is looked for among states of a corpus, beside the token that followed
             them.
         embedding: the table: the target's, its own, its own of `each` step; `either` is its own
             where the checkpoint has one, else the target's.
+        tokens_read: last tokens of a path whose embeddings enter.
         begins: the first token of a text that has a row in its cache: above earlier ones there is
             no state. 0 where states enter at their own tokens.
         first_embedding: the embedding of that token counts; engines feed DeepSeek's modules zeros.
@@ -243,6 +247,7 @@ class HeadDescription:
     reads: Reads
     join: Join
     embedding: Literal["target", "own", "either", "each"] = "target"
+    tokens_read: int = 1
     begins: int = 1
     first_embedding: bool = True
     inner_norm: float = 1e-6

@@ -14,7 +14,7 @@ Speculative Streaming (Bhendawade et al. 2024, arXiv 2402.11131): the state of a
 low rank of that of its node, the same for all streams, and a vector of its own; in the layers from
 there on streams have adapters. `stream_rank` says so beside `transfer_layer`: `slots.weight` is
 `[number, hidden size]` again, with `map_down` `[rank, hidden size]` and `map_up` `[hidden size,
-rank]`; with `adapter_rank` there are the tensors of `specplan.runtime.models.heads.streams`, of the
+rank]`; with `adapter_rank` there are the tensors of `runtime/models/heads/parts/streams.py`, of the
 sizes of the target's attention, and no text position knows of them: the paper's lossless mode.
 
 S3D (Zhong et al. 2024, arXiv 2405.20314): `skipped_layers` are left out of the pass that drafts.

@@ -7,6 +7,7 @@ from typing import Any
 
 from specplan.cost_models.models.architectures.config import Config
 from specplan.cost_models.models.heads.amphista import amphista
+from specplan.cost_models.models.heads.chimera import HEADS, chimera
 from specplan.cost_models.models.heads.clover import clover
 from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.cost_models.models.heads.dflash import dflash
@@ -53,6 +54,7 @@ _KEYS: Mapping[str, Reader] = {
     COUNT: look_ahead_tokens,
     "clover": clover,
     "amphista_num_heads": amphista,
+    HEADS: chimera,
     "feature_sampling": fspad,
     NEAREST: neighbour_store,
 }

@@ -73,6 +73,7 @@ class Drafter(nn.Module):
         self.logits_dtype = target.logits_dtype
         self.optional_features = self.slots_first = description.join == "block"
         self.by_slots, self.slots_enter = description.levels.by == "slots", 0
+        self.tokens_read = description.tokens_read
         self.to(device=self.device, dtype=self.dtype)
         with torch.no_grad():
             for parameter in self.parameters():
@@ -103,7 +104,7 @@ class Drafter(nn.Module):
 
     def pack(self) -> None:
         """See `Layers.pack`."""
-        if self.layers is not None:
+        if self.layers is not None and not self.passing.ngrams:
             self.layers.pack()
 
     def new_cache(self, batch: int, capacity: int, queries: bool = False) -> KVCache:
@@ -239,7 +240,7 @@ class Drafter(nn.Module):
             return states
         stack, by_window = self.layers, dict[int | None, LayerMask]()
         states = states if span[0] else self.passing.begin(states)
-        angles = stack.angles(states, positions)
+        angles = stack.angles(states, self.passing.places(positions))
         for number in range(*span):
             window = stack.windows[number]
             if window not in by_window:

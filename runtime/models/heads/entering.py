@@ -12,9 +12,10 @@ from torch.nn import functional
 from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime.models.causal import CausalModel
-from specplan.runtime.models.heads.by_token import ByToken, Sampling
 from specplan.runtime.models.heads.layers import Norm
-from specplan.runtime.models.heads.streams import SlotAdapters
+from specplan.runtime.models.heads.parts.by_token import ByToken, Sampling
+from specplan.runtime.models.heads.parts.ngrams import Ngrams
+from specplan.runtime.models.heads.parts.streams import SlotAdapters
 
 
 class Entering(nn.Module):
@@ -58,6 +59,8 @@ class Entering(nn.Module):
             self.mask_state = nn.Parameter(torch.empty(1, 1, wide))
         if one.join == "stages":
             self.stage = nn.Linear(2 * width, width)
+        if one.join == "ngram":
+            self.ngram = Ngrams(one)
         if one.join == "sample":
             self.sampling = Sampling(width, one.body.config["intermediate_size"], epsilon)
         if one.by_token is not None:
@@ -92,8 +95,8 @@ class Entering(nn.Module):
         one = self.description
         if features is None:
             wide = one.reads.count * one.reads.width
-            features = torch.zeros(*tokens.shape, wide, dtype=target.dtype, device=tokens.device)
-            known = steps = torch.zeros_like(tokens)
+            features = torch.zeros(*positions.shape, wide, dtype=target.dtype, device=tokens.device)
+            known = steps = torch.zeros_like(positions)
         assert known is not None and steps is not None, "states come with their steps"
         features = features * known[:, :, None].to(features.dtype)
         embedded = None if self.many else self.embed(target, tokens)
@@ -109,6 +112,11 @@ class Entering(nn.Module):
             case "stages":
                 assert embedded is not None
                 return torch.cat([self.state(target, features, steps), embedded], -1)
+            case "ngram":
+                assert embedded is not None
+                state = self.state(target, features, steps)
+                known = state if state.shape[2] != one.hidden_size else state.repeat(1, 1, 2)
+                return torch.cat([self.ngram(embedded), known], -1)
             case "sample":
                 assert embedded is not None and self.project is not None
                 state = self.state(target, features, steps)[..., -one.hidden_size :]

@@ -13,7 +13,7 @@ from specplan.runtime.images.inputs import ImageInputs
 from specplan.runtime.models.attention import Additions
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
-from specplan.runtime.models.heads.streams import AtSlots
+from specplan.runtime.models.heads.parts.streams import AtSlots
 from specplan.runtime.requests import Request
 
 ModelT = TypeVar("ModelT")

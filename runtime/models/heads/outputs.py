@@ -12,7 +12,7 @@ from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.entering import by_step, shared_list
 from specplan.runtime.models.heads.layers import Norm
-from specplan.runtime.models.heads.mixing import AutoEmbedding
+from specplan.runtime.models.heads.parts.mixing import AutoEmbedding
 
 
 class Outputs(nn.Module):
@@ -29,6 +29,7 @@ class Outputs(nn.Module):
         self.description = description
         one, output = description, description.output
         width = one.reads.width if one.join == "stack" else one.hidden_size
+        width *= 2 if one.join == "ngram" else 1
         self.norm = Norm(width, one.inner_norm) if output.norm else None
         each = output.head == "each" or one.by_token is not None
         count = max(one.steps, one.levels.count) if each else 1

@@ -11,6 +11,7 @@ from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.runtime.models.attention import LayerMask
 from specplan.runtime.models.heads.entering import Entering
 from specplan.runtime.models.heads.layers import Layers
+from specplan.runtime.models.heads.parts.ngrams import asked
 
 
 class Passing:
@@ -35,7 +36,12 @@ class Passing:
         self.width = one.hidden_size + (one.join == "block")
         self.width *= body.layers if body.side_by_side else 1
         self.staged = one.join == "stages"
-        self.width *= 2 if self.by_token or self.staged or body.two_states else 1
+        self.ngrams = one.join == "ngram"
+        self.width *= 2 if self.by_token or self.staged or self.ngrams or body.two_states else 1
+
+    def places(self, positions: Tensor) -> Tensor:
+        """Positions that layers turn by: where states are keys, they stand before what asks."""
+        return torch.cat([positions + 1, positions], 1) if self.ngrams else positions
 
     def begin(self, states: Tensor) -> Tensor:
         """What enters, as the first layer takes it."""
@@ -70,6 +76,10 @@ class Passing:
             if number == 0:
                 first, after = after, self.entering.stage(torch.cat([after, second], -1))
             return torch.cat([first, after], -1)
+        if self.ngrams:
+            asking, last, before = states.chunk(3, -1)
+            after = asked(layer, number, asking, before, mask, angles, writer)
+            return torch.cat([last, after], -1)
         after = stack.attend(number, *self.given(number, states), mask, angles, writer)
         if self.by_token:
             return torch.cat([after, states.chunk(2, -1)[1]], -1)

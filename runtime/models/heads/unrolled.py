@@ -20,7 +20,7 @@ from torch import Tensor
 from specplan.runtime.models.ahead import hidden_ahead
 from specplan.runtime.models.attention import LayerMask, additive_mask
 from specplan.runtime.models.heads.drafter import Drafter
-from specplan.runtime.models.heads.streams import AtSlots
+from specplan.runtime.models.heads.parts.streams import AtSlots
 from specplan.runtime.models.heads.text_attention import (
     TextAndBlock,
     TextAndOwn,
@@ -97,10 +97,20 @@ def _at(values: Tensor, roots: Tensor) -> Tensor:
 
 def _entered(head: Drafter, texts: Texts, features: Tensor) -> Tensor:
     """What enters at each token from the target's states."""
-    shift = min(head.description.begins, 1)
+    shift, tokens = min(head.description.begins, 1), _last_tokens(head, texts)
     above = features.roll(shift, 1) if shift else features
     known, zero = texts.positions >= shift, torch.zeros_like(texts.tokens)
-    return head.enter(texts.tokens, texts.positions, above, known, zero)
+    return head.enter(tokens, texts.positions, above, known, zero)
+
+
+def _last_tokens(head: Drafter, texts: Texts) -> Tensor:
+    """The tokens of texts; behind those before them, of a head that reads several."""
+    count, tokens = head.tokens_read, texts.tokens
+    if count == 1:
+        return tokens
+    place = torch.arange(tokens.shape[1], device=tokens.device)
+    before = (place - texts.positions.clamp(max=back) for back in reversed(range(count)))
+    return torch.stack([tokens.gather(1, one) for one in before], 2)
 
 
 def _seen(texts: Texts, begins: int) -> Tensor:
@@ -155,13 +165,14 @@ def _steps(
     states = _at(_first(head, texts.positions, seen, entered, store), roots)
     yield states
     positions, known = _at(texts.positions, roots), torch.ones_like(roots, dtype=torch.bool)
+    tokens = _last_tokens(head, texts)
     seen = seen.gather(1, roots[..., None].expand(-1, -1, seen.shape[2]))
     for step in range(1, steps):
         place = positions + step
         if slots:
             entered = head.enter_slots(states, step)
         else:
-            moved = _at(texts.tokens, roots + step)
+            moved = _at(tokens, roots + step)
             entered = head.enter(moved, place, states, known, torch.full_like(roots, step))
         if head.description.body.on_text:
             states = entered

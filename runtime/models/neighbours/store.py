@@ -65,6 +65,7 @@ class NeighbourStore(nn.Module):
         self.width = target.hidden_size
         self.hidden_size = self.width + DIGITS + 1
         self.num_layers, self.slots_enter, self.quantized = 0, 0, False
+        self.tokens_read = description.tokens_read
         self.vocab_size, self.max_positions = target.vocab_size, target.max_positions
         self.dtype, self.device = target.dtype, target.device
         self.logits_dtype = target.logits_dtype

@@ -39,7 +39,7 @@ class Module:
         optional: bool = False,
     ) -> None:
         made = torch.Generator().manual_seed(1)
-        self.by_slots, self.optional_features = by_slots, optional
+        self.by_slots, self.optional_features, self.tokens_read = by_slots, optional, 1
         self.target, self.num_layers, self.stages = target, layers, stages
         self.vocab_size, self.max_positions = target.vocab_size, target.max_positions
         self.hidden_size, self.dtype = target.hidden_size, target.dtype

@@ -105,6 +105,16 @@ def test_drafted_tokens_of_clover_pass_no_layers(tmp_path: Path) -> None:
     assert later["step_projection"].total.weight_bytes == 2 * (3 + 2) * wide * wide
 
 
+def test_trigrams_and_wide_matrices_of_chimera_are_priced(tmp_path: Path) -> None:
+    """For Vicuna 7B by hand: a layer, a block on three embeddings, a matrix on two states."""
+    vicuna = LLAMA_8B | {"intermediate_size": 11008, "num_key_value_heads": 32, "vocab_size": 32000}
+    head, wide = read(tmp_path, vicuna | {"chimera_num_heads": 4}, vicuna), 4096
+    layer = 4 * wide * wide + 3 * wide * 11008 + 2 * wide
+    trigram = 3 * wide * (3 * wide + 1) + 3 * wide * wide
+    assert head.kind == "recurrent" and head.shape.num_layers == 1
+    assert head.shape.parameters == layer + trigram + 2 * 32000 * wide  # of one step's matrix
+
+
 def test_speculators_say_the_same(tmp_path: Path) -> None:
     plain = read(tmp_path / "plain", EAGLE3)
     inner = {k: v for k, v in EAGLE3.items() if k not in ("architectures", "draft_vocab_size")}

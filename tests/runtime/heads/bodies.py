@@ -41,6 +41,45 @@ def clover(version: int = 2, steps: int = 3, size: int = VOCABULARY, **changes: 
     return Stored(config | changes, tensors)
 
 
+def chimera(steps: int = 3, size: int = VOCABULARY) -> Stored:
+    """Chimera in its authors' names."""
+    make, wide = Random(19), 3 * WIDTH
+    tensors = make.layer("fast_layer1.0.")
+    tensors |= {
+        "fast_layer1.0.input_layernorm.weight": make.norm(WIDTH),
+        "trimlp.0.linear.weight": make(wide, wide), "trimlp.0.linear.bias": make(wide),
+        "trimlp.1.weight": make(WIDTH, wide, scale=3.0),
+    }  # fmt: skip
+    for step in range(steps):
+        tensors[f"chimera_head.{step}.0.weight"] = make(size, 2 * WIDTH, scale=6.0)
+    return Stored({**LAYERS, "vocab_size": size, "chimera_num_heads": steps}, tensors)
+
+
+def by_chimera(
+    t: Weights, table: Tensor, states: Tensor, text: Sequence[int], drafted: Sequence[int]
+) -> Tensor:
+    """Chimera, arXiv 2402.15758 section 3, as its authors' code decodes (`headgenerate`).
+
+    The layer runs along all states so far and the trigram of the last token; what it gives there is
+    the next state. Arguments as of `by_clover`, states behind the target's final norm.
+    """
+    w, h, logits = part(t, "fast_layer1.0."), states, []
+    for step in range(len(drafted) + 1):
+        path = [*text, *drafted[:step]]
+        e = table[torch.tensor([path[0], path[0], *path][-3:])].flatten()
+        e = e + functional.silu(
+            functional.linear(e, t["trimlp.0.linear.weight"], t["trimlp.0.linear.bias"])
+        )
+        x = torch.cat([h, functional.linear(e, t["trimlp.1.weight"])[None]])
+        place, given = range(len(x)), rms(x, w["input_layernorm.weight"], 1e-5)
+        x = mlp(w, x + attention(w, given, given, place, place, causal(len(x))))
+        seen_last = states[-1]
+        h = torch.cat([h, x[-1:]])
+        joined = torch.cat([seen_last, x[-1]])
+        logits.append(functional.linear(joined, t[f"chimera_head.{step}.0.weight"]))
+    return torch.stack(logits)
+
+
 def fspad(size: int = VOCABULARY) -> Stored:
     """FSPAD in its authors' names."""
     make = Random(16)

@@ -138,6 +138,12 @@ def by_amphista(target: CausalModel, stored: Stored, states: Tensor, steps: int)
     return bodies.by_amphista(stored, _table(target), target.head.weight, given, text)[:steps]
 
 
+def by_chimera(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
+    text, drafted = TEXT[: ROOT + 1], TEXT[ROOT + 1 : ROOT + steps]
+    given = target.family.finish(states[:ROOT])
+    return bodies.by_chimera(stored.tensors, _table(target), given, text, drafted)
+
+
 def by_fspad(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
     text, drafted = TEXT[: ROOT + 1], TEXT[ROOT + 1 : ROOT + steps]
     given = target.family.finish(states[:ROOT])
@@ -184,6 +190,7 @@ CASES: dict[str, tuple[Stored, Any, int]] = {
     "fspad": (bodies.fspad(), by_fspad, 3),
     "amphista": (bodies.amphista(), by_amphista, 3),
     "amphista of one stage": (bodies.amphista(4, first=0), by_amphista, 3),
+    "chimera": (bodies.chimera(), by_chimera, 3),
     "clover": (bodies.clover(version=1), by_clover, 3),
     "clover 2": (bodies.clover(), by_clover, 3),
 }

@@ -1,0 +1,1 @@
+"""Parts of heads that one or two families have."""
