@@ -25,7 +25,7 @@ import json
 import random
 import re
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
@@ -124,8 +124,21 @@ def answered(rows: Sequence[dict[str, Any]], target: Path, tokens: int) -> Itera
         with torch.inference_mode():
             written = model.generate(**given, max_new_tokens=tokens, do_sample=False)
         answers = written[:, given["input_ids"].shape[1] :]
-        for row, answer in zip(batch, answers, strict=True):
-            yield {**row, "text": row["text"] + words.decode(answer, skip_special_tokens=True)}
+        yield [
+            {**row, "text": row["text"] + words.decode(answer, skip_special_tokens=True)}
+            for row, answer in zip(batch, answers, strict=True)
+        ]
+
+
+def write(path: Path, batches: Iterable[Sequence[dict[str, Any]]]) -> int:
+    """Append batches to a file as they come; the number of rows."""
+    count = 0
+    with path.open("a", encoding="utf-8") as file:
+        for batch in batches:
+            file.writelines(json.dumps(row) + "\n" for row in batch)
+            file.flush()
+            count += len(batch)
+    return count
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -149,11 +162,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows = library_prompts(CORPUS, options.count, options.seed, options.whole)
     else:
         rows = list(logged_prompts(options.log, options.tokenizer))
-    if options.target is not None:
-        rows = list(answered(rows, options.target, options.tokens))
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    print(f"{options.out}: {len(rows)} prompts")
+    path = options.out
+    path.parent.mkdir(parents=True, exist_ok=True)
+    batches: Iterable[list[dict[str, Any]]] = [rows]
+    if options.target is None:
+        path.unlink(missing_ok=True)
+    else:  # what an earlier call was ended in goes on
+        known = path.read_text("utf-8").splitlines() if path.is_file() else []
+        known = [line for line in known if line.endswith("}")]
+        path.write_text("".join(f"{line}\n" for line in known), "utf-8")
+        done = {json.loads(line)["id"] for line in known}
+        left = [row for row in rows if row["id"] not in done]
+        batches = answered(left, options.target, options.tokens)
+    print(f"{path}: {write(path, batches)} prompts")
 
 
 if __name__ == "__main__":
