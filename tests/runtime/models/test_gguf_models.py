@@ -14,12 +14,15 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("gguf")
 
+from specplan.backends.bundle import load_bundle, write_bundle  # noqa: E402
+from specplan.backends.bundle_executable import load_models  # noqa: E402
 from specplan.backends.eager.backend import EagerBackend  # noqa: E402
 from specplan.cost_models.models.model_shape import ModelShape  # noqa: E402
 from specplan.cost_models.models.number_formats import number_format  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError, UsageError  # noqa: E402
 from specplan.ir.files import model_digest  # noqa: E402
 from specplan.ir.text.parser import parse_plan  # noqa: E402
+from specplan.planner.problem.loading import problem_from_dict  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
 from specplan.runtime.models.gguf.model import stock_model  # noqa: E402
 from specplan.runtime.models.loading import load_model  # noqa: E402
@@ -194,6 +197,44 @@ def test_tokenizers_come_from_the_file_or_from_beside_it(tmp_path: Path) -> None
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(folder / name, tmp_path)
     assert load_tokenizer(bare).encode(text) == theirs.encode(text)
+
+
+def test_problems_and_bundles_name_the_file(tmp_path: Path) -> None:
+    """On this machine its plan is priced in the numbers that it runs in."""
+    source = save_source(tmp_path / "source")
+    blocks = write_gguf(source, tmp_path / "blocks.gguf", lambda _: "Q8_0")
+    value = {
+        "schema_version": 1,
+        "models": {"target": {"path": "blocks.gguf"}},
+        "device": "measured",
+        "backend": "eager",
+        "workload": {
+            "batch_sizes": [1], "prompt_tokens": 20, "output_tokens": 10, "temperature": 0.0
+        },
+    }  # fmt: skip
+    with pytest.raises(UsageError, match="holds no tokenizer"):
+        problem_from_dict(value, tmp_path)
+    shutil.copy(REFERENCE / "target/tokenizer.json", tmp_path)
+    assert problem_from_dict(value, tmp_path).models.target.dtype == "float32"
+    elsewhere = problem_from_dict(value | {"device": "h100-sxm"}, tmp_path)
+    assert elsewhere.models.target.dtype == "auto"
+    expected = logits_of(load_model(blocks))
+    for copied in (False, True):
+        bundle = write_bundle(
+            tmp_path / f"bundle-{copied}",
+            plan=parse_plan(PLAIN),
+            problem=value,
+            report={},
+            models={"target": (blocks, "auto")},
+            backend="eager",
+            versions={},
+            copy_weights=copied,
+        )
+        loaded = load_bundle(bundle.folder)
+        loaded.check_models()
+        assert loaded.model_folder("target").is_relative_to(bundle.folder) is copied
+        assert logits_of(load_models(loaded)["target"]).equal(expected)
+    assert (bundle.folder / "models/target/tokenizer.json").is_file()
 
 
 def test_what_does_not_run_is_refused_by_name(tmp_path: Path) -> None:
