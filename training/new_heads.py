@@ -120,6 +120,13 @@ _PUBLIC: Mapping[str, tuple[tuple[str, str], ...]] = {
         (r"heads\.(\d+)\.weight", r"chimera_head.\1.0.weight"),
         (r"layers\.0\.(.*)", r"fast_layer1.0.\1"),
     ),
+    "tandem": (
+        (r"embedding\.weight", "model.embed_tokens.weight"),
+        (r"norm\.weight", "model.norm.weight"),
+        (r"heads\.0\.weight", "lm_head.weight"),
+        (r"by_layer\.(\d+)\.weight", r"tandem.\1.weight"),
+        (r"(layers\..*)", r"model.\1"),
+    ),
     "fspad": (
         (r"project\.(weight|bias)", r"fc.fc.\1"),
         (r"sampling\.norm\.weight", "fc.post_attention_layernorm.weight"),

@@ -20,6 +20,7 @@ FORMS: dict[str, str] = {
     "dflash2": "a DFlash2 block drafter",
     "dspark": "a DSpark block drafter",
     "chimera": "a Chimera head",
+    "tandem": "a small model that attends to the target's states (Tandem)",
     "clover": "a Clover head",
     "fspad": "an EAGLE head with feature sampling (FSPAD)",
     "amphista": "Amphista heads",
@@ -29,6 +30,7 @@ FORMS: dict[str, str] = {
 _KEYS = {
     "n_future_tokens": "layers",
     "chimera_num_heads": "chimera",
+    "tandem_layers": "tandem",
     "clover": "clover",
     "amphista_num_heads": "amphista",
     "feature_sampling": "fspad",

@@ -9,7 +9,8 @@ best ranks, as vLLM, SGLang and TensorRT-LLM draft with it, or above temperature
 Clover and Clover-2 (Xiao et al. 2024, arXiv 2405.00263 and 2408.00264): layers along the text run
 once per step, and deeper levels go on behind them, without attention to the text. Chimera (Zeng et
 al. 2024, arXiv 2402.15758): a vector of the last three tokens attends to the target's states, and
-at drafted tokens to those that the head itself gave.
+at drafted tokens to those that the head itself gave. Tandem (Aishwarya P S et al. 2024, arXiv
+2402.08644): so does a small model, in each layer to states of another of the target's.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ class Eagle3(ChainsAndTrees):
     paper = (
         "Li et al. 2025, arXiv 2503.01840; the first form: Li et al. 2024, arXiv 2401.15077; "
         "Clover and Clover-2: Xiao et al. 2024, arXiv 2405.00263 and 2408.00264; Chimera: Zeng et "
-        "al. 2024, arXiv 2402.15758; deeper heads against an adversary: KOALA, Zhang et al. 2024, "
-        "arXiv 2408.08146; vocabulary by frequency: FR-Spec, Zhao et al. 2025, arXiv 2502.14856"
+        "al. 2024, arXiv 2402.15758; Tandem: Aishwarya P S et al. 2024, arXiv "
+        "2402.08644; deeper heads against an adversary: KOALA, Zhang et al. 2024, arXiv "
+        "2408.08146; vocabulary by frequency: FR-Spec, Zhao et al. 2025, arXiv 2502.14856"
     )
     differs = "Trees have a fixed shape; `eagle2` grows them as the paper does, by the context."
     engine_drafter = "head"

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from specplan.cost_models.models.heads.amphista import amphista_config
-from specplan.cost_models.models.heads.chimera import chimera_config
 from specplan.cost_models.models.heads.clover import clover_config
 from specplan.cost_models.models.heads.eagle import fspad_config
 from specplan.cost_models.models.heads.look_ahead import (
@@ -21,6 +20,7 @@ from specplan.cost_models.models.heads.look_ahead import (
     skipping_config,
     streams_config,
 )
+from specplan.cost_models.models.heads.states_as_keys import chimera_config, tandem_config
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.models.new_heads import (
     DRAFT_VOCABULARY,
@@ -228,6 +228,8 @@ FAMILIES: Mapping[str, Family] = {
             Recipe(68_000, 20, 5.0, "ShareGPT, arXiv 2408.00264; epochs of XiaoBin1992/clover")),
         _measured("chimera", "Chimera head", chimera_config,
             Recipe(68_000, 2, 4.0, "ShareGPT, arXiv 2402.15758; epochs of kafkayu/Chimera")),
+        _measured("tandem", "tandem model", tandem_config,
+            Recipe(532_000, 10, 3.0, "no recipe for a finished target is published; as EAGLE-3's")),
         _measured("cerberus", "Cerberus heads", cerberus_config,
             Recipe(68_000, 2, 1.0, "as Medusa's")),
         _measured("look_ahead_tokens", "look-ahead tokens", look_ahead_config,

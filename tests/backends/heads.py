@@ -39,6 +39,7 @@ def with_heads(models: dict[str, CausalModel]) -> dict[str, Any]:
         "slots": formats.streams(layer=1, layers=target.num_layers, size=size),
         "clover": bodies.clover(version=1, size=size),
         "clover2": bodies.clover(size=size),
+        "tandem": bodies.tandem((1, 2), size=size),
         "chimera": bodies.chimera(size=size),
         "fspad": bodies.fspad(size=size),
         "amphista": bodies.amphista(size=size),

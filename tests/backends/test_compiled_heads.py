@@ -87,7 +87,7 @@ def test_onnx_runtime_runs_rounds_of_heads(name: str, case: Case, tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("backend", [OnnxRuntimeBackend(), InductorBackend()])
-@pytest.mark.parametrize("name", ["clover", "clover2", "fspad", "amphista", "chimera"])
+@pytest.mark.parametrize("name", ["clover", "clover2", "fspad", "amphista", "chimera", "tandem"])
 def test_heads_of_other_bodies_are_compiled(
     name: str, backend: Any, case: Case, tmp_path: Path
 ) -> None:
@@ -97,7 +97,8 @@ def test_heads_of_other_bodies_are_compiled(
     models = {"target": case.models["target"], "head": case.models[name]}
     behind = models["head"].num_layers if models["head"].description.body.on_text else None
     drafted = BLOCK if name == "amphista" else CHAIN
-    plan = plan_of(drafted, 0.8, behind=behind, read="last")
+    read = "[1, 2]" if name == "tandem" else "last"
+    plan = plan_of(drafted, 0.8, behind=behind, read=read)
     check_plan(backend, plan, models, tmp_path)
 
 

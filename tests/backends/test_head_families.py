@@ -46,6 +46,7 @@ DRAFTED_BY = {
     "streams": (formats.streams(layers=6), "trained_slots"),
     "fspad": (bodies.fspad(), "eagle3"),
     "amphista": (bodies.amphista(), "parallel_heads"),
+    "tandem": (bodies.tandem(), "eagle3"),
     "chimera": (bodies.chimera(), "eagle3"),
     "clover": (bodies.clover(version=1), "eagle3"),
     "clover 2": (bodies.clover(), "eagle3"),

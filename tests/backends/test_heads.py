@@ -100,7 +100,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     models = with_heads(load_pair(folder))
     for name in ("head", "flash"):
         teach(models[name])
-    for name in ("clover", "clover2", "fspad", "amphista", "chimera"):
+    for name in ("clover", "clover2", "fspad", "amphista", "chimera", "tandem"):
         teach(models[name], 60)
     return models
 
@@ -204,6 +204,13 @@ def test_the_last_tokens_of_a_path_ask_a_head(models: dict[str, Any]) -> None:
     given = {**models, "head": models["chimera"]}
     check_alike(plan_of(TREE, 0.8, read="last"), given, 0.8)
     check_alike(plan_of(CHAIN, 0.0, read="last"), given, 0.0)
+
+
+def test_a_small_model_attends_to_its_targets_states(models: dict[str, Any]) -> None:
+    """Those of layers of their own along the text, and its own at drafted tokens."""
+    given = {**models, "head": models["tandem"]}
+    check_alike(plan_of(TREE, 0.8), given, 0.8)
+    check_alike(plan_of(CHAIN, 0.0), given, 0.0)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from specplan.cost_models.models.heads.chimera import chimera_config
 from specplan.cost_models.models.heads.clover import clover_config
 from specplan.cost_models.models.heads.eagle import fspad_config
+from specplan.cost_models.models.heads.states_as_keys import chimera_config
 from specplan.cost_models.models.new_heads import (
     dflash_config,
     eagle3_config,

@@ -21,9 +21,9 @@ from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
 from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.models.heads.amphista import amphista_config
-from specplan.cost_models.models.heads.chimera import chimera_config
 from specplan.cost_models.models.heads.clover import clover_config
 from specplan.cost_models.models.heads.eagle import fspad_config
+from specplan.cost_models.models.heads.states_as_keys import chimera_config, tandem_config
 from specplan.cost_models.models.new_heads import (
     blockwise_config,
     cerberus_config,
@@ -84,6 +84,9 @@ def configs(bench: Workbench) -> dict[str, dict[str, Any]]:
     one = eagle_config(target, "target")
     parallel = peagle_config(target, "target", depth=3)
     parallel["eagle_aux_hidden_state_layer_ids"] = [1, 2]
+    # half as wide as its target, so that states of both are as wide as its own
+    tandem = tandem_config(target, "target", layers=1) | {"tandem_layers": [2], "hidden_size": 16}
+    tandem |= {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8}
     return {
         "eagle3": eagle, "medusa": medusa, "eagle": one, "dflash": flash, "peagle": parallel,
         "short_medusa": medusa | {"truncated_vocab_size": 256},
@@ -96,6 +99,7 @@ def configs(bench: Workbench) -> dict[str, dict[str, Any]]:
         "fspad": fspad_config(target, "target"),
         "amphista": amphista_config(target, "target", heads=3),
         "chimera": chimera_config(target, "target", heads=3),
+        "tandem": tandem,
         "clover": clover_config(target, "target", version=1, heads=3),
         "clover2": clover_config(target, "target", heads=3),
     }  # fmt: skip
@@ -116,7 +120,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
     "family",
     ["eagle3", "medusa", "short_medusa", "eagle", "dflash", "peagle", "hydra", "blockwise",
      "cerberus", "mlp_speculator", "redrafter", "kangaroo", "clover", "clover2", "fspad",
-     "amphista", "chimera"],
+     "amphista", "chimera", "tandem"],
 )  # fmt: skip
 def test_half_and_half_is_the_whole_and_is_what_is_loaded(
     bench: Workbench, texts: list[Text], family: str, tmp_path: Path
@@ -154,6 +158,7 @@ def test_half_and_half_is_the_whole_and_is_what_is_loaded(
         "fspad",
         "amphista",
         "chimera",
+        "tandem",
     ],
 )
 def test_acceptance_in_training_is_acceptance_served(
@@ -161,7 +166,8 @@ def test_acceptance_in_training_is_acceptance_served(
 ) -> None:
     """A head that learned its texts by heart is accepted throughout them, as often as it says."""
     config, target = configs(bench)[family], bench.models["target"]
-    trained = train_head(config, target, texts, 60, tmp_path / "head", RECIPE)
+    steps = 100 if family == "tandem" else 60  # it is half as wide
+    trained = train_head(config, target, texts, steps, tmp_path / "head", RECIPE)
     value = bench.problem.model_dump(mode="json") | {"profiles": str(tmp_path / "profiles")}
     draft = {"name": "head", "path": str(tmp_path / "head"), "dtype": "float64"}
     value["models"]["drafts"] = [draft]

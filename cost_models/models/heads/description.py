@@ -23,6 +23,7 @@ Join = Literal[
     "slots",
     "stages",
     "ngram",
+    "tandem",
     "neighbours",
 ]
 
@@ -218,7 +219,9 @@ class HeadDescription:
             runs trained embeddings at slots, and f is what they leave. `stages`: f enters the first
             layer, and a matrix on [what it gives; e] the second; both are kept side by side.
             `ngram`: what the embeddings of the last tokens make asks the layer, whose keys and
-            values are f's; what it gives is kept beside the target's last state.
+            values are f's; what it gives is kept beside the target's last state. `tandem`: e asks,
+            and the keys and values of each layer are those of a matrix on a state of its own; what
+            entered the layers at drafted tokens is kept, and is asked by those after them.
             `neighbours`: f is looked for among states of a corpus, beside the token that followed
             them.
         embedding: the table: the target's, its own, its own of `each` step; `either` is its own

@@ -7,7 +7,6 @@ from typing import Any
 
 from specplan.cost_models.models.architectures.config import Config
 from specplan.cost_models.models.heads.amphista import amphista
-from specplan.cost_models.models.heads.chimera import HEADS, chimera
 from specplan.cost_models.models.heads.clover import clover
 from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.cost_models.models.heads.dflash import dflash
@@ -24,6 +23,7 @@ from specplan.cost_models.models.heads.medusa import (
 from specplan.cost_models.models.heads.neighbours import NEAREST, neighbour_store
 from specplan.cost_models.models.heads.own_modules import kangaroo, parallel_layers
 from specplan.cost_models.models.heads.shared import Sizes, check_layers, refused
+from specplan.cost_models.models.heads.states_as_keys import HEADS, LAYERS, chimera, tandem
 from specplan.ir.errors import UsageError
 
 Reader = Callable[[Config, Sizes], HeadDescription]
@@ -55,6 +55,7 @@ _KEYS: Mapping[str, Reader] = {
     "clover": clover,
     "amphista_num_heads": amphista,
     HEADS: chimera,
+    LAYERS: tandem,
     "feature_sampling": fspad,
     NEAREST: neighbour_store,
 }

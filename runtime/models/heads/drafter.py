@@ -104,7 +104,7 @@ class Drafter(nn.Module):
 
     def pack(self) -> None:
         """See `Layers.pack`."""
-        if self.layers is not None and not self.passing.ngrams:
+        if self.layers is not None and not self.passing.asks:
             self.layers.pack()
 
     def new_cache(self, batch: int, capacity: int, queries: bool = False) -> KVCache:

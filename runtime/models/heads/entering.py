@@ -13,8 +13,8 @@ from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.layers import Norm
+from specplan.runtime.models.heads.parts.asked import ByLayer, Ngrams
 from specplan.runtime.models.heads.parts.by_token import ByToken, Sampling
-from specplan.runtime.models.heads.parts.ngrams import Ngrams
 from specplan.runtime.models.heads.parts.streams import SlotAdapters
 
 
@@ -37,6 +37,8 @@ class Entering(nn.Module):
         wide = reads.count * reads.width
         if one.join in ("concat", "sample"):
             self.project = nn.Linear(width + reads.width, width, bias=reads.bias)
+        elif one.join == "tandem":
+            self.by_layer = ByLayer(one)
         elif reads.project:
             self.project = nn.Linear(wide, width, bias=reads.bias)
         if one.join == "wide" or (one.join == "concat" and reads.norm == "each"):
@@ -69,18 +71,19 @@ class Entering(nn.Module):
             self.cell_state = nn.Linear(reads.width, reads.width)
             self.cell_token = nn.Linear(reads.width, reads.width, bias=False)
         if one.join == "sum":
-            self.first = Norm(reads.width, epsilon, weight=False)
-            self.projects = nn.ModuleList([nn.Linear(reads.width, width, bias=False)])
-            self.projects.extend(
-                shared_list(
-                    one.steps - 1,
-                    lambda: nn.Linear(width, width, bias=False),
-                    "project" in one.tied,
-                )
-            )
-            self.norms_by_step = shared_list(
-                one.steps, lambda: Norm(width, epsilon, bias=True), "norm" in one.tied
-            )
+            self._steps_of_sums()
+
+    def _steps_of_sums(self) -> None:
+        """Matrices and norms of the steps that add embeddings to states."""
+        one, width = self.description, self.description.hidden_size
+        epsilon = one.inner_norm
+        self.first = Norm(one.reads.width, epsilon, weight=False)
+        self.projects = nn.ModuleList([nn.Linear(one.reads.width, width, bias=False)])
+        later = one.steps - 1, lambda: nn.Linear(width, width, bias=False), "project" in one.tied
+        self.projects.extend(shared_list(*later))
+        self.norms_by_step = shared_list(
+            one.steps, lambda: Norm(width, epsilon, bias=True), "norm" in one.tied
+        )
 
     def enter(
         self,
@@ -117,6 +120,9 @@ class Entering(nn.Module):
                 state = self.state(target, features, steps)
                 known = state if state.shape[2] != one.hidden_size else state.repeat(1, 1, 2)
                 return torch.cat([self.ngram(embedded), known], -1)
+            case "tandem":
+                assert embedded is not None
+                return torch.cat([embedded, self.by_layer(features, steps)], -1)
             case "sample":
                 assert embedded is not None and self.project is not None
                 state = self.state(target, features, steps)[..., -one.hidden_size :]

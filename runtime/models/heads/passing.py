@@ -11,7 +11,7 @@ from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.runtime.models.attention import LayerMask
 from specplan.runtime.models.heads.entering import Entering
 from specplan.runtime.models.heads.layers import Layers
-from specplan.runtime.models.heads.parts.ngrams import asked
+from specplan.runtime.models.heads.parts.asked import asked
 
 
 class Passing:
@@ -36,12 +36,13 @@ class Passing:
         self.width = one.hidden_size + (one.join == "block")
         self.width *= body.layers if body.side_by_side else 1
         self.staged = one.join == "stages"
-        self.ngrams = one.join == "ngram"
-        self.width *= 2 if self.by_token or self.staged or self.ngrams or body.two_states else 1
+        self.asks = one.join in ("ngram", "tandem")
+        twice = self.by_token or self.staged or one.join == "ngram" or body.two_states
+        self.width *= body.layers + 1 if one.join == "tandem" else 1 + twice
 
     def places(self, positions: Tensor) -> Tensor:
         """Positions that layers turn by: where states are keys, they stand before what asks."""
-        return torch.cat([positions + 1, positions], 1) if self.ngrams else positions
+        return torch.cat([positions + 1, positions], 1) if self.asks else positions
 
     def begin(self, states: Tensor) -> Tensor:
         """What enters, as the first layer takes it."""
@@ -76,15 +77,31 @@ class Passing:
             if number == 0:
                 first, after = after, self.entering.stage(torch.cat([after, second], -1))
             return torch.cat([first, after], -1)
-        if self.ngrams:
-            asking, last, before = states.chunk(3, -1)
-            after = asked(layer, number, asking, before, mask, angles, writer)
-            return torch.cat([last, after], -1)
+        if self.asks:
+            return self._asking(number, states, mask, angles, writer)
         after = stack.attend(number, *self.given(number, states), mask, angles, writer)
         if self.by_token:
             return torch.cat([after, states.chunk(2, -1)[1]], -1)
         whole: Tensor = after
         return whole
+
+    def _asking(
+        self,
+        number: int,
+        states: Tensor,
+        mask: LayerMask,
+        angles: tuple[Tensor, Tensor],
+        writer: Any,
+    ) -> Tensor:
+        """A layer whose keys and values are those of states beside what runs."""
+        layer = self.layers[number]
+        if self.description.join == "ngram":
+            asking, last, before = states.chunk(3, -1)
+            return torch.cat([last, asked(layer, number, asking, before, mask, angles, writer)], -1)
+        asking, *known = states.chunk(len(self.layers) + 1, -1)
+        after = asked(layer, number, asking, known[number], mask, angles, writer)
+        known[number] = asking
+        return torch.cat([after, *known], -1)
 
     def given(self, number: int, states: Tensor) -> tuple[Tensor, Tensor]:
         """What the attention of a layer reads, and what its output is added to."""
@@ -108,4 +125,6 @@ class Passing:
             return states[..., :-1]
         if body.side_by_side:
             return states.chunk(body.layers, -1)[level]
+        if self.description.join == "tandem":
+            return states[..., : self.description.hidden_size]
         return states.chunk(2, -1)[0] if body.two_states else states

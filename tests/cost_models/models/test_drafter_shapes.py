@@ -115,6 +115,20 @@ def test_trigrams_and_wide_matrices_of_chimera_are_priced(tmp_path: Path) -> Non
     assert head.shape.parameters == layer + trigram + 2 * 32000 * wide  # of one step's matrix
 
 
+def test_matrices_of_a_tandem_are_priced_along_the_text(tmp_path: Path) -> None:
+    """A model of two layers, half as wide as Llama 8B, by hand: its own passes read no matrices."""
+    sizes = {"hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 32}
+    config = LLAMA_8B | sizes | {"num_key_value_heads": 8, "head_dim": 64, "num_hidden_layers": 2}
+    read_ = {"tandem_layers": [8, 24], "target_hidden_size": 4096}
+    head = read(tmp_path, config | read_)
+    layers = 2 * (2 * 2048 * 2048 + 2 * 2048 * 512 + 3 * 2048 * 8192 + 2 * 2048)
+    matrices, tables = 2 * 2048 * 4096, 2 * 128256 * 2048
+    assert head.kind == "recurrent" and head.feature_layers == (8, 24)
+    assert head.shape.parameters == layers + matrices + tables + 2048
+    first, later = (forward_ops(x, 1, 1, 0) for x in (head.shape, head.shape.on_own_states))
+    assert {op.name for op in first} - {op.name for op in later} == {"feature_projection"}
+
+
 def test_speculators_say_the_same(tmp_path: Path) -> None:
     plain = read(tmp_path / "plain", EAGLE3)
     inner = {k: v for k, v in EAGLE3.items() if k not in ("architectures", "draft_vocab_size")}

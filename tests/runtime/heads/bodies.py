@@ -80,6 +80,42 @@ def by_chimera(
     return torch.stack(logits)
 
 
+def tandem(read: Sequence[int] = (1, 4), size: int = VOCABULARY) -> Stored:
+    """A small Llama with matrices on a target's states."""
+    make, tensors = Random(20), dict[str, Tensor]()
+    for number in range(len(read)):
+        tensors |= make.layer(f"model.layers.{number}.")
+        tensors[f"model.layers.{number}.input_layernorm.weight"] = make.norm(WIDTH)
+        tensors[f"tandem.{number}.weight"] = make(WIDTH, WIDTH)
+    tensors |= {
+        "model.embed_tokens.weight": make(size, WIDTH, scale=4.0),
+        "model.norm.weight": make.norm(WIDTH), "lm_head.weight": make(size, WIDTH, scale=6.0),
+    }  # fmt: skip
+    config = {**LAYERS, "vocab_size": size, "num_hidden_layers": len(read)}
+    return Stored(config | {"tandem_layers": [*read]}, tensors)
+
+
+def by_tandem(
+    stored: Stored, states: Tensor, text: Sequence[int], drafted: Sequence[int]
+) -> Tensor:
+    """Tandem Transformers, arXiv 2402.08644 section 3, with the tokens since `text[-1]` as block.
+
+    States are those of the target's layers at x_0 ... x_(n-1), side by side.
+    """
+    t, count, logits = stored.tensors, stored.config["num_hidden_layers"], []
+    before, head = len(states), t["lm_head.weight"]
+    for step in range(len(drafted) + 1):
+        x = t["model.embed_tokens.weight"][torch.tensor([text[-1], *drafted[:step]])]
+        for number, read in enumerate(states.chunk(count, 1)):
+            w = part(t, f"model.layers.{number}.")
+            y = torch.cat([functional.linear(read, t[f"tandem.{number}.weight"]), x])
+            given = rms(y, w["input_layernorm.weight"], 1e-5)
+            own, place = given[before:], range(len(y))
+            x = mlp(w, x + attention(w, own, given, place[before:], place, causal(len(y))[before:]))
+        logits.append(functional.linear(rms(x[-1], t["model.norm.weight"], 1e-5), head))
+    return torch.stack(logits)
+
+
 def fspad(size: int = VOCABULARY) -> Stored:
     """FSPAD in its authors' names."""
     make = Random(16)

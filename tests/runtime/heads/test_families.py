@@ -144,6 +144,11 @@ def by_chimera(target: CausalModel, stored: Stored, states: Tensor, steps: int) 
     return bodies.by_chimera(stored.tensors, _table(target), given, text, drafted)
 
 
+def by_tandem(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
+    text, drafted = TEXT[: ROOT + 1], TEXT[ROOT + 1 : ROOT + steps]
+    return bodies.by_tandem(stored, states[:ROOT], text, drafted)
+
+
 def by_fspad(target: CausalModel, stored: Stored, states: Tensor, steps: int) -> Tensor:
     text, drafted = TEXT[: ROOT + 1], TEXT[ROOT + 1 : ROOT + steps]
     given = target.family.finish(states[:ROOT])
@@ -191,6 +196,8 @@ CASES: dict[str, tuple[Stored, Any, int]] = {
     "amphista": (bodies.amphista(), by_amphista, 3),
     "amphista of one stage": (bodies.amphista(4, first=0), by_amphista, 3),
     "chimera": (bodies.chimera(), by_chimera, 3),
+    "tandem": (bodies.tandem(), by_tandem, 3),
+    "tandem of one layer": (bodies.tandem((3,)), by_tandem, 3),
     "clover": (bodies.clover(version=1), by_clover, 3),
     "clover 2": (bodies.clover(), by_clover, 3),
 }

@@ -107,6 +107,10 @@ BROKEN: dict[str, tuple[Stored, str]] = {
     "heads of the first stage beyond the last": (
         bodies.amphista(first=4), "3 heads, 4 of the first stage"
     ),
+    "a layer that reads nothing": (
+        Stored(bodies.tandem().config | {"tandem_layers": [1]}, bodies.tandem().tensors),
+        "names 1 layers of the target for 2 of its own",
+    ),
     "no trigram": (
         changed(bodies.chimera(), "trimlp.1.weight"), "missing: ngram.project.weight"
     ),
@@ -215,6 +219,7 @@ def test_gradients_reach_every_weight(target: CausalModel, tmp_path: Path) -> No
         "dflash": formats.dflash(), "eagle": formats.eagle1(),
         "slots": formats.look_ahead_tokens(), "maps": formats.hidden_transfer(),
         "streams": formats.streams(layers=6), "chimera": bodies.chimera(),
+        "tandem": bodies.tandem(),
     }  # fmt: skip
     for name, one in stored.items():
         head = load_head(one.save(tmp_path / name), target)

@@ -1,6 +1,6 @@
-"""A layer that the last tokens of a path ask, and states answer (Chimera).
+"""Layers that tokens ask, and states answer: Chimera and Tandem.
 
-Source: `specplan.cost_models.models.heads.chimera`.
+Sources: `specplan.cost_models.models.heads.states_as_keys`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,30 @@ class Ngrams(nn.Module):
         """From `[B, T, tokens, width]` to `[B, T, width]`."""
         joined = embedded.flatten(2)
         return cast(Tensor, self.project(joined + functional.silu(self.block(joined))))
+
+
+class ByLayer(nn.ModuleList):
+    """What gives each layer of a small model its keys and values, side by side.
+
+    Along the text a matrix for each makes it of a state of the target; at drafted tokens it is what
+    entered the layer one token before, which follows the small model's own state.
+    """
+
+    def __init__(self, description: HeadDescription) -> None:
+        self.own_width, self.reads = description.hidden_size, description.reads
+        count, wide = self.reads.count, self.reads.width
+        super().__init__(nn.Linear(wide, self.own_width, bias=False) for _ in range(count))
+
+    def forward(self, features: Tensor, steps: Tensor) -> Tensor:
+        """From states of several layers, or own ones, to `[B, T, layers * width]`."""
+        own, reads = features[..., self.own_width :], self.reads
+        if features.shape[2] != reads.count * reads.width:
+            return own
+        parts = zip(self, features.chunk(reads.count, -1), strict=True)
+        first = torch.cat([matrix(part) for matrix, part in parts], -1)
+        if own.shape != first.shape:
+            return first
+        return torch.where((steps > 0)[:, :, None], own, first)
 
 
 def asked(
