@@ -42,7 +42,7 @@ from tests.runtime.heads.formats import Stored
 
 torch.set_num_threads(1)
 STEPS = 3
-GROWN = ("eagle2", "dynamic_depth", "rescored_heads", "pruned_heads")
+GROWN = ("eagle2", "dynamic_depth", "rescored_heads", "pruned_heads", "unverified_heads")
 
 
 def add_modules(folder: Path, size: int) -> None:

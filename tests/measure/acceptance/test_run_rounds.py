@@ -52,7 +52,7 @@ METHODS = [
 ]
 NOT_HERE = {
     "domino", "exit_by_token", "fastcot", "neighbour_mixture", "nest", "policy_exit",
-    "pruned_heads", "rescored_heads",
+    "pruned_heads", "rescored_heads", "unverified_heads",
 }  # fmt: skip
 """Methods that need a grammar, exits, an answer's trigger, a store of states, or heads."""
 NAMED = [
