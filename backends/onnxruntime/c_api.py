@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from specplan.backends.onnxruntime.values import BFLOAT16
 
 _VERSION = 16
 """Of the interface, ONNX Runtime 1.16: the first entries of later versions are the same."""
 _PLACES = {
-    "GetErrorCode": 1, "GetErrorMessage": 2, "CreateEnv": 3, "CreateSessionOptions": 10,
+    "GetErrorCode": 1, "GetErrorMessage": 2, "CreateSessionOptions": 10,
     "SetSessionLogSeverityLevel": 22, "SetIntraOpNumThreads": 24, "SessionGetInputCount": 30,
     "SessionGetOutputCount": 31, "SessionGetOutputTypeInfo": 34, "SessionGetInputName": 36,
     "SessionGetOutputName": 37, "CreateTensorWithDataAsOrtValue": 49,
@@ -29,8 +30,12 @@ _PLACES = {
     "GetDimensions": 62, "CreateCpuMemoryInfo": 69, "AllocatorFree": 76,
     "GetAllocatorWithDefaultOptions": 78, "ReleaseStatus": 93, "ReleaseSession": 95,
     "ReleaseValue": 96, "ReleaseTypeInfo": 98, "ReleaseSessionOptions": 100,
-    "AddSessionConfigEntry": 130, "RunWithBinding": 133, "CreateIoBinding": 134,
-    "ReleaseIoBinding": 135, "BindInput": 136, "BindOutput": 137, "AddInitializer": 150,
+    "CreateEnvWithGlobalThreadPools": 119, "DisablePerSessionThreads": 120,
+    "CreateThreadingOptions": 121, "ReleaseThreadingOptions": 122, "AddSessionConfigEntry": 130,
+    "RunWithBinding": 133, "CreateIoBinding": 134, "ReleaseIoBinding": 135, "BindInput": 136,
+    "BindOutput": 137,
+    "SetGlobalIntraOpNumThreads": 147, "SetGlobalInterOpNumThreads": 148,
+    "SetGlobalSpinControl": 149, "AddInitializer": 150, "SetGlobalDenormalAsZero": 155,
     "CreatePrepackedWeightsContainer": 166, "ReleasePrepackedWeightsContainer": 167,
     "CreateSessionWithPrepackedWeightsContainer": 168,
     "CreateSessionFromArrayWithPrepackedWeightsContainer": 169, "AddExternalInitializers": 210,
@@ -62,9 +67,17 @@ class Port:
 
 
 class Api:
-    """The functions of one library, by name; those that can fail raise."""
+    """The functions of one library, by name; those that can fail raise.
 
-    def __init__(self, library: Path) -> None:
+    Args:
+        library: its file.
+        threads: of the pool that all sessions share which want as many.
+
+    Attributes:
+        threads: see there.
+    """
+
+    def __init__(self, library: Path, threads: int) -> None:
         base = ctypes.CDLL(str(library)).OrtGetApiBase
         base.restype = POINTER(c_void_p)
         table = ctypes.CFUNCTYPE(c_void_p, c_uint32)(base()[0])(_VERSION)
@@ -73,9 +86,27 @@ class Api:
         self._functions = {n: ctypes.CFUNCTYPE(c_void_p)(places[i]) for n, i in _PLACES.items()}
         self._message = ctypes.CFUNCTYPE(c_char_p, c_void_p)(places[_PLACES["GetErrorMessage"]])
         self._code = ctypes.CFUNCTYPE(c_int, c_void_p)(places[_PLACES["GetErrorCode"]])
-        self._environment = self.make("CreateEnv", c_int(ERROR_LEVEL), b"specplan")
+        self.threads = threads
+        self._environment = self._made_environment()
         self._memory = self.make("CreateCpuMemoryInfo", c_int(0), c_int(0))
         self._allocator = self.make("GetAllocatorWithDefaultOptions")
+
+    def _made_environment(self) -> c_void_p:
+        """With one pool of threads, which wait for work awake, as those of a session do.
+
+        Two pools would take the processor from each other, for as long as one waits.
+        """
+        options = self.make("CreateThreadingOptions")
+        self.call("SetGlobalIntraOpNumThreads", options, c_int(self.threads))
+        self.call("SetGlobalInterOpNumThreads", options, c_int(1))
+        self.call("SetGlobalSpinControl", options, c_int(1))
+        self.call("SetGlobalDenormalAsZero", options)
+        try:
+            return self.make(
+                "CreateEnvWithGlobalThreadPools", c_int(ERROR_LEVEL), b"specplan", options
+            )
+        finally:
+            self.release("ThreadingOptions")(options)
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function.
@@ -165,7 +196,7 @@ def api() -> Api:
     """The functions; `library` has to be there."""
     path = library()
     assert path is not None
-    return Api(path)
+    return Api(path, torch.get_num_threads())
 
 
 @cache

@@ -1,8 +1,9 @@
-"""Sessions on the CPU that share packed matrices.
+"""Sessions on the CPU that share packed matrices and threads.
 
 A session packs its matrices into a form of its kernels. Sessions that are opened with one container
 have one packed copy together (`CreatePrepackedWeightsContainer`), where one of the Python package
-has a copy of its calls.
+has a copy of its own. They share a pool of threads as well, unless torch's number of threads has
+changed since the first one was opened.
 """
 
 from __future__ import annotations
@@ -66,7 +67,10 @@ class PackedSession:
             bind(lambda *memory: values.update({memory[0]: calls.value(*memory)}), name, weight)
         try:
             calls.call("SetSessionLogSeverityLevel", options, c_int(ERROR_LEVEL))
-            calls.call("SetIntraOpNumThreads", options, c_int(torch.get_num_threads()))
+            if torch.get_num_threads() == calls.threads:
+                calls.call("DisablePerSessionThreads", options)
+            else:
+                calls.call("SetIntraOpNumThreads", options, c_int(torch.get_num_threads()))
             for key, entry in entries.items():
                 calls.call("AddSessionConfigEntry", options, key.encode(), entry.encode())
             names = (c_char_p * len(values))(*(name.encode() for name in values))
