@@ -193,8 +193,10 @@ def _without_layers(one: HeadDescription, target: Decoder, kind: DrafterKind) ->
         more = 0
     at_once = kind in ("parallel", "slots", "neighbours")
     biases = heads * blocks * (hidden * output.residual_bias + output.inner)
-    if slots.adapted:  # the other sides of the adapters
-        biases = slots.adapted * slots.adapter_rank * sum(attention_sizes(one.body.config))
+    if slots.adapted:  # the other sides of the adapters, and the soft prompt
+        joined, mixed = attention_sizes(one.body.config)
+        biases = slots.adapted * (slots.adapter_rank * (joined + mixed))
+        biases += slots.adapted * slots.prompt * (joined - mixed)  # keys and values
     return Decoder(
         architecture=one.family,
         hidden_size=hidden,

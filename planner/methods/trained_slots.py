@@ -57,9 +57,8 @@ class TrainedSlots(ChainsAndTrees):
         "Streaming: Bhendawade et al. 2024, arXiv 2402.11131"
     )
     differs = (
-        "Only the embeddings at slots are trained: BiTA's soft prompt, which its masks alone see, "
-        "and several prompt tokens for one place are not here, and SPACE, SDSAT and S3D also tune "
-        "the target; hidden transfer enters before one layer, and is trained on tokens instead of "
+        "Several prompt tokens for one place are not here, and SPACE, SDSAT and S3D also tune the "
+        "target; hidden transfer enters before one layer, and is trained on tokens instead of "
         "on the target's own states; adapters of Speculative Streaming are those of its lossless "
         "mode, and `pruned_heads` prunes its tree; all nodes of a tree have the same number of "
         "slots, where parallel prompt decoding gives nodes that are seldom accepted fewer."

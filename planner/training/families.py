@@ -15,6 +15,7 @@ from specplan.cost_models.models.heads.amphista import amphista_config
 from specplan.cost_models.models.heads.clover import clover_config
 from specplan.cost_models.models.heads.eagle import fspad_config
 from specplan.cost_models.models.heads.look_ahead import (
+    bita_config,
     hidden_transfer_config,
     look_ahead_config,
     skipping_config,
@@ -233,6 +234,8 @@ FAMILIES: Mapping[str, Family] = {
         _measured("cerberus", "Cerberus heads", cerberus_config,
             Recipe(68_000, 2, 1.0, "as Medusa's")),
         _measured("look_ahead_tokens", "look-ahead tokens", look_ahead_config,
+            Recipe(68_000, 2, 3.0, "data and epochs as Medusa's; three tokens as BiTA's masks")),
+        _measured("bita", "BiTA's masks and prompt", bita_config,
             Recipe(68_000, 2, 3.0, "data and epochs as Medusa's; three tokens as BiTA's masks")),
         _measured("hidden_transfer", "hidden transfer", hidden_transfer_config,
             Recipe(68_000, 2, 3.0, "data and epochs as Medusa's")),

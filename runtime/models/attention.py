@@ -126,7 +126,7 @@ class PackedMask:
 
 
 class Additions(Protocol):
-    """What a pass adds to projections of rotary layers, in some of its columns."""
+    """What some columns of a pass have of rotary layers that the others have not."""
 
     def added(self, made: Tensor, given: Tensor, layer: int, part: str, rows: int) -> Tensor:
         """Outputs of a projection, and what is added to them.
@@ -138,6 +138,12 @@ class Additions(Protocol):
             part: `qkv`, of queries, keys and values, or `output`, behind the attention.
             rows: of the batch.
         """
+        ...
+
+    def seen(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: LayerMask, layer: int
+    ) -> tuple[Tensor, Tensor, LayerMask]:
+        """Keys, values and mask of `grouped_attention`, with those that such columns see."""
         ...
 
 

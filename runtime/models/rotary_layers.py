@@ -190,6 +190,8 @@ class RotaryLayer:
             return mixed.view(batch * tokens, mixed.shape[2])
         query, key, value = self._stored(self._by_head(joined, cos), cos, sin, writer)
         writer.note(query, self.index)
+        if writer.additions is not None:
+            key, value, mask = writer.additions.seen(query, key, value, mask, self.index)
         mixed, _ = grouped_attention(None, query, key, value, mask, self.scaling)
         return mixed.reshape(batch * tokens, self.heads * self.head_dim)
 

@@ -43,6 +43,7 @@ DRAFTED_BY = {
     "kangaroo": (formats.kangaroo(), "exit_adapter"),
     "look-ahead tokens": (formats.look_ahead_tokens(), "trained_slots"),
     "hidden transfer": (formats.hidden_transfer(), "trained_slots"),
+    "bita": (formats.bita(layers=6), "trained_slots"),
     "streams": (formats.streams(layers=6), "trained_slots"),
     "fspad": (bodies.fspad(), "eagle3"),
     "amphista": (bodies.amphista(), "parallel_heads"),

@@ -40,11 +40,11 @@ RECIPE = Recipe(rows=1, learning_rate=0.05, warmup=2, unroll=2, clip=10.0)
 STREAMS = {"transfer_layer": 1, "stream_rank": 4, "adapter_rank": 2}
 
 
-@pytest.mark.parametrize("more", [{}, {"transfer_layer": 1}, STREAMS])
+@pytest.mark.parametrize("more", [{"soft_prompt_tokens": 3}, {"transfer_layer": 1}, STREAMS])
 def test_one_text_is_learned_and_its_drafts_are_accepted_throughout(
     more: dict[str, Any], tmp_path: Path
 ) -> None:
-    """By embeddings, by maps of the state before a layer, or by streams with adapters."""
+    """By embeddings beside a soft prompt, by maps of a layer's state, by streams with adapters."""
     learned = learn(tmp_path, more)
     two, three = chain(2), chain(3)
     fused = METHOD.plan(learned.facts, HeadTreeOptions("slots", two.parents, two.ranks))
@@ -53,7 +53,9 @@ def test_one_text_is_learned_and_its_drafts_are_accepted_throughout(
     steps = 1 + -(-(NEW - 1) // 3)
     for plan, rounds in ((fused, steps), (before, NEW // 4)):
         learned.check(plan, rounds)
-    if more:  # two tokens of each stream, cut down to what the first layer finds likely
+    if (
+        "transfer_layer" in more
+    ):  # two tokens of each stream, cut down to what the first layer finds likely
         few, all_of_them = (PrunedOptions("slots", 1, 2, 2, nodes) for nodes in (3, 6))
         learned.check(PRUNED.plan(learned.facts, few), None)
         learned.check(PRUNED.plan(learned.facts, all_of_them), steps)

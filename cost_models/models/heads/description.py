@@ -118,8 +118,9 @@ class Levels:
             where they are embeddings.
         rank: of one map for all of them, to whose result each adds a vector of its own (Speculative
             Streaming); 0 where each has a whole map.
-        adapted: the target's layers that have adapters at slots, the last ones.
-        adapter_rank: of these.
+        adapted: the target's layers that have adapters or a soft prompt at slots, the last ones.
+        adapter_rank: of the adapters; 0 for none.
+        prompt: tokens of the soft prompt (BiTA).
         skipped: the target's layers that a pass with slots leaves out (S3D). Such a pass drafts
             from the root on, and the whole target verifies in another.
     """
@@ -132,6 +133,7 @@ class Levels:
     rank: int = 0
     adapted: int = 0
     adapter_rank: int = 0
+    prompt: int = 0
     mixed: int = 0
     first_stage: int = 0
     skipped: tuple[int, ...] = ()

@@ -17,6 +17,9 @@ there on streams have adapters. `stream_rank` says so beside `transfer_layer`: `
 rank]`; with `adapter_rank` there are the tensors of `runtime/models/heads/parts/streams.py`, of the
 sizes of the target's attention, and no text position knows of them: the paper's lossless mode.
 
+BiTA's masks also see a soft prompt: with `soft_prompt_tokens` n there are `adapters.prompt_keys`
+and `adapters.prompt_values` `[layers, n, outputs of the key projection]`.
+
 S3D (Zhong et al. 2024, arXiv 2405.20314): `skipped_layers` are left out of the pass that drafts.
 """
 
@@ -41,7 +44,7 @@ MODEL_TYPE = "look_ahead_tokens"
 COUNT = "num_look_ahead_tokens"
 LAYER = "transfer_layer"
 SKIPPED = "skipped_layers"
-STREAMS, ADAPTERS = "stream_rank", "adapter_rank"
+STREAMS, ADAPTERS, PROMPT = "stream_rank", "adapter_rank", "soft_prompt_tokens"
 
 
 def look_ahead_tokens(config: Config, target: Sizes) -> HeadDescription:
@@ -52,7 +55,7 @@ def look_ahead_tokens(config: Config, target: Sizes) -> HeadDescription:
     """
     width, enters = config.size("hidden_size"), config.count(LAYER)
     skipped = _skipped(config, target.num_layers)
-    rank, adapters = config.count(STREAMS), config.count(ADAPTERS)
+    rank, adapters, prompt = map(config.count, (STREAMS, ADAPTERS, PROMPT))
     if (adapters and not rank) or (rank and not enters):
         raise UsageError(
             f"{STREAMS} is {rank}, {ADAPTERS} {adapters} and {LAYER} {enters}: streams enter "
@@ -75,9 +78,10 @@ def look_ahead_tokens(config: Config, target: Sizes) -> HeadDescription:
         begins=0 if skipped else 1,
         levels=Levels(
             count=config.size(COUNT), by="slots", enters=enters, skipped=skipped, rank=rank,
-            adapted=target.num_layers - enters if adapters else 0, adapter_rank=adapters,
+            adapted=target.num_layers - enters if adapters or prompt else 0, adapter_rank=adapters,
+            prompt=prompt,
         ),
-        body=Body(config=layer_config(config)) if adapters else Body(),
+        body=Body(config=layer_config(config)) if adapters or prompt else Body(),
         output=Output(finished=True, vocabulary=target.vocab_size),
         names=((r"slots\.weight", "slots"), (r"(map_\w+|adapters\.\w+)", r"\1")),
     )  # fmt: skip
@@ -110,6 +114,11 @@ def look_ahead_config(target: Mapping[str, Any], where: str, *, tokens: int = 3)
     text = Config(target.get("text_config", target), where)
     sizes = {key: text.size(key) for key in ("hidden_size", "vocab_size")}
     return {"model_type": MODEL_TYPE, COUNT: tokens, **sizes}
+
+
+def bita_config(target: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The same of BiTA's masks and soft prompt, of 16 tokens as in its code."""
+    return {**layered_config(target, where), **look_ahead_config(target, where), PROMPT: 16}
 
 
 def hidden_transfer_config(target: Mapping[str, Any], where: str) -> dict[str, Any]:

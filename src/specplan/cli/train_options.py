@@ -11,7 +11,7 @@ import typer
 FAMILIES = (
     "eagle3, dflash, medusa, eagle or mtp; to train, also fspad, peagle, hydra, amphista, "
     "blockwise, cerberus, chimera, clover, clover2, mlp_speculator, redrafter, tandem, "
-    "look_ahead_tokens, "
+    "look_ahead_tokens, bita, "
     "hidden_transfer, streams, skipping_tokens, kangaroo or exit_layer, or a draft model of the "
     "problem by its name"
 )

@@ -332,6 +332,14 @@ def streams(
     return Stored(config, tensors)
 
 
+def bita(count: int = 3, layers: int = 4, prompt: int = 5, size: int = VOCABULARY) -> Stored:
+    """Masks, and a soft prompt in each layer of a target."""
+    make, stored = Random(21), look_ahead_tokens(count, size)
+    keys = {f"adapters.prompt_{n}": make(layers, prompt, 16, scale=6.0) for n in ("keys", "values")}
+    config = {**LAYERS, **stored.config, "soft_prompt_tokens": prompt}
+    return Stored(config, stored.tensors | keys)
+
+
 def hidden_transfer(count: int = 3, layer: int = 2, size: int = VOCABULARY) -> Stored:
     """Maps of a node's state before a layer to those of slots below it."""
     maps = Random(13)(count, WIDTH, WIDTH) + torch.eye(WIDTH, dtype=torch.float64)

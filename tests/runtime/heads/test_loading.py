@@ -219,7 +219,7 @@ def test_gradients_reach_every_weight(target: CausalModel, tmp_path: Path) -> No
         "dflash": formats.dflash(), "eagle": formats.eagle1(),
         "slots": formats.look_ahead_tokens(), "maps": formats.hidden_transfer(),
         "streams": formats.streams(layers=6), "chimera": bodies.chimera(),
-        "tandem": bodies.tandem(),
+        "tandem": bodies.tandem(), "bita": formats.bita(layers=6),
     }  # fmt: skip
     for name, one in stored.items():
         head = load_head(one.save(tmp_path / name), target)

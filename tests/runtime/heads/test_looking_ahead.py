@@ -98,3 +98,25 @@ def test_a_state_is_transferred_in_the_middle_of_the_stack(kind: str, tmp_path: 
     for step in range(3):
         torch.testing.assert_close(by_step[step][0, node + 1], wanted[step], rtol=0, atol=2e-5)
     assert all(not torch.equal(a, b) for a, b in pairwise(wanted))
+
+
+def test_a_soft_prompt_is_seen_by_slots_alone(tmp_path: Path) -> None:
+    """BiTA, arXiv 2401.12522 section 3.1: keys and values before the text's, in a pass of masks."""
+    save_pair(tmp_path, formats.VOCABULARY, layers=4)
+    target = load_model(tmp_path / "target", dtype="float64")
+    stored = formats.bita()
+    head = load_head(stored.save(tmp_path / "slots"), target)
+    text, given = torch.tensor([[3, 14, 15, 9, 26]]), stored.tensors
+    by_step = [*unrolled(head, torch.tensor([[*text[0], 5]]), torch.zeros(1, 6, 32).double(), 3)]
+    stock = LlamaForCausalLM.from_pretrained(tmp_path / "target", dtype=torch.float64)
+    with torch.no_grad():
+        cache = stock(text, use_cache=True).past_key_values
+        for number, layer in enumerate(cache.layers):
+            for name in ("keys", "values"):
+                own = given[f"adapters.prompt_{name}"][number].unflatten(1, (2, 8)).transpose(0, 1)
+                setattr(layer, name, torch.cat([own[None], getattr(layer, name)], 2))
+        places, masks = torch.arange(5, 8)[None], given["slots.weight"][None]
+        wanted = stock(inputs_embeds=masks, position_ids=places, past_key_values=cache).logits[0]
+    for step in range(3):
+        torch.testing.assert_close(by_step[step][0, 5], wanted[step], rtol=0, atol=2e-5)
+    assert all(not torch.equal(a, b) for a, b in pairwise(wanted))
