@@ -100,8 +100,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     models = with_heads(load_pair(folder))
     for name in ("head", "flash"):
         teach(models[name])
-    for name in ("clover", "clover2", "fspad", "amphista", "chimera", "tandem"):
+    for name in ("clover", "clover2", "fspad", "amphista"):
         teach(models[name], 60)
+    for name in ("chimera", "tandem"):
+        teach(models[name], 20)
     return models
 
 
