@@ -22,10 +22,10 @@ specplan train $problem --stage train --drafter medusa --out $work/heads --steps
   --device cpu-generic --set workload.temperature=1 --set 'models.drafts=[]'
 
 # The best plan with the heads, with the draft model, and without either, as compiled rounds.
-specplan optimize $problem --out $work/with-heads
-specplan optimize $problem --out $work/with-draft \
+specplan optimize $problem --out $work/with-heads --set 'methods=[parallel_heads]'
+specplan optimize $problem --out $work/with-draft --set 'methods=[draft_model]' \
   --set 'models.drafts=[{name: draft, path: ../reference_models/draft, dtype: float32}]'
-specplan optimize $problem --out $work/plain --set 'models.drafts=[]'
+specplan optimize $problem --out $work/plain --set 'methods=[autoregressive]' --set 'models.drafts=[]'
 specplan compile $work/with-heads
 specplan compile $work/with-draft
 specplan compile $work/plain
