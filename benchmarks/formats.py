@@ -1,6 +1,6 @@
 """How fast is each number format with each kind of plan, by a backend that compiles rounds?
 
-    python benchmarks/formats.py --work DIR [--backend onnxruntime] [--prompts 12] [--json]
+    python benchmarks/formats.py --work DIR [--backend onnxruntime] [--formats float32] [--json]
 
 On the reference models and the code task, at temperature 0 and batch 1. Plain decoding, a lookup,
 and chains by the draft model and by the shipped EAGLE-1 head, in every format, continue the same
@@ -101,7 +101,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
     described = dealt_problem(asked.work, "code", 1, batches=(1,), output_tokens=OUTPUT_TOKENS)
     head = {"name": "eagle", "path": str(ROOT / "examples/reference_models/heads/eagle")}
     described["models"]["drafts"].append(head)
-    described |= {"formats": list(FORMATS), "backend": asked.backend}
+    described |= {"formats": asked.formats, "backend": asked.backend}
     write_json_atomic(asked.work / "problem.json", described)
     variants = each_variant(load_problem(asked.work / "problem.json"))
     lost = lost_by_formats(variants, tell)
@@ -139,6 +139,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--backend", default="onnxruntime")
+    parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
     parser.add_argument("--prompts", type=int, default=12)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
