@@ -7,8 +7,6 @@ from typing import Any
 
 from reference_problem import ROOT
 
-from specplan.ir.files import write_atomic
-
 LEAVING = (
     "copied_exit",
     "confident_exit",
@@ -71,10 +69,3 @@ def error_of(row: Mapping[str, Any]) -> float | None:
 def percent(share: float) -> str:
     """`12 %`, `1.5 %`."""
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
-
-
-def write_page(data: Mapping[str, Any]) -> None:
-    """Put the section between its marks."""
-    before, _, rest = PAGE.read_text("utf-8").partition(START)
-    _, _, after = rest.partition(END)
-    write_atomic(PAGE, before + START + section(data) + END + after)

@@ -21,17 +21,16 @@ is kept in DIR and not done again, but for the times.
 from __future__ import annotations
 
 import argparse
-import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from exit_tables import METHODS, section, write_page
+from exit_tables import END, METHODS, PAGE, START, section
 from exits_problem import OUTPUT_TOKENS, exits_problem
 from reference_problem import ROOT
+from reporting import every, write_between
 
 from specplan.cost_models.acceptance.drafters import rounds_key
 from specplan.cost_models.forecast import Forecast
@@ -68,6 +67,7 @@ TOKENS_SPLIT = (20, 60)
 """Of these prompts only those of the report count; the others make up a part."""
 RUN = {"copied_exit": 3, "policy_exit": 3, "depth_by_position": 2}
 """Settings that are run on all prompts, where a trace does not tell what they lose; else one."""
+tell = every(4)
 
 
 def losses(work: Path, split: tuple[int, int]) -> dict[str, Any]:
@@ -230,12 +230,6 @@ def speeds(line: Line, plain: Line) -> dict[str, Any]:
     }
 
 
-def tell(description: str, done: int, total: int) -> None:
-    """Progress on stderr."""
-    if done % max(1, total // 4) == 0:
-        print(f"{time.strftime('%H:%M:%S')} {description} {done}/{total}", file=sys.stderr)
-
-
 def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -250,7 +244,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="write docs/quality.md, nothing else")
     options = parser.parse_args()
     if options.page:
-        write_page(read_json(RESULTS, "results of exits"))
+        write_between(PAGE, START, section(read_json(RESULTS, "results of exits")), END)
         return
     calibrated, reported = map(int, options.split.split(","))
     work = options.work.resolve()

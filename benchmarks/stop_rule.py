@@ -21,7 +21,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -30,14 +29,16 @@ from typing import Any
 
 import numpy as np
 from reference_problem import ROOT
+from reporting import every, write_between
 
-from specplan.ir.files import read_json, write_atomic, write_json_atomic
+from specplan.ir.files import read_json, write_json_atomic
 from specplan.planner.training.curves import Evaluation
 from specplan.planner.training.stopping import WORTH, Speed, Verdict
 
 RESULTS = ROOT / "benchmarks/results/stop_rule.json"
 PAGE = ROOT / "docs/train.md"
 START, END = "<!-- stop rule:start -->\n", "<!-- stop rule:end -->"
+tell = every(20)
 PIECES = 800
 """Of Python's library, about 400 tokens each: what a small service logs in a day."""
 BUDGETS: Mapping[str, int] = {
@@ -212,19 +213,6 @@ def section(data: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_page(data: Mapping[str, Any]) -> None:
-    """Put the section between its marks."""
-    before, _, rest = PAGE.read_text("utf-8").partition(START)
-    _, _, after = rest.partition(END)
-    write_atomic(PAGE, before + START + section(data) + END + after)
-
-
-def tell(description: str, done: int, total: int) -> None:
-    """Progress on stderr."""
-    if done % max(1, total // 20) == 0:
-        print(f"{time.strftime('%H:%M:%S')} {description} {done}/{total}", file=sys.stderr)
-
-
 def main() -> None:
     """Train what is asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -263,7 +251,8 @@ def main() -> None:
         )
         print(section({"rows": rows}))
         return
-    write_page(read_json(RESULTS, "results of the stop rule"))
+    known = read_json(RESULTS, "results of the stop rule")
+    write_between(PAGE, START, section(known), END)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ import json
 import random
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -32,12 +31,14 @@ from pathlib import Path
 from typing import Any
 
 from reference_problem import ROOT
+from reporting import every, write_between
 
-from specplan.ir.files import read_json, write_atomic, write_json_atomic
+from specplan.ir.files import read_json, write_json_atomic
 
 RESULTS = ROOT / "benchmarks/results/vocabulary.json"
 PAGE = ROOT / "docs/train.md"
 START, END = "<!-- vocabulary:start -->\n", "<!-- vocabulary:end -->"
+tell = every(10)
 HEAD = ROOT / "examples/reference_models/heads/eagle3"
 MODELS = ROOT / "examples/reference_models"
 TEXTS = 120
@@ -274,19 +275,6 @@ def section(data: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_page(data: Mapping[str, Any]) -> None:
-    """Put the section between its marks."""
-    before, _, rest = PAGE.read_text("utf-8").partition(START)
-    _, _, after = rest.partition(END)
-    write_atomic(PAGE, before + START + section(data) + END + after)
-
-
-def tell(description: str, done: int, total: int) -> None:
-    """Progress on stderr."""
-    if done % max(1, total // 10) == 0:
-        print(f"{time.strftime('%H:%M:%S')} {description} {done}/{total}", file=sys.stderr)
-
-
 def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -302,7 +290,7 @@ def main() -> None:
     work.mkdir(parents=True, exist_ok=True)
     known = read_json(RESULTS, "results of vocabularies") if RESULTS.is_file() else {}
     if options.page:
-        write_page(known)
+        write_between(PAGE, START, section(known), END)
         return
     if options.timed:
         known = timed(work, known, options)

@@ -108,7 +108,6 @@ class Constraint:
     """
 
     def __init__(self, grammar: Grammar) -> None:
-        self.grammar = grammar
         self._parser, self._ends = grammar.matcher(), frozenset(grammar.ends)
         self._size = grammar.tokens.vocab_size
         self._line: list[int] = []  # keys of the nodes that the parser has taken in below the text

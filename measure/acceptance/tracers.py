@@ -28,7 +28,7 @@ from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.key import AcceptanceKey
 from specplan.ir.blocks import NO_SKIPS, read_heads
-from specplan.ir.plan import Plan, SourceState
+from specplan.ir.plan import Plan
 from specplan.measure.acceptance.continuations import BATCH
 from specplan.measure.acceptance.exits import played_along
 from specplan.measure.acceptance.heads import depth_of, head_ranks
@@ -48,6 +48,7 @@ from specplan.planner import CHUNK, MOST_SKIPPED_DRAFT, POOL, SINKS, WINDOW
 from specplan.runtime.executable import Executable
 from specplan.runtime.models.cache_parts.observed import Window
 from specplan.runtime.models.heads.drafter import Drafter as Drafting
+from specplan.runtime.sources.registry import learning_from_all
 
 MOST_RANKS = 16
 """Ranks that are counted one by one; a child beyond is never worth its node."""
@@ -104,7 +105,7 @@ def rounds_tracer(executable: Executable) -> Tracer:
     def trace(texts: Sequence[TracedText]) -> list[Row]:
         return list(run_rounds(executable, [text.request for text in texts]))
 
-    batch = 1 if _learns_from_all(executable.plan) else BATCH
+    batch = 1 if learning_from_all(executable.plan) else BATCH
     return Tracer(trace, RoundsRun.of_places, batch, "the rounds that ran")
 
 
@@ -115,11 +116,6 @@ def exits_tracer(bench: Workbench, plan: Plan) -> Tracer:
         return [*played_along(bench, plan, texts).rows()]
 
     return Tracer(trace, Exits, BATCH, "exits played on a trace of the target's own texts")
-
-
-def _learns_from_all(plan: Plan) -> bool:
-    """Whether the drafts of a request depend on the requests before it."""
-    return any(isinstance(s, SourceState) and s.scope == "process" for s in plan.states)
 
 
 def text_tracer(bench: Workbench, key: AcceptanceKey) -> Tracer:

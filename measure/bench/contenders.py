@@ -9,12 +9,13 @@ from statistics import median
 from time import perf_counter
 
 from specplan.cost_models.forecast import Forecast
-from specplan.ir.plan import Plan, SourceState
+from specplan.ir.plan import Plan
 from specplan.measure.bench.stock import Runner
 from specplan.measure.workbench import TokenPrompt, Workbench
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
+from specplan.runtime.sources.registry import learning_from_all
 from specplan.runtime.sources.source import Source
 
 
@@ -117,11 +118,7 @@ def executable_timer(
     """
     seen: set[str] = set()
     known: dict[str, Source] = {}
-    shared = [
-        str(state.name)
-        for state in executable.plan.states
-        if isinstance(state, SourceState) and state.scope == "process"
-    ]
+    shared = learning_from_all(executable.plan)
 
     def requests_of(prompts: Sequence[TokenPrompt]) -> list[Request]:
         return [bench.request(prompt, bench.problem.seed) for prompt in prompts]

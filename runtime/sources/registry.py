@@ -66,6 +66,15 @@ def shared_sources(plan: Plan, vocabulary: int) -> dict[str, Source]:
     }
 
 
+def learning_from_all(plan: Plan) -> tuple[str, ...]:
+    """Names of the states that learn from all requests, so that drafts depend on earlier ones."""
+    return tuple(
+        str(state.name)
+        for state in plan.states
+        if isinstance(state, SourceState) and state.scope == "process"
+    )
+
+
 def sources_of_batch(
     plan: Plan, vocabulary: int, shared: Mapping[str, Source], requests: Sequence[Request]
 ) -> dict[str, BatchSource]:
