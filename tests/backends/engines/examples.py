@@ -52,6 +52,7 @@ def families(method: str, temperature: float, batch: int) -> tuple[Family[Any], 
     return tuple(family for family in choices if isinstance(family, Family))
 
 
+@cache
 def setting(method: str, words: str, temperature: float = 0.0, batch: int = 16) -> Plan:
     """The plan of a method's setting that is told in these words."""
     for family in families(method, temperature, batch):
