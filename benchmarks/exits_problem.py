@@ -15,7 +15,7 @@ from typing import Any
 
 from quality_front import divided
 from quality_prompts import prompts as quality_prompts
-from reference_problem import ROOT
+from reference_problem import MODELS, ROOT, pair_problem
 
 from specplan.datastores import build_states
 from specplan.ir.files import write_atomic, write_json_atomic
@@ -25,7 +25,6 @@ from specplan.progress import Progress
 from specplan.quality.tables import profile_token_exits
 from specplan.training.exits import train_exits
 
-MODELS, PROMPTS = ROOT / "examples/reference_models", ROOT / "examples/prompts/functions.jsonl"
 OUTPUT_TOKENS = 64
 TEXTS, STORED, LISTED = 160, 40, 160
 """Pieces of about 400 tokens that exits learn from; of these in the store; prompts of the table."""
@@ -46,7 +45,8 @@ def exits_problem(
         tell: progress.
     """
     work.mkdir(parents=True, exist_ok=True)
-    bare = described(work)
+    drafts = {"draft": MODELS / "draft"}
+    bare = pair_problem(work, drafts, "functions", OUTPUT_TOKENS)
     texts, starts = learned_texts(work)
     for kind in ("classifier", "policy"):
         train_exits(
@@ -60,30 +60,6 @@ def exits_problem(
     path = work / f"problem-{limit['measure']}.json"
     write_json_atomic(path, bare | {"methods": methods, "limits": {"quality": quality}})
     return load_problem(path)
-
-
-def described(work: Path) -> dict[str, Any]:
-    """The reference pair at temperature 0, without anything more."""
-    return {
-        "schema_version": 1,
-        "models": {
-            "target": {"path": str(MODELS / "target"), "dtype": "float32"},
-            "drafts": [{"name": "draft", "path": str(MODELS / "draft"), "dtype": "float32"}],
-        },
-        "sources": [],
-        "device": "cpu-generic",
-        "backend": "eager",
-        "workload": {
-            "batch_sizes": [1],
-            "prompt_tokens": 200,
-            "output_tokens": OUTPUT_TOKENS,
-            "temperature": 0,
-            "task": "functions",
-            "prompts": str(PROMPTS),
-        },
-        "objective": "latency",
-        "profiles": str(work / "profiles"),
-    }
 
 
 def learned_texts(work: Path) -> tuple[Path, Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from specplan.datastores import build_datastore
 from specplan.ir.files import write_atomic
 
 ROOT = Path(__file__).resolve().parents[1]
+MODELS = ROOT / "examples/reference_models"
 CORPUS_BYTES = 4_000_000
 
 
@@ -50,27 +51,59 @@ def dealt_problem(
     rows = [*profile_rows, *(row for row in rows if row["split"] == "bench")]
     prompts = work / f"{task}.jsonl"
     write_atomic(prompts, "".join(json.dumps(row) + "\n" for row in rows))
-    models = ROOT / "examples/reference_models"
-    drafts = {"draft": models / "draft"} | {name: models / "heads" / name for name in heads}
+    drafts = {"draft": MODELS / "draft"} | {name: MODELS / "heads" / name for name in heads}
+    return pair_problem(
+        work, drafts, task, output_tokens, prompts, batches=batches, prompt_tokens=150,
+        temperature=temperature, sources=["prompt_lookup"], device="measured",
+    )  # fmt: skip
+
+
+def pair_problem(
+    work: Path,
+    drafts: Mapping[str, Path],
+    task: str,
+    output_tokens: int,
+    prompts: Path | None = None,
+    *,
+    batches: Sequence[int] = (1,),
+    prompt_tokens: int = 200,
+    temperature: float = 0.0,
+    sources: Sequence[str] = (),
+    device: str = "cpu-generic",
+) -> dict[str, Any]:
+    """A problem of the reference target in float32, with profiles in the work folder.
+
+    Args:
+        work: the folder.
+        drafts: checkpoints that draft, by name.
+        task: of the prompts.
+        output_tokens: of each request.
+        prompts: file of them; None for those of the examples.
+        batches: batch sizes of the workload.
+        prompt_tokens: of each request.
+        temperature: of sampling.
+        sources: what drafts without a model.
+        device: what it is priced for.
+    """
     return {
         "schema_version": 1,
         "models": {
-            "target": {"path": str(models / "target"), "dtype": "float32"},
+            "target": {"path": str(MODELS / "target"), "dtype": "float32"},
             "drafts": [
                 {"name": name, "path": str(path), "dtype": "float32"}
                 for name, path in drafts.items()
             ],
         },
-        "sources": ["prompt_lookup"],
-        "device": "measured",
+        "sources": list(sources),
+        "device": device,
         "backend": "eager",
         "workload": {
             "batch_sizes": list(batches),
-            "prompt_tokens": 150,
+            "prompt_tokens": prompt_tokens,
             "output_tokens": output_tokens,
             "temperature": temperature,
             "task": task,
-            "prompts": str(prompts),
+            "prompts": str(prompts or ROOT / f"examples/prompts/{task}.jsonl"),
         },
         "objective": "latency",
         "profiles": str(work / "profiles"),
@@ -91,5 +124,5 @@ def corpus(work: Path, task: str) -> Path:
             break
     folder, text = work / f"datastore-{task}", work / f"corpus-{task}.txt"
     write_atomic(text, "\n".join(texts))
-    build_datastore(text, folder, ROOT / "examples/reference_models/target")
+    build_datastore(text, folder, MODELS / "target")
     return folder

@@ -30,7 +30,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from reference_problem import ROOT
+from reference_problem import ROOT, pair_problem
 from reporting import every, write_between
 
 from specplan.ir.files import read_json, write_json_atomic
@@ -40,7 +40,6 @@ PAGE = ROOT / "docs/train.md"
 START, END = "<!-- vocabulary:start -->\n", "<!-- vocabulary:end -->"
 tell = every(10)
 HEAD = ROOT / "examples/reference_models/heads/eagle3"
-MODELS = ROOT / "examples/reference_models"
 TEXTS = 120
 """Held-out prompts."""
 CHAINS = (2, 3, 4)
@@ -65,25 +64,8 @@ WORDS = (
 
 def problem_of(work: Path, heads: Mapping[int, Path] | None = None) -> dict[str, Any]:
     """Greedy code on the reference target, priced by a data sheet."""
-    return {
-        "schema_version": 1,
-        "models": {
-            "target": {"path": str(MODELS / "target"), "dtype": "float32"},
-            "drafts": [
-                {"name": f"v{tokens}", "path": str(path), "dtype": "float32"}
-                for tokens, path in (heads or {}).items()
-            ],
-        },
-        "sources": [],
-        "device": "cpu-generic",
-        "backend": "eager",
-        "workload": {
-            "batch_sizes": [1], "prompt_tokens": 200, "output_tokens": OUTPUT_TOKENS,
-            "temperature": 0, "task": "code", "prompts": str(ROOT / "examples/prompts/code.jsonl"),
-        },
-        "objective": "latency",
-        "profiles": str(work / "profiles"),
-    }  # fmt: skip
+    drafts = {f"v{tokens}": path for tokens, path in (heads or {}).items()}
+    return pair_problem(work, drafts, "code", OUTPUT_TOKENS)
 
 
 def counted(work: Path) -> dict[str, Any]:

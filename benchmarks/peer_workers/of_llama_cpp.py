@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import gguf
 import llama_cpp
@@ -17,6 +16,7 @@ import numpy as np
 from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 from safetensors.numpy import load_file
 
+from peer_workers.gguf_files import add_sizes, add_tokenizer, finish, in_turn, renamed
 from peer_workers.protocol import Job, Run, Setting, serve
 
 ROOM = 1024
@@ -27,22 +27,6 @@ KINDS = {
     "bf16": (gguf.GGMLQuantizationType.BF16, gguf.LlamaFileType.MOSTLY_BF16),
     "int8": (gguf.GGMLQuantizationType.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0),
     "int4": (gguf.GGMLQuantizationType.Q4_0, gguf.LlamaFileType.MOSTLY_Q4_0),
-}
-OUTER = {
-    "model.embed_tokens.weight": "token_embd.weight",
-    "model.norm.weight": "output_norm.weight",
-    "lm_head.weight": "output.weight",
-}
-INNER = {
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
 }
 
 
@@ -59,67 +43,16 @@ def write_gguf(source: Path, path: Path, dtype: str) -> None:
     config = json.loads((source / "config.json").read_text())
     kind, file_type = KINDS[dtype]
     writer = gguf.GGUFWriter(path, "llama")
-    heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
-    writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(kv_heads)
-    writer.add_key_length(config["head_dim"])
-    writer.add_value_length(config["head_dim"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
-    writer.add_rope_dimension_count(config["head_dim"])
-    writer.add_vocab_size(config["vocab_size"])
+    add_sizes(writer, config)
     writer.add_file_type(file_type)
-    add_vocabulary(writer, source, config["vocab_size"])
+    add_tokenizer(writer, source, config["vocab_size"])
     for name, tensor in load_file(source / "model.safetensors").items():
-        rows = tensor.astype(np.float32)
-        if name.endswith("q_proj.weight"):
-            rows = interleaved(rows, heads)
-        if name.endswith("k_proj.weight"):
-            rows = interleaved(rows, kv_heads)
-        renamed = OUTER.get(name) or inner_name(name)
+        rows = np.ascontiguousarray(in_turn(name, tensor.astype(np.float32), config))
         if rows.ndim == 1 or dtype == "f32":
-            writer.add_tensor(renamed, np.ascontiguousarray(rows))
+            writer.add_tensor(renamed(name), rows)
         else:
-            packed = gguf.quants.quantize(np.ascontiguousarray(rows), kind)
-            writer.add_tensor(renamed, packed, raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-def inner_name(name: str) -> str:
-    """Of a weight of a layer: `model.layers.N.self_attn.q_proj.weight`."""
-    _, _, number, *middle, last = name.split(".")
-    return f"blk.{number}.{INNER['.'.join(middle)]}.{last}"
-
-
-def interleaved(rows: Any, heads: int) -> Any:
-    """Rows of a projection in the order of ggml's rotary embedding: halves of a head in turn."""
-    halves = rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:])
-    return halves.swapaxes(1, 2).reshape(rows.shape)
-
-
-def add_vocabulary(writer: Any, source: Path, size: int) -> None:
-    """The tokens of a byte-level BPE."""
-    known = json.loads((source / "tokenizer.json").read_text())
-    tokens, kinds = [f"[PAD{i}]" for i in range(size)], [gguf.TokenType.UNUSED] * size
-    for text, number in known["model"]["vocab"].items():
-        tokens[number], kinds[number] = text, gguf.TokenType.NORMAL
-    for added in known["added_tokens"]:
-        tokens[added["id"]], kinds[added["id"]] = added["content"], gguf.TokenType.CONTROL
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(tokens)
-    writer.add_token_types(kinds)
-    merges = known["model"]["merges"]
-    writer.add_token_merges([one if isinstance(one, str) else " ".join(one) for one in merges])
-    writer.add_eos_token_id(0)
-    writer.add_add_bos_token(False)
+            writer.add_tensor(renamed(name), gguf.quants.quantize(rows, kind), raw_dtype=kind)
+    finish(writer)
 
 
 class Context:
