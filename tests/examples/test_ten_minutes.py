@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -64,10 +65,11 @@ def test_it_trains_and_measures(tmp_path: Path) -> None:
 
 def test_prompts_are_followed_by_what_the_target_writes(tmp_path: Path) -> None:
     """Greedy answers behind the prompts of the same seed."""
-    command = [sys.executable, str(ROOT / "examples/training/texts.py"), "--count", "3"]
-    answered = ["--target", str(ROOT / "examples/reference_models/target"), "--tokens", "12"]
-    for name, more in (("prompts", []), ("answered", answered)):
-        subprocess.run([*command, "--out", str(tmp_path / name), *more], check=True)
+    script = str(ROOT / "examples/training/texts.py")
+    prompts, target = ["--count", "3", "--out"], str(ROOT / "examples/reference_models/target")
+    subprocess.run([sys.executable, script, *prompts, str(tmp_path / "prompts")], check=True)
+    write = runpy.run_path(script)["main"]  # here, where torch may be loaded
+    write([*prompts, str(tmp_path / "answered"), "--target", target, "--tokens", "12"])
     rows = [json.loads(line) for line in (tmp_path / "answered").read_text().splitlines()]
     texts = {row["id"]: row["text"] for row in rows}
     for line in (tmp_path / "prompts").read_text().splitlines():
