@@ -15,7 +15,7 @@ import pytest
 
 from specplan.backends.engines.job import Emission
 from specplan.backends.engines.registry import open_table
-from tests.backends.engines.test_golden import EMISSIONS
+from tests.backends.engines.test_golden import emissions
 
 SCHEMAS = Path(__file__).parent / "schemas"
 STORED = sorted(path.stem for path in SCHEMAS.glob("*.json"))
@@ -28,8 +28,7 @@ def stored(engine: str) -> dict[str, Any]:
 
 def of_newest(engine: str) -> Iterator[Emission]:
     """Every emission for the engine's newest version."""
-    name = f"{engine}@{open_table(engine).version}/"
-    return (emission for key, (_, emission) in EMISSIONS.items() if key.startswith(name))
+    return iter(emissions(f"{engine}@{open_table(engine).version}").values())
 
 
 def used(engine: str, emission: Emission) -> Iterator[tuple[str, Any]]:
