@@ -24,7 +24,7 @@ from specplan.planner.problem.loading import problem_from_dict
 from specplan.problems import portable
 from tests.planner.checkpoints import write_checkpoint
 from tests.planner.example_facts import example_problem
-from tests.planner.rich_facts import rich_facts
+from tests.planner.rich_facts import usual_facts
 
 CHAIN = (-1, 0, 1), (0, 0, 0)
 
@@ -127,8 +127,8 @@ def test_what_no_figures_are_published_on_has_no_prior(folder: Path) -> None:
     assert "0.6" in str(caught.value)
 
 
-def test_the_kind_of_a_drafter_is_read_from_its_config(tmp_path: Path) -> None:
-    facts = rich_facts(tmp_path)
+def test_the_kind_of_a_drafter_is_read_from_its_config() -> None:
+    facts = usual_facts(0.0)
     words = {
         str(drafter): stated_profile("prior", AcceptanceKey(drafter), facts.drafters).provenance[
             "prior"

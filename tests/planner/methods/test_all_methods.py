@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from specplan.backends.eager.capabilities import CAPABILITIES as EAGER
 from specplan.backends.engines.registry import engines_by_draft
 from specplan.backends.engines.structure import DRAFTERS, read_structure
-from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.ir.capabilities import refusals
 from specplan.ir.errors import UsageError
 from specplan.ir.rules.verify import verify_plan
@@ -21,9 +22,9 @@ from specplan.ir.text.parser import parse_plan
 from specplan.ir.text.printer import print_plan
 from specplan.pages.methods import method_as_dict, methods_page, read_results
 from specplan.planner.facts import ProblemFacts
-from specplan.planner.method import Family, Method, Refusal, discover_methods
+from specplan.planner.method import Family, Method, Options, Refusal, discover_methods
 from tests.planner.example_facts import example_facts
-from tests.planner.rich_facts import rich_facts
+from tests.planner.rich_facts import rich_facts, usual_facts
 
 CAPABILITIES = replace(EAGER, from_checkpoints=True)
 
@@ -31,8 +32,28 @@ METHODS = discover_methods()
 
 
 @pytest.fixture(params=[0.0, 0.8], ids=["greedy", "sampled"], scope="module")
-def facts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ProblemFacts:
-    return rich_facts(tmp_path_factory.mktemp("problem"), temperature=request.param)
+def facts(request: pytest.FixtureRequest) -> ProblemFacts:
+    return usual_facts(request.param)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> ProblemFacts:
+    """A target alone."""
+    models = {"target": {"path": "target"}}
+    return example_facts(tmp_path_factory.mktemp("bare"), given={}, models=models, sources=[])
+
+
+@pytest.fixture(scope="module")
+def unprofiled(tmp_path_factory: pytest.TempPathFactory) -> ProblemFacts:
+    """Drafters of all forms, of none of which is known what is accepted."""
+    return rich_facts(tmp_path_factory.mktemp("unprofiled"), given={})
+
+
+def settings_of(method: Method[Any], facts: ProblemFacts) -> Iterator[Options]:
+    """Those of all its families."""
+    for family in method.choices(facts):
+        assert isinstance(family, Family), family
+        yield from family.settings
 
 
 @pytest.fixture(params=sorted(METHODS))
@@ -62,95 +83,54 @@ def test_it_offers_families_whose_settings_differ(method: Method[Any], facts: Pr
         assert all(domain.values and domain.description for domain in family.domains.values())
 
 
-def test_every_choice_is_a_plan(method: Method[Any], facts: ProblemFacts) -> None:
-    for family in method.choices(facts):
-        assert isinstance(family, Family)
-        for options in family.settings:
-            plan = method.plan(facts, options)
-            assert verify_plan(plan) == (), options
-            assert parse_plan(print_plan(plan)) == plan
-            assert plan_from_json(plan_to_json(plan)) == plan
-            assert plan.assumptions.lossless == method.lossless
-            assert plan.assumptions.temperature == facts.problem.workload.temperature
-            assert {model.name for model in plan.models} <= set(facts.shapes)
+def test_every_choice_is_a_priced_plan(method: Method[Any], facts: ProblemFacts) -> None:
+    """Sound, the same from text and from JSON, with an estimate, runnable where it says so."""
+    assert method.status[:2] == ("priced", "emitted")
+    assert not method.engine_drafter or method.engine_drafter in DRAFTERS
+    pricer, shapes = Pricer(facts.device, facts.shapes, 2, 40, 32), set()
+    for options in settings_of(method, facts):
+        plan, drafter = method.plan(facts, options), method.drafter(facts, options)
+        assert verify_plan(plan) == (), options
+        assert parse_plan(print_plan(plan)) == plan
+        assert plan_from_json(plan_to_json(plan)) == plan
+        assert plan.assumptions.lossless == method.lossless
+        assert plan.assumptions.temperature == facts.problem.workload.temperature
+        assert {model.name for model in plan.models} <= set(facts.shapes)
+        assert json.loads(json.dumps(options.as_dict())).keys() == options.as_dict().keys()
+
+        assert drafter is None or drafter in facts.profiles
+        estimate = pricer.estimate(plan, None if drafter is None else facts.profiles[drafter])
+        assert isinstance(estimate, Estimate), estimate
+        assert 0 < estimate.seconds_per_token.median < estimate.seconds_per_token.high
+        assert 1 <= estimate.tokens_per_round.low <= estimate.tokens_per_round.high
+        assert estimate.memory.total > facts.target.weight_bytes
+
+        refused = refusals(plan, CAPABILITIES)
+        assert (not refused) == method.runnable, refused
+        structure = read_structure(plan).longest
+        assert structure.drafter == (method.engine_drafter or structure.drafter)
+        unusual = [words for words in structure.unusual if "the rule block" not in words]
+        assert not (method.engine_drafter and unusual)  # an engine has its drafter
+        shapes.add(structure.shape)
+    assert method.shape in shapes or shapes == {"empty"}
 
 
-def test_it_names_the_profile_that_it_needs(method: Method[Any], facts: ProblemFacts) -> None:
-    for family in method.choices(facts):
-        assert isinstance(family, Family)
-        for options in family.settings:
-            drafter = method.drafter(facts, options)
-            assert drafter is None or drafter in facts.profiles
-
-
-def test_without_what_it_needs_it_refuses(method: Method[Any], tmp_path: Path) -> None:
-    bare = example_facts(tmp_path, given={}, models={"target": {"path": "target"}}, sources=[])
+def test_without_what_it_needs_it_refuses(method: Method[Any], bare: ProblemFacts) -> None:
     for choice in method.choices(bare):
         if isinstance(choice, Refusal):
             assert choice.reason
         else:
-            assert all(method.drafter(facts, options) is None for options in choice.settings)
+            assert all(method.drafter(bare, options) is None for options in choice.settings)
 
 
 def test_without_a_profile_it_refuses_and_says_what_would_help(
-    method: Method[Any], tmp_path: Path
+    method: Method[Any], unprofiled: ProblemFacts
 ) -> None:
-    for choice in method.choices(rich_facts(tmp_path, given={})):
+    for choice in method.choices(unprofiled):
         if isinstance(choice, Refusal):
             assert "a ready profile as acceptance." in choice.reason
         else:
-            assert all(method.drafter(facts, options) is None for options in choice.settings)
-
-
-def test_every_choice_is_priced(method: Method[Any], facts: ProblemFacts) -> None:
-    for family in method.choices(facts):
-        assert isinstance(family, Family)
-        for options in family.settings:
-            drafter = method.drafter(facts, options)
-            estimate = price_plan(
-                method.plan(facts, options),
-                facts.device,
-                facts.shapes,
-                None if drafter is None else facts.profiles[drafter],
-                batch=2,
-                prompt_tokens=40,
-                output_tokens=32,
-            )
-            assert isinstance(estimate, Estimate), estimate
-            assert 0 < estimate.seconds_per_token.median < estimate.seconds_per_token.high
-            assert 1 <= estimate.tokens_per_round.low <= estimate.tokens_per_round.high
-            assert estimate.memory.total > facts.target.weight_bytes
-
-
-def test_its_options_are_json(method: Method[Any], facts: ProblemFacts) -> None:
-    for family in method.choices(facts):
-        assert isinstance(family, Family)
-        for options in family.settings:
-            assert json.loads(json.dumps(options.as_dict())).keys() == options.as_dict().keys()
-
-
-def test_its_status_is_what_its_plans_are(method: Method[Any], facts: ProblemFacts) -> None:
-    """Priced and emitted by the tests above; runnable where the reference backend takes them."""
-    assert method.status[:2] == ("priced", "emitted")
-    for family in method.choices(facts):
-        assert isinstance(family, Family)
-        for options in family.settings:
-            refused = refusals(method.plan(facts, options), CAPABILITIES)
-            assert (not refused) == method.runnable, refused
-
-
-def test_its_drafter_is_what_its_plans_draft_with(method: Method[Any], facts: ProblemFacts) -> None:
-    assert not method.engine_drafter or method.engine_drafter in DRAFTERS
-    shapes = set()
-    for family in method.choices(facts):
-        assert isinstance(family, Family)
-        for options in family.settings:
-            structure = read_structure(method.plan(facts, options)).longest
-            assert structure.drafter == (method.engine_drafter or structure.drafter)
-            unusual = [words for words in structure.unusual if "the rule block" not in words]
-            assert not (method.engine_drafter and unusual)  # an engine has its drafter
-            shapes.add(structure.shape)
-    assert method.shape in shapes or shapes == {"empty"}
+            assert all(method.drafter(unprofiled, options) is None for options in choice.settings)
 
 
 def test_the_page_of_methods_is_that_of_the_code() -> None:

@@ -19,7 +19,7 @@ from specplan.cost_models.acceptance.drafters import (
     Source,
 )
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.rounds.demands import ForwardDemand, round_demands
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import Plan
@@ -31,7 +31,7 @@ from specplan.planner.method import Family, Refusal, discover_methods, own_round
 from specplan.planner.methods.draft_model import BlockChainOptions
 from specplan.planner.problem.loading import problem_from_dict
 from tests.planner.example_facts import REHEARSED, SOURCES
-from tests.planner.rich_facts import HEAD, HEADS, drafter_profiles, rich_facts
+from tests.planner.rich_facts import HEAD, HEADS, drafter_profiles, rich_facts, usual_facts
 
 CHAIN = """\
 %t0 = root
@@ -115,39 +115,38 @@ def body(plan: Plan) -> str:
 
 
 def price(facts: ProblemFacts, plan: Plan, drafter: Drafter) -> Estimate:
-    estimate = price_plan(
-        plan, facts.device, facts.shapes, facts.profiles[drafter],
-        batch=1, prompt_tokens=40, output_tokens=32,
-    )  # fmt: skip
+    estimate = Pricer(
+        facts.device, facts.shapes, batch=1, prompt_tokens=40, output_tokens=32
+    ).estimate(plan, facts.profiles[drafter])
     assert isinstance(estimate, Estimate), estimate
     return estimate
 
 
-def test_a_head_drafts_from_the_targets_states_and_then_from_its_own(tmp_path: Path) -> None:
-    plan = plan_of(rich_facts(tmp_path), "eagle3", "chain of 3 by head")
+def test_a_head_drafts_from_the_targets_states_and_then_from_its_own() -> None:
+    plan = plan_of(usual_facts(0.0), "eagle3", "chain of 3 by head")
     assert body(plan) == CHAIN
     text = print_plan(plan)
     assert "state @states = track target layer=[2, 6, 9]\n" in text
     assert "state @head_states = track head layer=last\n" in text
 
 
-def test_a_block_is_drafted_whole_and_verified_in_part(tmp_path: Path) -> None:
-    facts = rich_facts(tmp_path, temperature=0.8)
+def test_a_block_is_drafted_whole_and_verified_in_part() -> None:
+    facts = usual_facts(0.8)
     assert body(plan_of(facts, "block_drafter", "2 of a block of 7 by flash")) == BLOCK
     whole = body(plan_of(facts, "block_drafter", "7 of a block of 7 by flash"))
     assert "pending=9 " in whole and "repeat 7 " in whole
 
 
-def test_past_outputs_make_draws_depend_on_other_requests(tmp_path: Path) -> None:
+def test_past_outputs_make_draws_depend_on_other_requests() -> None:
     words = "2 continuations of 4 tokens of past outputs"
-    drawn = plan_of(rich_facts(tmp_path, temperature=0.8), "suffix", words)
+    drawn = plan_of(usual_facts(0.8), "suffix", words)
     assert body(drawn) == CONTINUATIONS
     assert not drawn.assumptions.reproducible
-    assert plan_of(rich_facts(tmp_path), "suffix", words).assumptions.reproducible
+    assert plan_of(usual_facts(0.0), "suffix", words).assumptions.reproducible
 
 
-def test_several_modules_take_turns(tmp_path: Path) -> None:
-    facts = rich_facts(tmp_path)
+def test_several_modules_take_turns() -> None:
+    facts = usual_facts(0.0)
     layer = facts.target.drafter_layers[0]
     two = replace(facts, target=replace(facts.target, drafter_layers=(layer, layer)))
     plan = plan_of(two, "mtp", "chain of 2 by the target's modules")
@@ -159,8 +158,8 @@ def test_several_modules_take_turns(tmp_path: Path) -> None:
     assert two.modules["module_0"].digest != two.modules["module_1"].digest
 
 
-def test_the_joining_matrix_is_paid_for_once_a_round(tmp_path: Path) -> None:
-    facts = rich_facts(tmp_path)
+def test_the_joining_matrix_is_paid_for_once_a_round() -> None:
+    facts = usual_facts(0.0)
     plan = plan_of(facts, "eagle3", "chain of 3 by head")
     passes = {p.width: p for p in price(facts, plan, Model("head")).breakdown if p.model == "head"}
     first, later = passes[4].seconds.median, passes[1].seconds.median / passes[1].times
@@ -203,9 +202,9 @@ def test_trees_need_second_choices(tmp_path: Path) -> None:
         assert isinstance(chains, Family) and isinstance(trees, Refusal)
 
 
-def test_heads_are_drawn_from_above_temperature_0(tmp_path: Path) -> None:
+def test_heads_are_drawn_from_above_temperature_0() -> None:
     """Chains are judged token by token, trees by recursive rejection; each has its own profile."""
-    facts = rich_facts(tmp_path, temperature=0.8)
+    facts = usual_facts(0.8)
     chain = body(plan_of(facts, "eagle3", "chain of 3 by head, drawn"))
     assert "%u0 = uniform 1 stream=draft\n%t1 = grow %t0 at=%t0 logits=%q0 how=draw" in chain
     assert "%u = uniform 1 stream=draft offset=1" in chain and "rule=token by=%v" in chain
@@ -221,12 +220,12 @@ def test_heads_are_drawn_from_above_temperature_0(tmp_path: Path) -> None:
             assert isinstance(drafter, Drawn) == options.drawn == ("how=draw" in plan)
             assert ("draw_distinct" in plan) == (options.drawn and family.name.startswith("static"))
             assert options.words.endswith(", drawn") == options.drawn
-    greedy = rich_facts(tmp_path)
+    greedy = usual_facts(0.0)
     assert not any(isinstance(one, Drawn) for one in possible_drafters(greedy))
 
 
-def test_profiles_of_heads_by_their_own_names_are_of_best_ranks(tmp_path: Path) -> None:
-    facts = rich_facts(tmp_path, temperature=0.8)
+def test_profiles_of_heads_by_their_own_names_are_of_best_ranks() -> None:
+    facts = usual_facts(0.8)
     named = named_drafters(facts.problem)
     hows = {str(one): acceptance_key(facts.problem, facts.shapes, one).how for one in named}
     assert hows == {
@@ -240,7 +239,7 @@ def test_profiles_of_heads_by_their_own_names_are_of_best_ranks(tmp_path: Path) 
     assert {one.name for one in drawn} == {one.name for one in HEADS}
     for one in drawn:
         assert acceptance_key(facts.problem, facts.shapes, one).how == "draw_distinct"
-    for wrong, at in ((Drawn("draft"), facts), (Drawn("head"), rich_facts(tmp_path))):
+    for wrong, at in ((Drawn("draft"), facts), (Drawn("head"), usual_facts(0.0))):
         with pytest.raises(UsageError, match="a head, at a temperature above 0"):
             acceptance_key(at.problem, at.shapes, wrong)
     block = BlockChainOptions("draft", (-1, 0, 1, 2), (0,) * 4)
@@ -252,8 +251,8 @@ def test_profiles_of_heads_by_their_own_names_are_of_best_ranks(tmp_path: Path) 
     assert whole(offered) == whole(facts.profiles)
 
 
-def test_slots_draft_in_the_pass_that_verifies_or_in_one_before(tmp_path: Path) -> None:
-    facts = rich_facts(tmp_path)
+def test_slots_draft_in_the_pass_that_verifies_or_in_one_before() -> None:
+    facts = usual_facts(0.0)
     fused = body(plan_of(facts, "trained_slots", "chain of 2 by slots"))
     assert fused == SLOTS
     assert "tree of " in " ".join(one.words for one in settings_of(facts, "trained_slots"))
@@ -273,19 +272,19 @@ def test_slots_draft_in_the_pass_that_verifies_or_in_one_before(tmp_path: Path) 
     passes = (one for one in round_demands(chain, chain.rounds[0]).steps if one.op.runs is not None)
     rows = {one.model: one.rows for one in passes if isinstance(one, ForwardDemand)}
     assert rows == {"slots": 3, "target": 4}  # what slots say is read from their states alone
-    drawn = settings_of(rich_facts(tmp_path, temperature=0.8), "trained_slots")
+    drawn = settings_of(usual_facts(0.8), "trained_slots")
     assert all(one.drawn for one in drawn if "in a pass of its own" in one.words)
 
 
-def test_slots_need_a_target_that_can_run_them(tmp_path: Path) -> None:
-    facts, method = rich_facts(tmp_path), discover_methods()["trained_slots"]
+def test_slots_need_a_target_that_can_run_them() -> None:
+    facts, method = usual_facts(0.0), discover_methods()["trained_slots"]
     learned = replace(facts, target=replace(facts.target, learned_positions=1024))
     (refused,) = method.choices(learned)
     assert isinstance(refused, Refusal) and "learned positions do not run" in refused.reason
 
 
-def test_models_and_sources_are_measured_here(tmp_path: Path) -> None:
-    left = measured_here(rich_facts(tmp_path).problem)
+def test_models_and_sources_are_measured_here() -> None:
+    left = measured_here(usual_facts(0.0).problem)
     assert {str(one) for one in named_drafters(left)} == {"draft", "text", *SOURCES}
     assert [draft.name for draft in left.models.drafts] == ["draft"]
     assert left.sources == ("prompt_lookup", *SOURCES, *REHEARSED)

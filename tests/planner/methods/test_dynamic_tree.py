@@ -23,7 +23,7 @@ from specplan.planner.methods.dynamic_tree import METHOD, DynamicTreeOptions
 from specplan.planner.problem.loading import problem_from_dict
 from specplan.planner.search.search import search
 from tests.planner.example_facts import example_facts, example_problem, made_up_pools, profiles
-from tests.planner.rich_facts import rich_facts
+from tests.planner.rich_facts import usual_facts
 
 SAMPLED = """\
 %t0 = root
@@ -86,8 +86,8 @@ def test_words_and_drafter(tmp_path: Path) -> None:
     assert METHOD.drafter(example_facts(tmp_path), options) == Beam("draft", 4)
 
 
-def test_every_draft_model_is_a_drafter_with_every_beam(tmp_path: Path) -> None:
-    facts = rich_facts(tmp_path)  # with a head, a block drafter and a module of the target's
+def test_every_draft_model_is_a_drafter_with_every_beam() -> None:
+    facts = usual_facts(0.0)  # with a head, a block drafter and a module of the target's
     assert METHOD.drafters(facts) == (Beam("draft", 2), Beam("draft", 4))
     assert set(METHOD.drafters(facts)) <= set(possible_drafters(facts))
     three = replace(facts.drafts["draft"], vocab_size=3)
@@ -96,8 +96,8 @@ def test_every_draft_model_is_a_drafter_with_every_beam(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_the_profile_is_of_best_ranks_and_of_its_beam(temperature: float, tmp_path: Path) -> None:
-    facts = rich_facts(tmp_path, temperature=temperature)
+def test_the_profile_is_of_best_ranks_and_of_its_beam(temperature: float) -> None:
+    facts = usual_facts(temperature)
     key = acceptance_key(facts.problem, facts.shapes, Beam("draft", 4))
     assert (key.drafter, key.how, key.temperature) == (Beam("draft", 4), "best", temperature)
     assert key.drafter_digest == facts.shapes["draft"].digest

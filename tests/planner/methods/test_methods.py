@@ -25,7 +25,7 @@ from specplan.planner.trees import (
 )
 from specplan.planner.trees.candidates import DEPTH, NODES, RANKS
 from tests.planner.example_facts import example_facts, example_problem, profiles, workload
-from tests.planner.rich_facts import rich_facts
+from tests.planner.rich_facts import usual_facts
 from tests.planner.trees.tables import tree_of_levels
 
 
@@ -92,8 +92,8 @@ def test_the_plans_are_those_of_the_design_sketch(tmp_path: Path) -> None:
     assert body(PROMPT_LOOKUP, greedy, PromptLookupOptions(1, 3, 10)) == GREEDY_LOOKUP
 
 
-def test_greedy_plans_draw_nothing(tmp_path: Path) -> None:
-    facts = rich_facts(tmp_path)
+def test_greedy_plans_draw_nothing() -> None:
+    facts = usual_facts(0.0)
     for method in discover_methods().values():
         for family in method.choices(facts):
             assert isinstance(family, Family)
@@ -163,7 +163,7 @@ def test_a_profile_of_plain_draws_serves_chains_only(tmp_path: Path) -> None:
 
 
 def test_a_draft_without_second_choices_offers_no_tree(tmp_path: Path) -> None:
-    given = {Model("draft"): AcceptanceProfile.from_alpha(0.7)}
+    given = {Model("draft"): AcceptanceProfile.from_hazards([[0.7]])}
     refusal = families(example_facts(tmp_path, given=given))["static tree by draft"]
     assert isinstance(refusal, Refusal) and "second choice" in refusal.reason
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations, islice, product
-from pathlib import Path
 
 import pytest
 
@@ -28,7 +27,7 @@ from specplan.planner.templates.merged_rounds import (
 )
 from tests.cost_models.rounds.test_pricing import PLAIN, greedy_chain
 from tests.matrix import sized
-from tests.planner.rich_facts import rich_facts
+from tests.planner.rich_facts import usual_facts
 
 STRIDE = sized(19, 5)
 """Every so many of all pairs are merged; no divisor of how many settings a method has."""
@@ -66,8 +65,8 @@ def _nameless(plan: Plan, name: State) -> tuple[StateDeclaration, ...]:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_each_round_keeps_its_own_states(temperature: float, tmp_path: Path) -> None:
-    plans = _plans(rich_facts(tmp_path, temperature=temperature))
+def test_each_round_keeps_its_own_states(temperature: float) -> None:
+    plans = _plans(usual_facts(temperature))
     with_renamed = 0
     for one, other in islice(combinations(plans, 2), 0, None, STRIDE):
         merged = merge_plans({"r0": one, "r1": other})
@@ -83,8 +82,8 @@ def test_each_round_keeps_its_own_states(temperature: float, tmp_path: Path) -> 
     assert with_renamed > 10
 
 
-def test_any_two_rounds_make_a_right_plan(tmp_path: Path) -> None:
-    plans = _plans(rich_facts(tmp_path, temperature=0.8))
+def test_any_two_rounds_make_a_right_plan() -> None:
+    plans = _plans(usual_facts(0.8))
     for one, other in islice(combinations(plans, 2), 0, None, STRIDE + 2):
         merged = merge_plans({"r0": one, "r1": other})
         assert parse_plan(print_plan(merged)) == merged
@@ -106,8 +105,8 @@ def test_any_two_rounds_make_a_right_plan(tmp_path: Path) -> None:
             assert verify_plan(both) == (), (one.name, other.name)
 
 
-def test_rounds_that_draw_by_position_take_no_turns_with_others(tmp_path: Path) -> None:
-    facts = rich_facts(tmp_path, temperature=0.8)
+def test_rounds_that_draw_by_position_take_no_turns_with_others() -> None:
+    facts = usual_facts(0.8)
     plans = {}
     for name in ("autoregressive", "draft_model", "shared_draws"):
         method = discover_methods()[name]
@@ -117,8 +116,8 @@ def test_rounds_that_draw_by_position_take_no_turns_with_others(tmp_path: Path) 
     assert able == {"autoregressive": True, "draft_model": True, "shared_draws": False}
 
 
-def test_states_that_are_alike_are_shared(tmp_path: Path) -> None:
-    for plan in _plans(rich_facts(tmp_path, temperature=0.8)):
+def test_states_that_are_alike_are_shared() -> None:
+    for plan in _plans(usual_facts(0.8)):
         assert merge_plans({"r0": plan, "r1": plan, "r2": plan}).states == plan.states
 
 
