@@ -283,17 +283,3 @@ class Pricer:
         prompt, text = self.longest or own
         runtime = self.runtime or runtime_of(self.device)
         return plan_memory(plan, self.shapes, self.batch, text, prompt, runtime)
-
-
-def price_plan(
-    plan: Plan,
-    device: Device,
-    shapes: Mapping[str, ModelShape],
-    acceptance: AcceptanceProfile | None,
-    *,
-    batch: int,
-    prompt_tokens: int,
-    output_tokens: int,
-) -> Estimate | Unpriced:
-    """Price one plan for one load; see `Pricer`, which prices many sooner."""
-    return Pricer(device, shapes, batch, prompt_tokens, output_tokens).estimate(plan, acceptance)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 
 from specplan.ir.plan import Plan, Round
-from specplan.ir.text.printer import print_plan
 from specplan.ir.values import Value
 from specplan.passes.values import with_rounds, with_values
 
@@ -14,11 +12,6 @@ from specplan.passes.values import with_rounds, with_values
 def renumber(plan: Plan) -> Plan:
     """`%tree = root ...` -> `%v0 = root ...`, in the order in which values are defined."""
     return with_rounds(plan, _round)
-
-
-def plan_digest(plan: Plan) -> str:
-    """Hexadecimal sha256 of a plan, the same for plans that differ in names of values only."""
-    return hashlib.sha256(print_plan(renumber(plan)).encode()).hexdigest()
 
 
 def _round(item: Round) -> Round:

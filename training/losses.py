@@ -1,15 +1,14 @@
 """Losses of drafters: how far a drafter's distribution is from the target's, position by position.
 
 Every loss takes the drafter's logits [..., V] and the target's probabilities [..., V] and gives
-the loss of each position [...] in nats, or as a probability; `mean_loss` takes their mean where a
-label counts. V is the drafter's vocabulary: where that is a part of the target's, the
-probabilities sum to less than 1, and what is missing can never be accepted
-(`target_probabilities`).
+the loss of each position [...] in nats, or as a probability. V is the drafter's vocabulary: where
+that is a part of the target's, the probabilities sum to less than 1, and what is missing can never
+be accepted (`target_probabilities`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import inf
 from typing import Any, cast
 
@@ -207,18 +206,6 @@ def labels_ahead(tokens: Tensor, counts: Tensor, ahead: int) -> tuple[Tensor, Te
     return labels, valid
 
 
-def mean_loss(losses: Tensor, counts: Tensor, total: Tensor | None = None) -> Tensor:
-    """The mean over positions whose label counts; 0 where none does.
-
-    Args:
-        losses: [...].
-        counts: of the same shape, boolean.
-        total: how many count in all processes that share the positions; None for those here.
-    """
-    counted = torch.where(counts, losses, torch.zeros_like(losses))
-    return counted.sum() / (counts.sum() if total is None else total).clamp_min(1)
-
-
 def step_weights(steps: int, decay: float) -> tuple[float, ...]:
     """1, decay, decay^2, ...: how much the tokens ahead count.
 
@@ -226,31 +213,3 @@ def step_weights(steps: int, decay: float) -> tuple[float, ...]:
     2.2.1). DFlash decays by exp(-1 / gamma).
     """
     return tuple(decay**step for step in range(steps))
-
-
-def multi_step_loss(
-    losses: Sequence[Tensor],
-    counts: Sequence[Tensor],
-    weights: Sequence[float],
-    totals: Tensor | None = None,
-) -> Tensor:
-    """The weighted sum over steps or heads of their mean losses.
-
-    Args:
-        losses: of every step, each [...].
-        counts: positions that count at every step, boolean.
-        weights: of the steps.
-        totals: `total` of `mean_loss` by step, [steps].
-
-    Raises:
-        UsageError: there are other numbers of losses, masks and weights.
-    """
-    if not len(losses) == len(counts) == len(weights):
-        raise UsageError(
-            f"{len(losses)} steps have {len(counts)} masks and {len(weights)} weights",
-            where="weights",
-            remedy="Give one for each step.",
-        )
-    means = map(mean_loss, losses, counts, [None] * len(losses) if totals is None else totals)
-    terms = [weight * mean for weight, mean in zip(weights, means, strict=True)]
-    return torch.stack(terms).sum()

@@ -70,13 +70,6 @@ class AcceptanceProfile(AcceptanceModel):
         evidence = Hazards(rows, behind, measured_depth)
         return cls(key or AcceptanceKey(drafter), evidence, provenance or {})
 
-    @classmethod
-    def from_alpha(
-        cls, alpha: float, *, drafter: Drafter = DRAFT, trials: float | None = None
-    ) -> AcceptanceProfile:
-        """From one acceptance probability, the same at every depth (Leviathan et al. 2022)."""
-        return cls.from_hazards([[alpha]], drafter=drafter, trials=trials)
-
     @property
     def match(self) -> tuple[int, int] | None:
         """Shortest and longest suffix that was looked up; None for models."""

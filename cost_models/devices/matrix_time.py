@@ -26,8 +26,6 @@ FEW_ROWS = 32
 SPLITS = (1, 2, 3, 4)
 PARTIAL_BYTES = 8.0
 """Bytes written and read per partial result of a split product, float32 both ways."""
-SHARPNESS = 4
-"""p of the smooth maximum of compute and memory time, fixed: fits gave 3 to 7."""
 
 _CONFIGURATIONS = tuple(product(TILES, SPLITS))
 _ROWS = np.array([tile[0] for tile, _ in _CONFIGURATIONS], float)

@@ -79,10 +79,10 @@ class WeightFormats:
         return self.part(part if part in self.__slots__ else "other")
 
 
-def integer_groups(
-    bits: int, group: int, zero_bits: int | None = None, scale_bits: int = 16
-) -> NumberFormat:
-    """Weights as integers in groups with a scale and a zero point each, unpacked before use.
+def integer_groups(bits: int, group: int, zero_bits: int | None = None) -> NumberFormat:
+    """Weights as integers in groups, unpacked before use.
+
+    A group has a scale of 16 bits and a zero point.
 
     Args:
         bits: of one weight.
@@ -90,11 +90,10 @@ def integer_groups(
         zero_bits: of a group's zero point; default `bits`, as GPTQ and AWQ pack them (also
             where the zero point is fixed); 0 for none (compressed-tensors, symmetric); 16 for
             the pairs of PyTorch's tinygemm kernel.
-        scale_bits: of a group's scale.
     """
     zero = bits if zero_bits is None else zero_bits
     suffix = {bits: "", 0: "-symmetric", 16: "-tinygemm"}.get(zero, f"-zero{zero}")
-    size = (bits * group + scale_bits + zero) / 8
+    size = (bits * group + 16 + zero) / 8
     return NumberFormat(f"int{bits}-g{group}{suffix}", group, size)
 
 

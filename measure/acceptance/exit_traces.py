@@ -23,7 +23,6 @@ from specplan.runtime.sampling import SamplingSettings, probabilities
 
 EVERY = 16
 """Texts between two reports of progress."""
-MEASURES = ("top1", "margin", "entropy")
 TextKey = tuple[tuple[int, ...], tuple[int, ...]]
 """Tokens of the prompt and of the output."""
 

@@ -86,23 +86,3 @@ def verdict(evaluations: Sequence[Evaluation], rule: StopRule, speed: Speed) -> 
     )
     gain, price = ahead / here - 1.0, rule.price(last.steps)
     return Verdict(last.steps, here, gain, price, gain < price)
-
-
-def chain_speed(draft_seconds: float, most: int) -> Speed:
-    """Speed of the best chain of draft tokens (Leviathan et al. 2022, arXiv 2211.17192).
-
-    A step of K draft tokens takes 1 + K `draft_seconds` passes of the target and emits 1 + the sum
-    of the products of the first rates.
-
-    Args:
-        draft_seconds: of a draft token, over those of a pass of the target.
-        most: K at most.
-    """
-
-    def speed(hazards: Sequence[Sequence[float]]) -> float:
-        reached = np.cumprod([row[0] for row in hazards][:most])
-        lengths = 1.0 + np.cumsum(reached)
-        seconds = 1.0 + draft_seconds * np.arange(1, len(reached) + 1)
-        return float(max(1.0, (lengths / seconds).max()))
-
-    return speed

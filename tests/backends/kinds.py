@@ -123,7 +123,7 @@ def all_facts(
     )
     offered = (one for one in possible_drafters(facts) if isinstance(one, SmallCache))
     small = {
-        one: AcceptanceProfile.from_alpha(0.6, drafter=one)
+        one: AcceptanceProfile.from_hazards([[0.6]], drafter=one)
         for one in (replace(drafter, budget=SMALL_BUDGET) for drafter in offered)
     }
     heads = {

@@ -13,7 +13,7 @@ from specplan.backends.eager.backend import EagerBackend
 from specplan.ir.plan import Plan
 from specplan.measure.device.probes import plain_plan
 from specplan.passes.pipeline import PASSES, run_passes
-from specplan.passes.renumber import plan_digest
+from specplan.passes.renumber import renumber
 from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.loading import load_model
@@ -97,12 +97,12 @@ def plain(greedy: bool = True) -> Plan:
 def plans_after_passes(plan: Plan) -> list[tuple[str, Plan]]:
     """(pass, plan) after each pass that changed more than names."""
     stages: list[tuple[str, Plan]] = []
-    digest = plan_digest(plan)
+    last = renumber(plan)
 
     def watch(name: str, after: Plan, changed: bool, _: float) -> None:
-        nonlocal digest
-        if changed and plan_digest(after) != digest:
-            digest = plan_digest(after)
+        nonlocal last
+        if changed and renumber(after) != last:
+            last = renumber(after)
             stages.append((name, after))
 
     run_passes(plan, PASSES, watch=watch)

@@ -13,7 +13,7 @@ import pytest
 
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
@@ -86,7 +86,9 @@ def plan_of(facts: ProblemFacts, method: str) -> tuple[Plan, Estimate]:
     assert isinstance(family, Family), family
     plan = one.plan(facts, [*islice(family.settings, 3)][-1])
     sizes: dict[str, Any] = {"batch": 1, "prompt_tokens": 40, "output_tokens": 32}
-    priced = price_plan(plan, facts.device, facts.shapes, facts.profiles[Model("head")], **sizes)
+    priced = Pricer(facts.device, facts.shapes, **sizes).estimate(
+        plan, facts.profiles[Model("head")]
+    )
     assert isinstance(priced, Estimate), priced
     return plan, priced
 

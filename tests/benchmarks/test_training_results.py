@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from specplan.planner.training.curves import Evaluation
-from specplan.planner.training.stopping import chain_speed
+from tests.planner.training.test_stopping import chain_speed
 
 Results = dict[str, Any]
 

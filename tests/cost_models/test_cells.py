@@ -14,7 +14,7 @@ from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.cells import each, grid, split
 from specplan.cost_models.devices.device import load_device
-from specplan.cost_models.estimate import Estimate, Pricer, price_plan
+from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.intervals import Interval, Seconds
 from tests.cost_models.rounds.test_pricing import SHAPES, greedy_chain, read
 
@@ -43,15 +43,9 @@ def test_a_cell_is_the_load_alone(
     cells = pricer.cells()
     assert [(c.batch, c.prompt_tokens) for c in cells] == [(b, p) for b in batches for p in prompts]
     for one in cells:
-        alone = price_plan(
-            PLANS[kind],
-            device,
-            SHAPES,
-            acceptance,
-            batch=one.batch,
-            prompt_tokens=one.prompt_tokens,
-            output_tokens=40,
-        )
+        alone = Pricer(
+            device, SHAPES, batch=one.batch, prompt_tokens=one.prompt_tokens, output_tokens=40
+        ).estimate(PLANS[kind], acceptance)
         assert isinstance(alone, Estimate)
         same = {**asdict(one), "assumptions": ()}, {**asdict(alone), "assumptions": ()}
         assert_same(*same)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specplan.cost_models.estimate import Estimate, Pricer, price_plan
+from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.threads import Load, ThreadsPrice, price_threads
 from specplan.planner.methods.autoregressive import METHOD
 from tests.planner.example_facts import example_facts
@@ -22,10 +22,7 @@ def test_a_branching_request_is_priced_as_requests_with_a_prefix(tmp_path: Path)
         price = price_threads(plan, facts.device, facts.shapes, None, load)
         assert isinstance(price, ThreadsPrice)
         parts = [
-            price_plan(
-                plan, facts.device, facts.shapes, None,
-                batch=rows, prompt_tokens=4020, output_tokens=100,
-            )
+            Pricer(facts.device, facts.shapes, rows, 4020, 100).estimate(plan, None)
             for rows in (1, count)
         ]  # fmt: skip
         one, whole = parts

@@ -251,11 +251,11 @@ def test_optimising_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_sets_that_are_known_draft_in_further_ways(tmp_path: Path) -> None:
     """A given set is drafted with under a stop rule: rehearsed, told of its trips, and priced."""
     path = write_skipping(tmp_path, methods=["thompson"], acceptance={str(NAME): "given.json"})
-    AcceptanceProfile.from_alpha(0.6, drafter=NAME).save(tmp_path / "given.json")
+    AcceptanceProfile.from_hazards([[0.6]], drafter=NAME).save(tmp_path / "given.json")
     bench = Workbench(load_problem(path))
     facts, device = facts_of(bench), load_device("cpu-generic")
     profiles = measure_drafters(bench, facts, device)
-    known = replace(facts, profiles={NAME: AcceptanceProfile.from_alpha(0.6, drafter=NAME)})
+    known = replace(facts, profiles={NAME: AcceptanceProfile.from_hazards([[0.6]], drafter=NAME)})
     method = discover_methods()["thompson"]
     (options,) = (one for one in method.later_settings(known) if one.drafter == NAME)
     way = method.drafter(known, options)

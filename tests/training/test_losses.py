@@ -17,8 +17,6 @@ from specplan.training.losses import (
     forward_kl,
     jensen_shannon,
     labels_ahead,
-    mean_loss,
-    multi_step_loss,
     negative_log_acceptance,
     parts_of,
     reverse_kl,
@@ -118,15 +116,8 @@ def test_a_label_counts_where_its_own_token_does() -> None:
     assert not labels_ahead(tokens, counts, 9)[1].any()
 
 
-def test_steps_are_means_over_their_own_labels() -> None:
-    losses = [torch.tensor([1.0, 3.0, float("nan")]), torch.tensor([5.0, 7.0, 9.0])]
-    counts = [torch.tensor([True, True, False]), torch.tensor([False, False, True])]
-    weights = step_weights(2, 0.8)
-    assert weights == (1.0, 0.8)
-    assert multi_step_loss(losses, counts, weights).item() == pytest.approx(2.0 + 0.8 * 9.0)
-    assert mean_loss(losses[0], torch.zeros(3, dtype=torch.bool)).item() == 0.0
-    with pytest.raises(UsageError, match="1 weights"):
-        multi_step_loss(losses, counts, weights[:1])
+def test_steps_count_less_and_less() -> None:
+    assert step_weights(3, 0.8) == pytest.approx((1.0, 0.8, 0.64))
 
 
 def test_parts_of_a_loss_have_weights() -> None:

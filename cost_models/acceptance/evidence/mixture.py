@@ -66,18 +66,6 @@ class BetaMixture(Evidence):
         """The mixture of one Beta(a, b), which is exact."""
         return cls(((a, b, decay),), tuple(others))
 
-    @classmethod
-    def of_vector(cls, vector: Sequence[float], concentration: float) -> BetaMixture:
-        """The mixture with a positional vector p_0, p_1, ... at depth 1.
-
-        Args:
-            vector: P(the child of each rank is accepted), by rank, the first in (0, 1).
-            concentration: a + b; large for contexts that are all alike.
-        """
-        first = vector[0]
-        others = tuple(p / (1.0 - first) for p in vector[1:])
-        return cls(((first * concentration, (1.0 - first) * concentration, 1.0),), others)
-
     def problem(self) -> str | None:
         """See `Evidence.problem`."""
         if not self.members:

@@ -185,28 +185,27 @@ class CheckedLength:
 
 
 def checked_lengths(
-    figures: Iterable[PublishedLength] | None = None, confidence: float = 0.9
+    figures: Iterable[PublishedLength] | None = None,
 ) -> tuple[CheckedLength, ...]:
-    """The figures with the intervals of the priors.
+    """The figures with the 90 % intervals of the priors.
 
     Args:
         figures: those that set no prior; None for all such figures of the tables.
-        confidence: of the intervals.
 
     Raises:
         ValueError: a figure's source sets priors.
     """
     if figures is None:
         figures = [one for kind in KINDS for one in kind_table(kind).checking]
-    return tuple(_checked(one, confidence) for one in figures)
+    return tuple(_checked(one) for one in figures)
 
 
-def _checked(one: PublishedLength, confidence: float) -> CheckedLength:
+def _checked(one: PublishedLength) -> CheckedLength:
     if one.sets:
         raise ValueError(f"{one.source} sets priors")
     chain = tuple(range(-1, one.draft_tokens - 1)), (0,) * one.draft_tokens
     model = prior_mixture(one.kind, one.task).model
-    return CheckedLength(one, model.tokens_per_round(*chain, confidence))
+    return CheckedLength(one, model.tokens_per_round(*chain))
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
@@ -39,9 +39,6 @@ class Norm(nn.Module):
         """Of the same shape."""
         normed = torch.rms_norm(states, states.shape[-1:], self.weight, self.epsilon)
         return normed if self.bias is None else normed + self.bias
-
-
-Masks = Callable[[int | None], LayerMask]
 
 
 _NO_TOKENS = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id")) | {"vocab_size": 1}

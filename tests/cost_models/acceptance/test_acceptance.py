@@ -126,13 +126,13 @@ def test_hazards_by_depth_and_rank() -> None:
 def test_jeffreys_interval() -> None:
     """Beta(8.5, 2.5): 90 % equal-tailed, scipy.stats.beta.ppf."""
     stats = pytest.importorskip("scipy.stats")
-    interval = AcceptanceProfile.from_alpha(0.8, trials=10).hazard_interval(1, 0)
+    interval = AcceptanceProfile.from_hazards([[0.8]], trials=10).hazard_interval(1, 0)
     assert interval.low == pytest.approx(stats.beta.ppf(0.05, 8.5, 2.5))
     assert interval.high == pytest.approx(stats.beta.ppf(0.95, 8.5, 2.5))
 
 
 def test_published_numbers_need_no_traces() -> None:
-    scalar = AcceptanceProfile.from_alpha(0.8)
+    scalar = AcceptanceProfile.from_hazards([[0.8]])
     assert scalar.tokens_per_round(*chain(5)).mean == pytest.approx(expected_tokens(0.8, 5))
     assert scalar.tokens_per_round(*chain(5)).low == scalar.tokens_per_round(*chain(5)).high
     positional = AcceptanceProfile.from_hazards([[0.6, 0.2, 0.1]])
@@ -218,7 +218,7 @@ def test_rounds_of_a_request_and_of_a_batch() -> None:
     assert measured.rounds((), (), tokens=5, batch=4).mean == 5
     longer = measured.rounds(*chain(1), tokens=32).mean
     assert 22 < longer < 25  # beyond the traces at the mean rate
-    law = AcceptanceProfile.from_alpha(0.8, trials=100).rounds(*chain(4), tokens=128)
+    law = AcceptanceProfile.from_hazards([[0.8]], trials=100).rounds(*chain(4), tokens=128)
     assert law.low < law.mean < law.high
     assert law.mean == pytest.approx(128 / expected_tokens(0.8, 4), rel=0.03)
 

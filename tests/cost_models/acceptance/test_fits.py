@@ -195,7 +195,7 @@ def test_a_mean_length_is_sure_where_it_was_measured() -> None:
     alike = Spread(least_concentration=1e6, most_concentration=1e7, least_decay=1.0)
     narrow = fit_mean_length(2.9, 4, KEY, rounds=400, spread=alike)
     alpha = acceptance_of_tokens(2.9, 4)
-    constant = AcceptanceProfile.from_alpha(alpha)
+    constant = AcceptanceProfile.from_hazards([[alpha]])
     assert wide[0] <= tokens(constant, 16)[1] <= wide[2]
     assert tokens(narrow, 16)[1] == pytest.approx(tokens(constant, 16)[1], rel=0.01)
     assert tokens(constant, 4)[1] == pytest.approx(2.9)

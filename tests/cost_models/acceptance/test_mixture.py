@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,13 @@ def test_simulated_rounds() -> None:
     assert len(ranks) == 3 + 6 + 12
 
 
+def of_vector(vector: Sequence[float], concentration: float) -> BetaMixture:
+    """The mixture with this positional vector at depth 1; `concentration` is a + b."""
+    first, *rest = vector
+    others = [p / (1.0 - first) for p in rest]
+    return BetaMixture.of(first * concentration, (1.0 - first) * concentration, others=others)
+
+
 @given(st.floats(0.05, 0.95), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
 @settings(max_examples=30)
 def test_limits(first: float, second: float, third: float) -> None:
@@ -89,18 +97,14 @@ def test_limits(first: float, second: float, third: float) -> None:
     rest = (1.0 - first) * 0.9
     vector = (first, rest * second * 0.5, rest * third * 0.5)
     positional = AcceptanceProfile.from_hazards([vector])
-    alike = AcceptanceProfile(
-        AcceptanceKey(Model("draft")), BetaMixture.of_vector(vector, concentration=1e8)
-    )
+    alike = AcceptanceProfile(AcceptanceKey(Model("draft")), of_vector(vector, 1e8))
     for tree in TREES[1:]:
         expected = positional.tokens_per_round(*tree).mean
         assert alike.tokens_per_round(*tree).mean == pytest.approx(expected, rel=1e-5)
     assert alike.tokens_per_round(*chain(9)).mean == pytest.approx(
         expected_tokens(first, 9), rel=1e-5
     )
-    varied = AcceptanceProfile(
-        AcceptanceKey(Model("draft")), BetaMixture.of_vector(vector, concentration=3.0)
-    )
+    varied = AcceptanceProfile(AcceptanceKey(Model("draft")), of_vector(vector, 3.0))
     at_first = [varied.hazard(1, rank) for rank in range(4)]
     assert at_first == pytest.approx([*vector, 0.0])
 
@@ -147,7 +151,7 @@ def speedup(profile: AcceptanceProfile, length: int) -> float:
 def test_greedy_chains_of_sequoia_need_a_mixture() -> None:
     """Beta(12.5, 4.7) is within 8 % on all lengths; one alpha, fitted to the first, is not."""
     tokens = CHAIN_ROWS[8] * (VERIFY + 8 * DRAFT)
-    alpha = AcceptanceProfile.from_alpha(acceptance_of_tokens(tokens, 8))
+    alpha = AcceptanceProfile.from_hazards([[acceptance_of_tokens(tokens, 8)]])
     mixture = mixed((12.5, 4.7, 1.0))
     speedups = [speedup(alpha, length) for length in CHAIN_ROWS]
     assert speedups == pytest.approx([3.09, 2.91, 2.36, 1.70, 1.09], abs=0.01)
@@ -157,7 +161,7 @@ def test_greedy_chains_of_sequoia_need_a_mixture() -> None:
 
 
 def test_warm_chains_of_sequoia_need_no_mixture() -> None:
-    alpha = AcceptanceProfile.from_alpha(0.602)
+    alpha = AcceptanceProfile.from_hazards([[0.602]])
     speedups = [speedup(alpha, length) for length in CHAIN_ROWS_WARM]
     assert speedups == pytest.approx([1.846, 1.486, 1.068, 0.684], abs=1.5e-3)
     assert speedups == pytest.approx(list(CHAIN_ROWS_WARM.values()), rel=0.045)

@@ -15,7 +15,7 @@ from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptancePro
 from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.devices.measured.device import MeasuredDevice
 from specplan.cost_models.devices.measured.table import OpRow
-from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import RoundPrice, Unpriced, price_round
 from specplan.cost_models.rounds.round_types import round_types
@@ -142,9 +142,11 @@ def measured_choices() -> MeasuredDevice:
 def test_devices_that_do_not_know_its_ops_say_so() -> None:
     plan = plan_with()
     sizes = {"batch": 1, "prompt_tokens": 8, "output_tokens": 8}
-    estimate = price_plan(plan, measured(), SHAPES, PROFILE, **sizes)
+    estimate = Pricer(measured(), SHAPES, **sizes).estimate(plan, PROFILE)
     assert isinstance(estimate, Unpriced) and "'prune' was not measured" in str(estimate)
-    assert isinstance(price_plan(plan, load_device("h200"), SHAPES, PROFILE, **sizes), Estimate)
+    assert isinstance(
+        Pricer(load_device("h200"), SHAPES, **sizes).estimate(plan, PROFILE), Estimate
+    )
 
 
 def test_profiles_that_do_not_fit_say_so() -> None:

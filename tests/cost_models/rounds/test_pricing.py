@@ -27,7 +27,7 @@ from specplan.cost_models.devices.measured.table import (
     RoundRow,
 )
 from specplan.cost_models.devices.roofline import AnalyticDevice
-from specplan.cost_models.estimate import Estimate, Pricer, price_plan
+from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.formulas.closed_forms import expected_tokens
 from specplan.cost_models.intervals import Seconds
 from specplan.cost_models.memory.plan_memory import largest_batch, plan_memory, speculative_slots
@@ -177,8 +177,8 @@ def test_resources_of_a_round_are_those_of_its_forwards() -> None:
 
 def test_plain_plan_is_one_step_per_token() -> None:
     plan = parse_plan(PLAIN)
-    estimate = price_plan(
-        plan, measured(), SHAPES, None, batch=1, prompt_tokens=64, output_tokens=20
+    estimate = Pricer(measured(), SHAPES, batch=1, prompt_tokens=64, output_tokens=20).estimate(
+        plan, None
     )
     assert isinstance(estimate, Estimate), estimate
     round_seconds = 101.0 + 74 / 1000 + 0.2 + 0.5
@@ -222,9 +222,9 @@ def test_prefill_behind_a_cached_prefix_by_its_operations() -> None:
 
 
 def test_time_per_token_is_round_over_tokens() -> None:
-    acceptance = AcceptanceProfile.from_alpha(0.8, trials=500)
-    estimate = price_plan(
-        greedy_chain(4), measured(), SHAPES, acceptance, batch=1, prompt_tokens=64, output_tokens=64
+    acceptance = AcceptanceProfile.from_hazards([[0.8]], trials=500)
+    estimate = Pricer(measured(), SHAPES, batch=1, prompt_tokens=64, output_tokens=64).estimate(
+        greedy_chain(4), acceptance
     )
     assert isinstance(estimate, Estimate)
     assert estimate.tokens_per_round.mean == pytest.approx(expected_tokens(0.8, 4))
@@ -264,8 +264,8 @@ def test_lookup_and_batches_that_end_together() -> None:
     acceptance = AcceptanceProfile(AcceptanceKey(TEXT), Lengths(((3, 2, 1, 0) * 8, (0,) * 32)))
     device = load_device("h200")
     one, two = (
-        price_plan(
-            plan, device, SHAPES, acceptance, batch=batch, prompt_tokens=64, output_tokens=32
+        Pricer(device, SHAPES, batch=batch, prompt_tokens=64, output_tokens=32).estimate(
+            plan, acceptance
         )
         for batch in (1, 2)
     )
@@ -283,13 +283,13 @@ def test_what_cannot_be_priced_is_data() -> None:
         without: tuple[str, ...] = (),
         shapes: Mapping[str, ModelShape] = SHAPES,
     ) -> str:
-        unpriced = price_plan(
-            plan, measured(without), shapes, acceptance, batch=1, prompt_tokens=64, output_tokens=64
-        )
+        unpriced = Pricer(
+            measured(without), shapes, batch=1, prompt_tokens=64, output_tokens=64
+        ).estimate(plan, acceptance)
         assert isinstance(unpriced, Unpriced)
         return str(unpriced)
 
-    alpha = AcceptanceProfile.from_alpha(0.8)
+    alpha = AcceptanceProfile.from_hazards([[0.8]])
     assert "no acceptance profile" in refusal(greedy_chain(3))
     assert "specplan profile device" in refusal(greedy_chain(3), alpha, ("grow:best",))
     assert "grow %t" in refusal(greedy_chain(3), alpha, ("grow:best",))
@@ -313,10 +313,10 @@ def test_every_plan_of_the_language_is_priced_or_refused(path: Path) -> None:
             assert path.stem in {"skipped_layers", "prompt_chunks"}, priced
         else:
             assert 0.0 < priced.seconds.low <= priced.seconds.median <= priced.seconds.high
-    acceptance = AcceptanceProfile.from_alpha(0.7)
-    estimate = price_plan(
-        plan, load_device("h200"), shapes, acceptance, batch=2, prompt_tokens=100, output_tokens=50
-    )
+    acceptance = AcceptanceProfile.from_hazards([[0.7]])
+    estimate = Pricer(
+        load_device("h200"), shapes, batch=2, prompt_tokens=100, output_tokens=50
+    ).estimate(plan, acceptance)
     assert isinstance(estimate, Estimate | Unpriced)
 
 
@@ -373,14 +373,8 @@ def test_chain_shape_of_the_plan_reaches_the_profile() -> None:
     ranks = ((0, 0, 0, 0, -1) * 10, (0, -1) * 20)
     acceptance = AcceptanceProfile(AcceptanceKey(Model("draft")), Ranks(ranks))
     for length in (1, 2, 4):
-        estimate = price_plan(
-            greedy_chain(length),
-            measured(),
-            SHAPES,
-            acceptance,
-            batch=1,
-            prompt_tokens=64,
-            output_tokens=16,
+        estimate = Pricer(measured(), SHAPES, batch=1, prompt_tokens=64, output_tokens=16).estimate(
+            greedy_chain(length), acceptance
         )
         assert isinstance(estimate, Estimate)
         assert estimate.tokens_per_round == acceptance.tokens_per_round(*chain(length))

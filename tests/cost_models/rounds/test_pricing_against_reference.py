@@ -14,7 +14,7 @@ from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.devices.device import load_device
-from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.memory.plan_memory import plan_memory
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.rounds.demands import round_demands
@@ -148,15 +148,9 @@ def test_replayed_chain_predicts_the_rounds_that_run(
         session.step("decode")
         rounds += 1
     profile = AcceptanceProfile(AcceptanceKey(Model("draft")), Ranks(((0,) * 40,)))
-    estimate = price_plan(
-        plan,
-        load_device("cpu-generic"),
-        shapes,
-        profile,
-        batch=1,
-        prompt_tokens=3,
-        output_tokens=40,
-    )
+    estimate = Pricer(
+        load_device("cpu-generic"), shapes, batch=1, prompt_tokens=3, output_tokens=40
+    ).estimate(plan, profile)
     assert isinstance(estimate, Estimate)
     assert rounds == 10 == estimate.rounds.mean
 

@@ -108,7 +108,7 @@ def test_guards_also_read_the_load() -> None:
 def test_the_price_is_the_sum_over_stretches(then: int, batch: int) -> None:
     """Constant acceptance: tokens by Leviathan's formula, rounds by Wald's identity."""
     alpha, bound, output = 0.7, 24, 64
-    plan, profile = first(bound, 4, then), AcceptanceProfile.from_alpha(alpha)
+    plan, profile = first(bound, 4, then), AcceptanceProfile.from_hazards([[alpha]])
     estimate = priced(plan, profile, batch, output)
     tokens = [expected_tokens(alpha, drafted) for drafted in (4, then)]
     # what the round that reaches a bound emits beyond it: E[X (X - 1)] / (2 E[X])
@@ -157,7 +157,7 @@ def test_rounds_are_those_of_the_chain_of_all_outcomes(
     alpha: float, drafted: int, then: int, bound: int, output: int
 ) -> None:
     """Every way in which rounds of independent tokens may go, by its probability."""
-    profile = AcceptanceProfile.from_alpha(alpha)
+    profile = AcceptanceProfile.from_hazards([[alpha]])
     expected = [0.0, 0.0]
     at = np.zeros(output + drafted + 1)
     at[0] = 1.0
@@ -200,7 +200,7 @@ def _begins(row: Sequence[int], most: int, output: int) -> list[int]:
 
 
 def test_without_a_change_it_is_the_price_of_the_one_round() -> None:
-    profile = AcceptanceProfile.from_alpha(0.6, trials=200)
+    profile = AcceptanceProfile.from_hazards([[0.6]], trials=200)
     for bound, alone, known in ((64, greedy_chain(4), profile), (0, parse_plan(PLAIN), None)):
         expected, estimate = priced(alone, known), priced(first(bound), profile)
         # the model that drafts nothing reads the prompt nevertheless
@@ -253,7 +253,7 @@ def _flat(value: object) -> list[float]:
 def test_it_lies_between_its_rounds(
     alpha: float, drafted: int, then: int, bound: int, batch: int
 ) -> None:
-    profile, output = AcceptanceProfile.from_alpha(alpha, trials=500), 64
+    profile, output = AcceptanceProfile.from_hazards([[alpha]], trials=500), 64
     estimate = priced(first(bound, drafted, then), profile, batch, output)
     ends = [priced(greedy_chain(drafted), profile, batch, output)]
     ends.append(priced(greedy_chain(then) if then else parse_plan(PLAIN), profile, batch, output))
@@ -278,7 +278,7 @@ def test_it_lies_between_its_rounds(
 @settings(max_examples=8, deadline=None)
 @given(st.floats(0.05, 0.95), st.integers(1, 6))
 def test_longer_drafting_takes_no_more_rounds(alpha: float, drafted: int) -> None:
-    profile = AcceptanceProfile.from_alpha(alpha)
+    profile = AcceptanceProfile.from_hazards([[alpha]])
     counts = [sum(rounds_of(first(bound, drafted), profile, 64)) for bound in range(1, 58, 4)]
     assert all(after <= before + 1e-9 for before, after in pairwise(counts))
     assert counts[0] < 64 and counts[-1] < counts[0]
@@ -286,7 +286,7 @@ def test_longer_drafting_takes_no_more_rounds(alpha: float, drafted: int) -> Non
 
 def test_errors_of_one_model_are_shared_by_the_rounds() -> None:
     assert isinstance(DEVICE, AnalyticDevice)
-    profile = AcceptanceProfile.from_alpha(0.6)
+    profile = AcceptanceProfile.from_hazards([[0.6]])
     ends = [priced(plan, profile).own_error for plan in (greedy_chain(4), parse_plan(PLAIN))]
     mixed = priced(first(24), profile).own_error
     assert 0.9 * min(ends) < mixed <= max(ends)

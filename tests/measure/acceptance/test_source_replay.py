@@ -15,7 +15,7 @@ from specplan.cost_models.acceptance.drafters import Source  # noqa: E402
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting  # noqa: E402
 from specplan.cost_models.devices.device import load_device  # noqa: E402
 from specplan.cost_models.devices.measured.rows import OpRow  # noqa: E402
-from specplan.cost_models.estimate import Estimate, price_plan  # noqa: E402
+from specplan.cost_models.estimate import Estimate, Pricer  # noqa: E402
 from specplan.datastores import build_datastore  # noqa: E402
 from specplan.measure.acceptance.profile import measure_acceptance  # noqa: E402
 from specplan.measure.device.profile import measure_device  # noqa: E402
@@ -100,15 +100,8 @@ def test_a_measured_device_prices_what_drafts_from_sources(bench: Workbench) -> 
             if isinstance(family, Family):
                 plan = method.plan(facts, family.settings[0])
                 drafter = method.drafter(facts, family.settings[0])
-                price = price_plan(
-                    plan,
-                    device,
-                    facts.shapes,
-                    facts.profiles[drafter],
-                    batch=1,
-                    prompt_tokens=40,
-                    output_tokens=40,
-                )
+                pricer = Pricer(device, facts.shapes, batch=1, prompt_tokens=40, output_tokens=40)
+                price = pricer.estimate(plan, facts.profiles[drafter])
                 assert isinstance(price, Estimate), (name, price)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from specplan.cost_models.acceptance.drafters import Drafter, FirstLayers, Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.ir.blocks import Skips
 from specplan.planner import DrafterPrices, ProblemFacts, search
 from specplan.planner.drafters.prices import TOO_DEAR
@@ -32,9 +32,9 @@ def test_prices_are_those_of_the_best_chain(tmp_path: Path) -> None:
     expected = inf
     for length in range(1, 9):
         plan = METHOD.plan(facts, LayerSkipOptions(options.skip, length))
-        estimate = price_plan(
-            plan, facts.device, facts.shapes, profile, batch=1, prompt_tokens=40, output_tokens=32
-        )
+        estimate = Pricer(
+            facts.device, facts.shapes, batch=1, prompt_tokens=40, output_tokens=32
+        ).estimate(plan, profile)
         assert isinstance(estimate, Estimate)
         expected = min(expected, estimate.request_seconds.median / 32)
     assert prices.best(profile) == pytest.approx(expected)

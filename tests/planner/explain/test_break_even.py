@@ -12,7 +12,7 @@ from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
 from specplan.cost_models.acceptance.evidence.ranks import Ranks
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.estimate import Estimate, Pricer, price_plan
+from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.formulas.formula import load_formulas
 from specplan.planner.explain.break_even import break_evens, draft_steps
 from specplan.planner.explain.break_even_words import break_even_words
@@ -64,10 +64,9 @@ def ratio(
     facts, seconds = searched.facts, []
     for plan, acceptance in ((searched.plain.plan, None), (chosen.plan, profile)):
         assert plan is not None
-        price = price_plan(
-            plan, facts.device, facts.shapes, acceptance,
-            batch=batch, prompt_tokens=prompt_tokens, output_tokens=32,
-        )  # fmt: skip
+        price = Pricer(
+            facts.device, facts.shapes, batch=batch, prompt_tokens=prompt_tokens, output_tokens=32
+        ).estimate(plan, acceptance)
         assert isinstance(price, Estimate)
         seconds.append(price.request_seconds.median)
     return seconds[0] / seconds[1]

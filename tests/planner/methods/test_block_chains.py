@@ -11,7 +11,7 @@ from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.cost_models.acceptance.drafters import Model, OwnRounds
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.ir.capabilities import refusals
 from specplan.ir.rules.verify import verify_plan
 from specplan.ir.text.printer import print_plan
@@ -88,9 +88,9 @@ def test_their_price_is_that_of_their_own_rounds(tmp_path: Path) -> None:
     assert drafter is not None
     tokens = []
     for profile in (facts.profiles[drafter], facts.profiles[Model("draft")]):
-        estimate = price_plan(
-            plan, facts.device, facts.shapes, profile, batch=1, prompt_tokens=40, output_tokens=32
-        )
+        estimate = Pricer(
+            facts.device, facts.shapes, batch=1, prompt_tokens=40, output_tokens=32
+        ).estimate(plan, profile)
         assert isinstance(estimate, Estimate)
         tokens.append(estimate.tokens_per_round.mean)
     lengths = facts.profiles[drafter].tokens_per_round(options.parents, options.ranks)

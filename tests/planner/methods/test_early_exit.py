@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from specplan.cost_models.acceptance.drafters import TEXT, Beam, FirstLayers, Interleaved, Model
-from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.models.forward import forward_cost
 from specplan.cost_models.rounds.demands import round_demands
 from specplan.cost_models.rounds.pricer import RoundPricer
@@ -41,15 +41,9 @@ commit @after_8 %e"""
 
 
 def price(facts: ProblemFacts, options: EarlyExitOptions) -> Estimate:
-    estimate = price_plan(
-        METHOD.plan(facts, options),
-        facts.device,
-        facts.shapes,
-        facts.profiles[METHOD.drafter(facts, options) or ""],
-        batch=1,
-        prompt_tokens=40,
-        output_tokens=32,
-    )
+    estimate = Pricer(
+        facts.device, facts.shapes, batch=1, prompt_tokens=40, output_tokens=32
+    ).estimate(METHOD.plan(facts, options), facts.profiles[METHOD.drafter(facts, options) or ""])
     assert isinstance(estimate, Estimate)
     return estimate
 

@@ -11,7 +11,7 @@ import pytest
 from specplan.cost_models.acceptance.drafters import SkipBlocks
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.models.forward import forward_cost
 from specplan.cost_models.rounds.demands import ForwardDemand, round_demands
 from specplan.cost_models.rounds.pricer import RoundPricer
@@ -63,7 +63,7 @@ def test_families_are_the_sets_whose_acceptance_is_known(tmp_path: Path) -> None
     assert isinstance(first, Family)
     assert [options.length for options in first.settings] == list(range(1, 9))
     assert first.settings[3].words == "chain of 4 without a1"
-    draft = AcceptanceProfile.from_alpha(0.9, drafter=SkipBlocks("draft", Skips.of([1], [])))
+    draft = AcceptanceProfile.from_hazards([[0.9]], drafter=SkipBlocks("draft", Skips.of([1], [])))
     (refused,) = METHOD.choices(
         replace(facts, profiles={SkipBlocks("draft", Skips.of([1], [])): draft})
     )
@@ -106,11 +106,9 @@ def test_attentions_left_out_read_no_cache_and_scratch_is_not_read_twice(tmp_pat
 def test_it_needs_no_memory_for_a_draft_model(tmp_path: Path) -> None:
     facts = example_facts(tmp_path)
     options = LayerSkipOptions(("attn.1",), 6)
-    estimate = price_plan(
-        METHOD.plan(facts, options), facts.device, facts.shapes,
-        facts.profiles[SkipBlocks("target", Skips.of([1]))],
-        batch=1, prompt_tokens=40, output_tokens=32,
-    )  # fmt: skip
+    estimate = Pricer(
+        facts.device, facts.shapes, batch=1, prompt_tokens=40, output_tokens=32
+    ).estimate(METHOD.plan(facts, options), facts.profiles[SkipBlocks("target", Skips.of([1]))])
     assert isinstance(estimate, Estimate)
     names = [part.name for part in estimate.memory.parts]
     assert [name for name in names if name.startswith("weights")] == ["weights of target"]
@@ -161,7 +159,7 @@ def test_wrong_names_of_sets(tmp_path: Path) -> None:
     example_facts(tmp_path)
     path = tmp_path / "given.json"
     part = SkipBlocks("target", Skips.of([40]))
-    AcceptanceProfile.from_alpha(0.9, drafter=part).save(path)
+    AcceptanceProfile.from_hazards([[0.9]], drafter=part).save(path)
     for name in ("target-x1", "skip_blocks(target, [a1])", "skip_blocks(target)"):
         with pytest.raises(UsageError, match="names no drafter"):
             problem_from_dict(example_problem(acceptance={name: str(path)}), tmp_path)
@@ -175,7 +173,7 @@ def test_names_of_the_version_before_are_read(tmp_path: Path) -> None:
     example_facts(tmp_path)
     path = tmp_path / "given.json"
     part = SkipBlocks("target", Skips.of([1], [1]))
-    AcceptanceProfile.from_alpha(0.9, drafter=part).save(path)
+    AcceptanceProfile.from_hazards([[0.9]], drafter=part).save(path)
     problem = problem_from_dict(example_problem(acceptance={"target-a1m1": str(path)}), tmp_path)
     assert list(problem.acceptance) == [str(part)] and list(problem.stated_acceptance) == [part]
     with pytest.raises(UsageError, match="belongs to no plan") as caught:

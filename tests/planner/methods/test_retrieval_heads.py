@@ -11,7 +11,7 @@ from specplan.backends.eager.capabilities import CAPABILITIES
 from specplan.backends.engines.structure import read_structure
 from specplan.cost_models.acceptance.drafters import SmallCache
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
-from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.models.forward import forward_cost
 from specplan.cost_models.rounds.demands import ForwardDemand, round_demands
 from specplan.cost_models.rounds.pricer import RoundPricer
@@ -108,9 +108,9 @@ def test_most_heads_read_the_budget_and_the_others_the_text(tmp_path: Path) -> N
         whole = forward_cost(facts.target, 1, 3, context, 3)
         assert cost.kv_bytes == pytest.approx(whole.kv_bytes + sum(one.kv_bytes for one in drafts))
     assert [(one.budget, one.whole_heads) for one in forwards] == [(256, 2), (256, 2), (None, 0)]
-    estimate = price_plan(
-        plan, facts.device, facts.shapes, profile, batch=2, prompt_tokens=2000, output_tokens=32
-    )
+    estimate = Pricer(
+        facts.device, facts.shapes, batch=2, prompt_tokens=2000, output_tokens=32
+    ).estimate(plan, profile)
     assert isinstance(estimate, Estimate)
     caches = [part.name for part in estimate.memory.parts if part.name.startswith("cache")]
     assert caches == ["cache @kv"]

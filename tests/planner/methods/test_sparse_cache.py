@@ -13,7 +13,7 @@ from specplan.backends.static.graph_capabilities import STATIC as COMPILED
 from specplan.cost_models.acceptance.drafters import SmallCache
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.devices.roofline import AnalyticDevice
-from specplan.cost_models.estimate import Estimate, price_plan
+from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.models.forward import forward_cost
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.rounds.demands import ForwardDemand, OpDemand, round_demands
@@ -137,10 +137,9 @@ def test_drafting_reads_the_budget_and_verifying_everything(tmp_path: Path, cont
 def test_the_view_takes_memory_of_its_own_but_no_weights(tmp_path: Path) -> None:
     facts = facts_of(tmp_path)
     plan = METHOD.plan(facts, SparseCacheOptions("target", 512, 2))
-    estimate = price_plan(
-        plan, facts.device, facts.shapes, facts.profiles[SmallCache("target", 512)],
-        batch=2, prompt_tokens=2000, output_tokens=32,
-    )  # fmt: skip
+    estimate = Pricer(
+        facts.device, facts.shapes, batch=2, prompt_tokens=2000, output_tokens=32
+    ).estimate(plan, facts.profiles[SmallCache("target", 512)])
     assert isinstance(estimate, Estimate)
     sizes = {part.name: part.bytes for part in estimate.memory.parts}
     assert [name for name in sizes if name.startswith("weights")] == ["weights of target"]
@@ -199,14 +198,12 @@ def test_a_refresh_is_priced_by_what_it_moves(tmp_path: Path) -> None:
 def test_a_prompt_is_observed_in_one_more_pass(tmp_path: Path) -> None:
     """Its last 32 tokens run once again, over the prompt's cache, before the first token."""
     facts = facts_of(tmp_path)
+    pricer = Pricer(facts.device, facts.shapes, batch=2, prompt_tokens=2000, output_tokens=32)
+    profile = facts.profiles[SmallCache("target", 512)]
     (plain, observed) = (
-        price_plan(
-            METHOD.plan(facts, SparseCacheOptions("target", 512, 2, how)),
-            facts.device, facts.shapes, facts.profiles[SmallCache("target", 512)],
-            batch=2, prompt_tokens=2000, output_tokens=32,
-        )
+        pricer.estimate(METHOD.plan(facts, SparseCacheOptions("target", 512, 2, how)), profile)
         for how in ("recent", "observed")
-    )  # fmt: skip
+    )
     assert isinstance(plain, Estimate) and isinstance(observed, Estimate)
     more = facts.device.forward_seconds(facts.target, 2, 32, 2000, 0)
     assert observed.prefill.median - plain.prefill.median == pytest.approx(more.median)

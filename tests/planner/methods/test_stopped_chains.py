@@ -80,9 +80,12 @@ BY_SKIPPING = """\
 def part_facts(folder: Path, method: str) -> ProblemFacts:
     """Facts in which parts of models are known, and how they draft in the ways of a method."""
     facts = example_facts(folder, methods=[method])
-    known = {name: AcceptanceProfile.from_alpha(0.6, drafter=name) for name in PARTS}
+    known = {name: AcceptanceProfile.from_hazards([[0.6]], drafter=name) for name in PARTS}
     facts = replace(facts, profiles={**facts.profiles, **known})
-    ways = {name: AcceptanceProfile.from_alpha(0.6, drafter=name) for name in later_drafters(facts)}
+    ways = {
+        name: AcceptanceProfile.from_hazards([[0.6]], drafter=name)
+        for name in later_drafters(facts)
+    }
     return replace(facts, profiles={**facts.profiles, **ways})
 
 
@@ -119,7 +122,7 @@ def test_a_draft_model_without_blocks_drafts_in_no_way(tmp_path: Path) -> None:
     """Only the target goes without blocks of its own: nothing catches a draft model's cache up."""
     facts = example_facts(tmp_path, methods=["thompson"])
     known = {
-        name: AcceptanceProfile.from_alpha(0.6, drafter=name)
+        name: AcceptanceProfile.from_hazards([[0.6]], drafter=name)
         for name in (SkipBlocks("draft", Skips.of([1], [1])),)
     }
     facts = replace(facts, profiles={**facts.profiles, **known})

@@ -95,7 +95,7 @@ def test_the_score_is_the_mean_time_per_token(result: SearchResult) -> None:
 
 
 def test_tokens_per_round_of_a_chain_follow_the_closed_form(tmp_path: Path) -> None:
-    given = {Model("draft"): AcceptanceProfile.from_alpha(0.7)}
+    given = {Model("draft"): AcceptanceProfile.from_hazards([[0.7]])}
     searched = search(example_facts(tmp_path, given=given))
     chains = [c for c in planned(searched) if c.family == "chain by draft"]
     assert len(chains) > 5

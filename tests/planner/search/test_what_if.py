@@ -35,7 +35,7 @@ def test_a_row_is_what_a_search_with_that_acceptance_finds(
 ) -> None:
     unknown = example_facts(tmp_path, given={})
     rows = {row.batch: row for row in what_if(unknown, [Model("draft")], [acceptance])}
-    profile = AcceptanceProfile.from_alpha(acceptance, drafter=Model("draft"))
+    profile = AcceptanceProfile.from_hazards([[acceptance]], drafter=Model("draft"))
     given = {Model("draft"): profile}
     known = search(example_facts(tmp_path, given=given, methods=["draft_model"]))
     for best, estimate in zip(known.best_of_each, known.plain.estimates, strict=True):

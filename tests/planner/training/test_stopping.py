@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from specplan.planner.training.curves import Curve, Evaluation
-from specplan.planner.training.stopping import StopRule, chain_speed, verdict
+from specplan.planner.training.stopping import Speed, StopRule, verdict
 
 ROUNDS = 4000
 
@@ -24,6 +26,17 @@ def evaluations_of(rates: list[list[float]], steps: list[int], seed: int) -> lis
 
 def law(steps: int, limit: float, rise: float, exponent: float) -> float:
     return limit - rise * (steps / 100.0) ** -exponent
+
+
+def chain_speed(draft_seconds: float, most: int) -> Speed:
+    """Of the best chain of at most `most` tokens that cost so many passes of the target each."""
+
+    def speed(hazards: Sequence[Sequence[float]]) -> float:
+        lengths = 1.0 + np.cumsum(np.cumprod([row[0] for row in hazards][:most]))
+        seconds = 1.0 + draft_seconds * np.arange(1, len(lengths) + 1)
+        return float(max(1.0, (lengths / seconds).max()))
+
+    return speed
 
 
 def test_a_curve_predicts_what_its_law_says_within_its_interval() -> None:
