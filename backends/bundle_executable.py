@@ -21,6 +21,7 @@ from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.export import flat_program
 from specplan.backends.static.graph_capabilities import STATIC, UNCOMPILED
 from specplan.backends.static.packages import check_packages
+from specplan.cost_models.models.number_formats import cache_formats
 from specplan.cost_models.placement import streamed_layers
 from specplan.ir.capabilities import require_support
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -46,7 +47,14 @@ def load_models(bundle: Bundle, device: str = "cpu") -> dict[str, Any]:
         name: (bundle.model_folder(name), reference.dtype)
         for name, reference in bundle.models.items()
     }
-    return load_all(folders, bundle.plan.models_run, device, streamed_layers(bundle.problem))
+    problem = bundle.problem
+    return load_all(
+        folders,
+        bundle.plan.models_run,
+        device,
+        streamed_layers(problem),
+        cache_formats(problem),
+    )
 
 
 def compile_plan(plan: Plan, folders: Mapping[str, Path], backend: str) -> Executable:

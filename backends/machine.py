@@ -19,6 +19,7 @@ from specplan.backends.manifest import KERNELS, Machine, Shape
 from specplan.backends.registry import backend_capabilities
 from specplan.backends.static.graph_capabilities import UNCOMPILED
 from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.models.number_formats import cache_formats
 from specplan.ir.errors import MissingCapabilityError
 
 _CPU_INFO = Path("/proc/cpuinfo")
@@ -106,10 +107,12 @@ def _is_compiled(shape: Shape) -> bool:
 
 
 def bundle_heads(bundle: Bundle) -> dict[str, Heads]:
-    """What kernels depend on of the models of a bundle, by role."""
+    """What kernels depend on of the models of a bundle, by role, if they read their caches."""
+    others = cache_formats(bundle.problem)
     return {
         name: heads_of(ModelShape.from_path(bundle.model_folder(name), dtype=reference.dtype))
         for name, reference in bundle.models.items()
+        if name not in others
     }
 
 

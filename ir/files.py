@@ -199,6 +199,11 @@ def quantized_digest(digest: str, form: str) -> str:
     return sha256_bytes(f"{digest} {form}".encode())
 
 
+def cached_digest(digest: str, form: str) -> str:
+    """Identity of a model whose keys and values are rounded to a format as they are stored."""
+    return sha256_bytes(f"{digest} caches {form}".encode())
+
+
 def files_digest(paths: Iterable[Path]) -> str:
     """Identity of some files: sha256 over their names and sha256, in the order given."""
     lines = [f"{path.name} {known_sha256(path)}\n" for path in paths]

@@ -80,7 +80,8 @@ class Workbench:
         named = self.problem.models.by_role
         folders = {role: (model.path, model.dtype) for role, model in named.items()}
         streamed = {role: model.streamed for role, model in named.items()}
-        return load_all(folders, own_modules(self.problem), streamed=streamed)
+        caches = {role: model.kv_format for role, model in named.items() if model.kv_format}
+        return load_all(folders, own_modules(self.problem), streamed=streamed, caches=caches)
 
     def heads(self, name: str) -> list[Any]:
         """A head of this name; for any other name, the modules of the target."""

@@ -21,6 +21,7 @@ from specplan.backends.static.packages import RoundBackend
 from specplan.backends.static.session import Program, TextProgram
 from specplan.backends.static.traced.joined_attention import joinable
 from specplan.ir.errors import MissingCapabilityError
+from specplan.runtime.models.cache_parts.number_types import CODES
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.modules import Module
 
@@ -98,6 +99,13 @@ class OnnxRuntimeBackend(RoundBackend):
         """See `RoundBackend.check`."""
         super().check(models, frozen=frozen)
         provider = self.provider(models)
+        codes = [name for name, model in models.items() if model.cache_dtype == CODES]
+        if codes:
+            raise MissingCapabilityError(
+                f"ONNX has no op for the caches of {codes[0]}, which store keys and values in fp8",
+                where="backend onnxruntime",
+                remedy="Give float16 or bfloat16 as kv_format, or choose eager or inductor.",
+            )
         quantized = [name for name, model in models.items() if getattr(model, "quantized", False)]
         if quantized and "MatMulNBits" not in own_ops(provider.name):
             raise MissingCapabilityError(

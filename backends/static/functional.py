@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from specplan.backends.static.graph import RoundGraph
+from specplan.runtime.models.cache_parts.number_types import rounded
 from specplan.runtime.models.kv_cache import CacheWriter, KVCache
 
 
@@ -114,5 +115,6 @@ class _FunctionalWriter(CacheWriter):
         """See `CacheWriter.update`."""
         cache = self.cache
         for tensors, new in ((cache.keys, keys), (cache.values, values)):
-            tensors[layer_idx] = tensors[layer_idx].index_put(self._places, new)
-        return cache.keys[layer_idx][:, :, : self.used], cache.values[layer_idx][:, :, : self.used]
+            every = tensors[layer_idx]
+            tensors[layer_idx] = every.index_put(self._places, rounded(new, every.dtype))
+        return self.read(cache.keys[layer_idx], cache.values[layer_idx], keys.dtype)

@@ -34,7 +34,11 @@ def fused_for(models: Mapping[str, Module], devices: Collection[str]) -> Fused:
     """The parts that have kernels, where the models are on one of these kinds of device."""
     if any(model.device.type not in devices for model in models.values()):
         return NOTHING
-    causal = {name: model for name, model in models.items() if isinstance(model, CausalModel)}
+    causal = {
+        name: model
+        for name, model in models.items()
+        if isinstance(model, CausalModel) and model.cache_dtype == model.dtype
+    }
     return Fused.of({name: heads_of(model) for name, model in causal.items()})
 
 

@@ -16,6 +16,7 @@ from specplan.cost_models.memory.runtime import EAGER, Runtime
 from specplan.cost_models.memory.workspace import PREFILL_CHUNK, peak_of, prefill_peak, row_bytes
 from specplan.cost_models.models.layers import Attention, GroupedAttention
 from specplan.cost_models.models.model_shape import ModelShape
+from specplan.cost_models.models.number_formats import CACHE_FORMATS
 from specplan.cost_models.rounds.refreshing import choice_bytes
 from specplan.cost_models.rounds.round_types import round_types
 from specplan.ir.needs import Pass
@@ -108,6 +109,7 @@ def plan_memory(
             states = max(runtime.spare_states, 1)
         shape = shapes[cache.model]
         parts += _cache_parts(cache, shape, batch, slots, drafted, states, runtime)
+    parts += _widened([shapes[cache.model] for cache in caches], batch * slots, runtime)
     parts += _tracks(plan, shapes, batch * slots)
     parts += _stored_probabilities(plan, shapes["target"], batch)
     numbers = batch * (len(caches) * slots + 2 * (slots - 1)) * _POSITION_BYTES  # tokens and keys
@@ -123,8 +125,7 @@ def plan_memory(
         graphs = runtime.devices * len(plan.rounds) * runtime.graph_bytes
         parts.append(MemoryPart("graph buffers", graphs))
     if runtime.reserve_bytes:
-        reserve = runtime.devices * runtime.reserve_bytes
-        parts.append(MemoryPart("framework reserve", reserve))
+        parts.append(MemoryPart("framework reserve", runtime.devices * runtime.reserve_bytes))
     return PlanMemory(tuple(parts))
 
 
@@ -147,6 +148,20 @@ def _cache_parts(
         yield MemoryPart(f"states of @{cache.name}", batch * states)
     if choices := choice_bytes(cache, shape):
         yield MemoryPart(f"choices of @{cache.name}", batch * choices)
+
+
+def _widened(
+    shapes: Sequence[ModelShape], cached: Quantity, runtime: Runtime
+) -> Iterator[MemoryPart]:
+    """The largest layer's keys and values in the model's type, of caches in another one."""
+    sizes = [
+        attention.cached_elements * shape.activation_width
+        for shape in shapes
+        if shape.kv_format.name in CACHE_FORMATS and shape.kv_format.name != shape.dtype
+        for attention, _ in shape.kinds(0, shape.num_layers).attentions
+    ]
+    if sizes and runtime.widens_caches:
+        yield MemoryPart("keys and values of a layer, widened", cached * max(sizes))
 
 
 def _tracks(plan: Plan, shapes: Mapping[str, ModelShape], tokens: Quantity) -> Iterator[MemoryPart]:

@@ -22,6 +22,8 @@ class Runtime:
             together, chunk by chunk. 0 where other devices read prompts.
         spare_states: recurrent states of a request besides those of the root and of drafted nodes:
             of three text tokens, and for dead writes; engines keep none (vLLM: 1 + K blocks).
+        widens_caches: attention reads a copy of a layer's cache in the model's number type where
+            the cache is in another; kernels of accelerators widen what they read.
     """
 
     windowed_caches: bool = False
@@ -30,6 +32,7 @@ class Runtime:
     devices: int = 1
     step_tokens: float = inf
     spare_states: int = 4
+    widens_caches: bool = True
 
 
 EAGER = Runtime()
@@ -47,4 +50,5 @@ def runtime_of(device: Device) -> Runtime:
         reserve_bytes=stack.reserve_bytes if accelerator else 0.0,
         devices=device.count,
         spare_states=0 if accelerator else EAGER.spare_states,
+        widens_caches=not accelerator,
     )

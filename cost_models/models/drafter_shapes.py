@@ -101,7 +101,7 @@ def read_drafter(
     )
     if not _check_weights(path, described):
         return described
-    digest = chosen.identity(model_digest(path))
+    digest = chosen.identity(model_digest(path), described.shape.dtype)
     return replace(described, shape=replace(described.shape, digest=digest))
 
 

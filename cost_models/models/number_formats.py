@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from specplan.ir.errors import UsageError
 
@@ -186,6 +187,12 @@ The layers' matrices are in such a format, the head and the embeddings in `OUTER
 else is float32.
 """
 OUTER_FORMAT = "Q8_0"
+CACHE_FORMATS = ("float16", "bfloat16", "fp8")
+"""Formats that keys and values are stored in here, under any number type of the model.
+
+Numbers are rounded to it as they are written; `fp8` is E4M3 without scales (arXiv 2209.05433), as
+serving engines store caches by default.
+"""
 
 FORMATS: dict[str, NumberFormat] = {
     form.name: form for source in (_floats(), _quantised(), _ggml()) for form in source
@@ -211,6 +218,14 @@ def number_format(name: str, where: str = "number format") -> NumberFormat:
         where=where,
         remedy=f"Use one of {', '.join(FORMATS)}.",
     )
+
+
+def cache_formats(problem: Mapping[str, Any]) -> dict[str, str]:
+    """Of a problem's JSON form: by role, the format of a cache that is not as the model is."""
+    models = problem.get("models", {})
+    named = {draft["name"]: draft for draft in models.get("drafts", ())}
+    every = {"target": models.get("target", {}), **named}
+    return {role: one["kv_format"] for role, one in every.items() if one.get("kv_format")}
 
 
 def known_format(name: str) -> str:

@@ -15,7 +15,7 @@ class FormatLoss:
     Attributes:
         losses: nats per token by which each text becomes less likely; below 0 where it becomes
             more likely.
-        against: the dtype that it is compared with.
+        against: the formats that it is compared with.
         risk: probability that the bound is wrong.
     """
 

@@ -21,12 +21,12 @@ RISK = 0.05
 
 
 def format_loss(before: Workbench, after: Workbench, progress: Progress = silent) -> FormatLoss:
-    """The loss of a problem's target in its dtype against the same target in another.
+    """The loss of a problem's target in its number formats against the same target in others.
 
     It is stored under the problem's `profiles`, and read where it was measured already.
 
     Args:
-        before: of the problem with the dtype that it is compared with.
+        before: of the problem with the formats that they are compared with.
         after: of the problem.
         progress: called for every text.
 
@@ -48,7 +48,7 @@ def format_loss(before: Workbench, after: Workbench, progress: Progress = silent
         progress("loss of number formats", len(texts), len(texts))
         write_json_atomic(path, {"schema_version": 1, "losses": losses})
     stored = read_json(path, "stored losses of number formats")["losses"]
-    return FormatLoss(tuple(map(float, stored)), before.problem.models.target.dtype, risk)
+    return FormatLoss(tuple(map(float, stored)), before.problem.models.target.format_words, risk)
 
 
 def _texts(bench: Workbench) -> list[tuple[int, ...]]:

@@ -154,9 +154,9 @@ def problem_name(explanation: Mapping[str, Any]) -> str:
     lengths = f"prompt {', '.join(shown)}" + (f" + {output}" if output else "")
     if setting.get("cached_prefix"):
         lengths += f", {setting['cached_prefix']} of the prompt cached"
-    heat = setting["temperature"]
+    heat, cached = setting["temperature"], setting.get("kv_format")
     parts = [
-        f"{setting['target']} {setting['dtype']}",
+        f"{setting['target']} {setting['dtype']}" + (f", caches in {cached}" if cached else ""),
         setting["device"],
         ", ".join(setting["backends"]),
         lengths,

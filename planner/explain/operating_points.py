@@ -28,7 +28,8 @@ def setting_data(result: SearchResult) -> dict[str, Any]:
     """The problem in short.
 
     Returns:
-        `target`, the name of its folder; `dtype`; `device` as the problem names it, and the number
+        `target`, the name of its folder; `dtype`; `kv_format`, of its caches where the problem
+        states one, else None; `device` as the problem names it, and the number
         of `devices`; `backends`; `output_tokens`, None for a trace; `cached_prefix`, tokens of
         every prompt that need no prefill; `temperature`; and `unmeasured`, the listed drafters
         whose acceptance is not known.
@@ -39,6 +40,7 @@ def setting_data(result: SearchResult) -> dict[str, Any]:
     return {
         "target": problem.models.target.path.name,
         "dtype": asked if asked in RUN_FORMATS else facts.target.dtype,
+        "kv_format": problem.models.target.kv_format,
         "device": facts.device.name if here else problem.device,
         "devices": device_count(problem.device),
         "backends": list(problem.all_backends),

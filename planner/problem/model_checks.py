@@ -157,8 +157,8 @@ def _check_files(folder: _Folder, origin: Origin, weights_needed: bool) -> None:
     if folder.model.plans_only and weights_needed:
         raise origin.usage(
             key,
-            "weight_format, kv_format and a placement in host memory are for planning only, and "
-            "the models must be run to measure",
+            "weight_format, kv_format but for float16, bfloat16 and fp8, and a placement in host "
+            "memory are for planning only, and the models must be run to measure",
             "Name a device and give ready acceptance profiles, or a checkpoint folder as stored.",
         )
     if path.is_file() and is_gguf(path):

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 
 from specplan.cost_models.models.files.safetensors_headers import stored_tensors
 from specplan.cost_models.models.model_shape import ModelShape, is_gguf
-from specplan.cost_models.models.number_formats import known_format
+from specplan.cost_models.models.number_formats import CACHE_FORMATS, known_format
 from specplan.cost_models.placement import Link, place
 from specplan.cost_models.vision import with_images
 from specplan.planner.problem.limits import Strict
@@ -21,8 +21,20 @@ if TYPE_CHECKING:
 
 Format = Annotated[str, AfterValidator(known_format)]
 Dtype = Literal["auto", "float64", "float32", "bfloat16", "float16", "Q8_0", "Q4_0"]
-Formats = Dtype | dict[str, Dtype]
-"""The dtype of all models but heads, or dtypes by role."""
+CacheFormat = Literal["float16", "bfloat16", "fp8"]
+
+
+class NumberFormats(Strict):
+    """In which formats a model runs."""
+
+    dtype: Dtype | None = Field(default=None, description="See models.target.dtype.")
+    kv_format: CacheFormat | None = Field(default=None, description="See models.target.kv_format.")
+
+
+Formats = Annotated[
+    Dtype | NumberFormats | dict[str, Dtype | NumberFormats], Field(union_mode="left_to_right")
+]
+"""The formats of all models, or by role; the dtype of heads is that of their target."""
 
 
 class Placed(Strict):
@@ -63,8 +75,8 @@ class TargetModel(Strict):
     )
     kv_format: Format | None = Field(
         default=None,
-        description='To plan only: the format of the KV cache, e.g. "fp8"; default the stored '
-        "one, or the dtype.",
+        description="Format of the KV cache; default the stored one, or the dtype. Models run "
+        'here with caches in float16, bfloat16 or fp8; others, e.g. "int8", are to plan only.',
     )
     placement: Placed | None = Field(
         default=None,
@@ -106,7 +118,12 @@ class TargetModel(Strict):
     def plans_only(self) -> bool:
         """Whether it cannot be run as described: other formats than stored, or host memory."""
         hosted = self.placement is not None and self.placement.link == "host"
-        return hosted or bool(self.weight_format or self.kv_format)
+        return hosted or bool(self.weight_format) or self.kv_format not in (None, *CACHE_FORMATS)
+
+    @property
+    def format_words(self) -> str:
+        """The formats that it runs in: `float32`, or `float32 with caches in float16`."""
+        return f"{self.dtype}{_cache_words(self.kv_format)}"
 
 
 class DraftModel(TargetModel):
@@ -146,7 +163,13 @@ class Models(Strict):
 
 
 def formats_words(formats: Formats) -> str:
-    """`Q8_0`, or `target Q8_0 and draft Q4_0`."""
+    """`Q8_0`, `caches in float16`, or `target Q8_0 and draft Q4_0`."""
+    if isinstance(formats, dict):
+        return " and ".join(f"{role} {formats_words(one)}" for role, one in formats.items())
     if isinstance(formats, str):
         return formats
-    return " and ".join(f"{role} {dtype}" for role, dtype in formats.items())
+    return f"{formats.dtype or ''}{_cache_words(formats.kv_format)}".removeprefix(" with ")
+
+
+def _cache_words(form: str | None) -> str:
+    return "" if form is None else f" with caches in {form}"

@@ -226,8 +226,9 @@ class Problem(Strict):
     formats: tuple[Formats, ...] = Field(
         default=(),
         description="Several dtypes to choose among, each for the target and its draft models, or "
-        "by model, as {target: Q8_0, draft: Q4_0}; instead of their own. A plan is searched for in "
-        "each, and the best of all is taken; an earlier one where a later one is no gain. "
+        "by model, as {target: Q8_0, draft: Q4_0}; instead of their own. With a format of caches "
+        "too, {dtype: float32, kv_format: float16}. A plan is searched for in each, and the best "
+        "of all is taken; an earlier one where a later one is no gain. "
         "limits.quality with held_out_loss bounds what the later ones may lose against the first.",
     )
     workload: Workload = Field(description="What is served: batch sizes, lengths, sampling.")

@@ -14,7 +14,7 @@ from specplan.cost_models.models.number_formats import RUN_FORMATS
 from specplan.ir.capabilities import INTERPRETER
 from specplan.planner.problem.errors import Errors, Origin, nearest
 from specplan.planner.problem.limits import COMMAND, DIVERGENCE, KL, TEXT_LOSS
-from specplan.planner.problem.models import Formats
+from specplan.planner.problem.models import Formats, formats_words
 from specplan.planner.problem.paths import device_is_path
 from specplan.planner.problem.schema import NO_BACKEND, Problem
 from specplan.planner.problem.workload import read_prompts
@@ -81,8 +81,8 @@ def check_formats(problem: Problem, origin: Origin) -> Errors:
     for place, formats in enumerate(problem.formats):
         key = f"formats.{place}"
         if formats in problem.formats[:place]:
-            yield origin.usage(key, f"{formats} is named twice", "Name each once.")
-        for role in () if isinstance(formats, str) else formats:
+            yield origin.usage(key, f"{formats_words(formats)} is named twice", "Name each once.")
+        for role in formats if isinstance(formats, dict) else ():
             if role not in roles:
                 yield origin.usage(
                     f"{key}.{role}", f"the problem has no model {role}", nearest(role, roles)
@@ -202,7 +202,9 @@ def check_sharing(problem: Problem, origin: Origin) -> Errors:
 
 
 def _dtypes(formats: Formats) -> Iterable[str]:
-    return (formats,) if isinstance(formats, str) else formats.values()
+    every = formats.values() if isinstance(formats, dict) else (formats,)
+    stated = (one if isinstance(one, str) else one.dtype for one in every)
+    return filter(None, stated)
 
 
 def _check(backend: str, key: str, origin: Origin, runs_models: bool) -> Errors:

@@ -66,21 +66,22 @@ def within_quality(facts: ProblemFacts, candidates: Sequence[Candidate]) -> list
 
 
 def check_format(problem: Problem, lost: Mapping[str, FormatLoss]) -> None:
-    """Refuse a dtype of the target that is not shown to keep the problem's quality limit.
+    """Refuse formats of the target that are not shown to keep the problem's quality limit.
 
     Args:
         problem: one variant of a problem with several formats.
-        lost: what other dtypes lose than that of the first variant, which is kept in any case.
+        lost: what other formats lose than those of the first variant, which are kept in any case,
+            by `TargetModel.format_words`.
 
     Raises:
         InfeasibleError: says what it loses.
     """
-    quality, dtype = problem.limits.quality, problem.models.target.dtype
-    loss = lost.get(dtype)
+    quality, words = problem.limits.quality, problem.models.target.format_words
+    loss = lost.get(words)
     if quality is None or loss is None or loss.keeps(quality.at_most, len(lost)):
         return
     raise InfeasibleError(
-        f"{dtype} is not shown to keep the limit of {amount(quality.at_most, TEXT_LOSS)}: it loses "
+        f"{words} is not shown to keep the limit of {amount(quality.at_most, TEXT_LOSS)}: it loses "
         f"{loss.mean:.3g} against {loss.against}, and at most {loss.bound:.3g}",
         where="limits.quality.at_most",
         remedy="Loosen the limit, or give more prompts.",

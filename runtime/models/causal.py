@@ -43,10 +43,10 @@ class CausalModel:
         num_layers: decoder layers.
         hidden_size: width of hidden states.
         max_positions: positions that the model was made for.
-        dtype: of cache and hidden states, and of weights that are not quantized.
+        dtype: of hidden states, and of weights that are not quantized.
+        cache_dtype: of caches; see `cache_parts/number_types.py` where it is another.
         device: of the weights.
-        digest: identity of the checkpoint (`specplan.ir.files.model_digest`) and of the format
-            that its matrices were rounded to.
+        digest: identity of the checkpoint (`specplan.ir.files.model_digest`), and of its formats.
         quantized: its matrices are in a format of `RUN_FORMATS`.
         groups: query heads per key/value head.
         packs: it runs packed columns (`packed.py`).
@@ -75,6 +75,7 @@ class CausalModel:
         self.hidden_size: int = config.hidden_size
         self.max_positions: int = getattr(config, "max_position_embeddings", UNBOUNDED)
         self.dtype: torch.dtype = model.dtype
+        self.cache_dtype = self.dtype
         self.device: torch.device = model.device
         self.family: Family = FAMILIES[config.model_type](model)
         self.head = model.get_output_embeddings()
@@ -99,9 +100,10 @@ class CausalModel:
             num_layers=self.num_layers,
             num_kv_heads=self.family.kv_heads,
             head_dim=self.family.head_dim,
-            dtype=self.dtype,
+            dtype=self.cache_dtype,
             device=self.device,
             queries=queries,
+            query_dtype=self.dtype,
         )
         if isinstance(cache, RecurrentCache):
             cache.add_states(self.family.states, self.logits_dtype, self.family.keyless)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from specplan.runtime.models.attention import Additions, summed_by_head
+from specplan.runtime.models.cache_parts.number_types import rounded, widened
 
 if TYPE_CHECKING:
     from specplan.runtime.images.inputs import ImageInputs
@@ -23,7 +24,8 @@ class KVCache:
     """Keys, values and positions of every slot.
 
     Attributes:
-        keys: per layer, `[B, H_kv, S, head_dim]`.
+        keys: per layer, `[B, H_kv, S, head_dim]`; see `cache_parts/number_types.py` for types other
+            than the model's.
         values: per layer, `[B, H_kv, S, head_dim]`.
         positions: int64 `[B, S]`, the position whose key and value each slot has.
         queries: per layer, `[B, H_kv, head_dim]`, the queries of the latest text token, summed
@@ -61,8 +63,12 @@ class KVCache:
         dtype: torch.dtype,
         device: torch.device,
         queries: bool = False,
+        query_dtype: torch.dtype | None = None,
     ) -> Self:
-        """A cache of `capacity` usable slots per row, and one trash slot; with `queries` or not."""
+        """A cache of `capacity` usable slots per row, and one trash slot; with `queries` or not.
+
+        These are in `query_dtype`, by default in that of keys and values.
+        """
         shape = (batch, num_kv_heads, capacity + 1, head_dim)
 
         # Zeros, not empty: a masked slot has weight 0, and 0 times an uninitialised NaN is NaN.
@@ -72,7 +78,8 @@ class KVCache:
         positions = torch.zeros(batch, capacity + 1, dtype=torch.int64, device=device)
         made = cls(layers(), layers(), positions)
         if queries:
-            made.queries = [layer.new_zeros(batch, num_kv_heads, head_dim) for layer in made.keys]
+            size, kind = (batch, num_kv_heads, head_dim), query_dtype or dtype
+            made.queries = [layer.new_zeros(size, dtype=kind) for layer in made.keys]
         return made
 
     def exchange(self, stay: Sequence[int], new: int, begin: Mapping[int, int]) -> None:
@@ -220,17 +227,21 @@ class CacheWriter:
     ) -> tuple[Tensor, Tensor]:
         """Write `[B, H_kv, T, head_dim]` keys and values; return those of the used slots."""
         cache = self.cache
-        all_keys, all_values = cache.keys[layer_idx], cache.values[layer_idx]
-        if self.first >= 0:
-            all_keys[:, :, self.first : self.stop] = keys
-            all_values[:, :, self.first : self.stop] = values
-        elif cache.batch == 1:
-            all_keys.index_copy_(2, self.slots, keys)
-            all_values.index_copy_(2, self.slots, values)
-        else:
-            all_keys[cache._rows, :, self.slots] = keys.transpose(1, 2)
-            all_values[cache._rows, :, self.slots] = values.transpose(1, 2)
-        return all_keys[:, :, : self.used], all_values[:, :, : self.used]
+        both = cache.keys[layer_idx], cache.values[layer_idx]
+        for every, new in zip(both, (keys, values), strict=True):
+            stored = rounded(new, every.dtype)
+            if self.first >= 0:
+                every[:, :, self.first : self.stop] = stored
+            elif cache.batch == 1:
+                every.index_copy_(2, self.slots, stored)
+            else:
+                every[cache._rows, :, self.slots] = stored.transpose(1, 2)
+        return self.read(*both, keys.dtype)
+
+    def read(self, keys: Tensor, values: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The used slots of a layer's keys and values, as a model of this number type has them."""
+        used = self.used
+        return widened(keys[:, :, :used], dtype), widened(values[:, :, :used], dtype)
 
     def follow(self, mask: object, latest: Tensor | None) -> None:
         """Note the latest text tokens; recurrent layers go on from what the pass's mask tells."""
@@ -258,36 +269,6 @@ class CacheWriter:
     def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
         """Length and offset of the keys; part of the interface of `transformers` caches."""
         return self.used, 0
-
-
-class PackedWriter(CacheWriter):
-    """A writer for the tokens of all rows one after another, without those that do not count.
-
-    Args:
-        cache: the storage.
-        positions: int64 `[1, N]`.
-        rows: int64 `[N]`, whose tokens they are.
-        slots: int64 `[N]`.
-        used: slots that are read, the first ones.
-    """
-
-    def __init__(
-        self, cache: KVCache, positions: Tensor, rows: Tensor, slots: Tensor, used: int
-    ) -> None:
-        self.cache, self.rows, self.slots, self.used = cache, rows, slots, used
-        cache.positions[rows, slots] = positions[0]
-
-    def update(
-        self, keys: Tensor, values: Tensor, layer_idx: int, *_: object, **__: object
-    ) -> tuple[Tensor, Tensor]:
-        """Write `[1, H_kv, N, head_dim]` keys and values; return all rows' used slots."""
-        all_keys, all_values = self.cache.keys[layer_idx], self.cache.values[layer_idx]
-        all_keys[self.rows, :, self.slots] = keys[0].transpose(0, 1)
-        all_values[self.rows, :, self.slots] = values[0].transpose(0, 1)
-        return all_keys[:, :, : self.used], all_values[:, :, : self.used]
-
-    def note(self, queries: Tensor, layer_idx: int) -> None:
-        """See `CacheWriter.note`: caches that store queries are not written in packs."""
 
 
 def contiguous_start(slots: Tensor) -> int:

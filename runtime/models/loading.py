@@ -14,7 +14,7 @@ from specplan.cost_models.models.architectures.registry import text_config
 from specplan.cost_models.models.drafter_shapes import is_drafter_folder
 from specplan.cost_models.models.heads.neighbours import is_store_folder
 from specplan.cost_models.models.model_shape import is_gguf
-from specplan.cost_models.models.number_formats import RUN_FORMATS
+from specplan.cost_models.models.number_formats import CACHE_FORMATS, RUN_FORMATS
 from specplan.cost_models.placement import BUFFERS
 from specplan.cost_models.vision import IMAGE_MODELS
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -22,6 +22,7 @@ from specplan.ir.files import model_digest, read_json
 from specplan.ir.plan import MODULE_PREFIX
 from specplan.runtime.images.model import load_image_model
 from specplan.runtime.models.attention import ATTENTION_NAME, assert_attention
+from specplan.runtime.models.cache_parts.number_types import store_caches
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.families import RotaryFamily, windows_of
 from specplan.runtime.models.gguf.model import load_gguf
@@ -38,6 +39,7 @@ def load_all(
     roles: Iterable[str] = (),
     device: str = "cpu",
     streamed: Mapping[str, int] = MappingProxyType({}),
+    caches: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Models by their role in plans.
 
@@ -47,13 +49,17 @@ def load_all(
         roles: that a plan runs; modules of the target, `module_0` and so on, are in its folder.
         device: a torch device.
         streamed: see `load_model`, by role.
+        caches: see `load_model`, by role; modules store theirs as the target does.
 
     Raises:
         UsageError: a checkpoint cannot be read, or is one for another target.
         MissingCapabilityError: an architecture or a form of a head is not supported.
     """
     home, dtype = folders["target"]
-    target = load_model(home, dtype=dtype, device=device, streamed=streamed.get("target", 0))
+    own = caches.get("target")
+    target = load_model(
+        home, dtype=dtype, device=device, streamed=streamed.get("target", 0), cache=own
+    )
     models: dict[str, Any] = {"target": target}
     for role, (folder, dtype) in folders.items():
         if role == "target":
@@ -64,21 +70,32 @@ def load_all(
             head = models[role] = load_head(folder, target)
             if dtype in RUN_FORMATS:
                 head.quantize(dtype)
+            store_caches(head, caches.get(role))
             head.pack()
         else:
             models[role] = load_model(
-                folder, dtype=dtype, device=device, streamed=streamed.get(role, 0)
+                folder,
+                dtype=dtype,
+                device=device,
+                streamed=streamed.get(role, 0),
+                cache=caches.get(role),
             )
     for role in roles:
         if role not in models and role.startswith(MODULE_PREFIX):
             index = int(role.removeprefix(MODULE_PREFIX))
-            models[role] = load_module(home, target, index)
-            models[role].pack()
+            module = models[role] = load_module(home, target, index)
+            module.cache_dtype = target.cache_dtype
+            module.pack()
     return models
 
 
 def load_model(
-    folder: Path | str, *, dtype: str = "auto", device: str = "cpu", streamed: int = 0
+    folder: Path | str,
+    *,
+    dtype: str = "auto",
+    device: str = "cpu",
+    streamed: int = 0,
+    cache: str | None = None,
 ) -> CausalModel:
     """Load a checkpoint folder from local files only.
 
@@ -89,6 +106,8 @@ def load_model(
         device: a torch device.
         streamed: how many of the last layers are read from the files in every pass, at most all of
             them; see `runtime/models/streamed.py`. The others are all that is loaded.
+        cache: one of `CACHE_FORMATS`, in which keys and values are stored; None for the model's
+            own number type.
 
     Raises:
         UsageError: the folder or `dtype` is wrong.
@@ -100,6 +119,18 @@ def load_model(
         raise UsageError(
             f"unknown dtype {dtype!r}", where=str(folder), remedy=f"Use one of {', '.join(DTYPES)}."
         )
+    if cache not in (None, *CACHE_FORMATS):
+        raise UsageError(
+            f"keys and values are not stored in {cache} here",
+            where=str(folder),
+            remedy=f"Use one of {', '.join(CACHE_FORMATS)}, or leave it out.",
+        )
+    made = _loaded(folder, dtype, device, streamed)
+    store_caches(made, cache)
+    return made
+
+
+def _loaded(folder: Path, dtype: str, device: str, streamed: int) -> CausalModel:
     if is_gguf(folder):
         return _gguf_model(folder, dtype, device, streamed)
     digest, quantized = model_digest(folder), dtype in RUN_FORMATS

@@ -28,7 +28,8 @@ class Module(Protocol):
         vocab_size: entries of its logits.
         hidden_size: width of its hidden states.
         max_positions: positions that it was made for.
-        dtype: of its hidden states and of its cache.
+        dtype: of its hidden states.
+        cache_dtype: of its caches.
         logits_dtype: of its logits.
         device: of its weights.
         optional_features: the last token of a text, and drafted ones, may enter without the state
@@ -45,6 +46,7 @@ class Module(Protocol):
     hidden_size: int
     max_positions: int
     dtype: torch.dtype
+    cache_dtype: torch.dtype
     logits_dtype: torch.dtype
     device: torch.device
     optional_features: bool

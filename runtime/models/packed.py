@@ -8,8 +8,9 @@ from torch import Tensor
 
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.runtime.models.attention import PackedMask, Packing
+from specplan.runtime.models.cache_parts.number_types import rounded
 from specplan.runtime.models.causal import CausalModel, near
-from specplan.runtime.models.kv_cache import KVCache, PackedWriter
+from specplan.runtime.models.kv_cache import CacheWriter, KVCache
 
 
 @dataclass(frozen=True)
@@ -56,3 +57,33 @@ def hidden_of_pack(
     tokens = own(columns.tokens)
     entering = family.embed(tokens, of_own) if features is None else own(features)
     return packing.padded(family.run(entering, of_own, masks, writer, span, skips))
+
+
+class PackedWriter(CacheWriter):
+    """A writer for the tokens of all rows one after another, without those that do not count.
+
+    Args:
+        cache: the storage.
+        positions: int64 `[1, N]`.
+        rows: int64 `[N]`, whose tokens they are.
+        slots: int64 `[N]`.
+        used: slots that are read, the first ones.
+    """
+
+    def __init__(
+        self, cache: KVCache, positions: Tensor, rows: Tensor, slots: Tensor, used: int
+    ) -> None:
+        self.cache, self.rows, self.slots, self.used = cache, rows, slots, used
+        cache.positions[rows, slots] = positions[0]
+
+    def update(
+        self, keys: Tensor, values: Tensor, layer_idx: int, *_: object, **__: object
+    ) -> tuple[Tensor, Tensor]:
+        """Write `[1, H_kv, N, head_dim]` keys and values; return all rows' used slots."""
+        both = self.cache.keys[layer_idx], self.cache.values[layer_idx]
+        for every, new in zip(both, (keys, values), strict=True):
+            every[self.rows, :, self.slots] = rounded(new[0].transpose(0, 1), every.dtype)
+        return self.read(*both, keys.dtype)
+
+    def note(self, queries: Tensor, layer_idx: int) -> None:
+        """See `CacheWriter.note`: caches that store queries are not written in packs."""

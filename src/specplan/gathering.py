@@ -69,14 +69,14 @@ def find(problem: Problem, progress: Progress) -> SearchResult:
             searches[name] = searched(known[name])
         except (MissingCapabilityError, InfeasibleError) as error:
             searches[name] = error
-    by_dtype = {one.label: lost.get(one.models.target.dtype) for one in variants}
-    return best_backend({one.label: searches[one.label] for one in variants}, by_dtype)
+    by_label = {one.label: lost.get(one.models.target.format_words) for one in variants}
+    return best_backend({one.label: searches[one.label] for one in variants}, by_label)
 
 
 def lost_by_formats(variants: Sequence[Problem], progress: Progress) -> dict[str, FormatLoss]:
-    """What the target of a problem loses in other dtypes than that of its first variant, by dtype.
+    """What a target loses in other formats than those of its first variant, by `format_words`.
 
-    Nothing where the problem gives no prompts; a dtype in which it does not run is left out.
+    Nothing where the problem gives no prompts; formats in which it does not run are left out.
 
     Raises:
         UsageError: there are too few prompts.
@@ -92,10 +92,10 @@ def lost_by_formats(variants: Sequence[Problem], progress: Progress) -> dict[str
     lost: dict[str, FormatLoss] = {}
     before, _ = open_bench(first)
     for one in variants:
-        dtype = one.models.target.dtype
-        if dtype != first.models.target.dtype and dtype not in lost:
+        words = one.models.target.format_words
+        if words != first.models.target.format_words and words not in lost:
             with suppress(MissingCapabilityError):
-                lost[dtype] = format_loss(before, open_bench(one)[0], progress)
+                lost[words] = format_loss(before, open_bench(one)[0], progress)
     return lost
 
 

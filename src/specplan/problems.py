@@ -145,17 +145,19 @@ def each_variant(problem: Problem) -> tuple[Problem, ...]:
 
 
 def in_format(problem: Problem, formats: Formats) -> Problem:
-    """The problem with these number formats alone; heads take over those of matrices."""
+    """The problem with these number formats alone; heads take over those of matrices and caches."""
     from specplan.cost_models.models.drafter_shapes import is_drafter_folder
     from specplan.cost_models.models.number_formats import RUN_FORMATS
 
     def chosen(role: str, model: ModelT) -> ModelT:
-        if not isinstance(formats, str):
-            dtype = formats.get(role, model.dtype)
-        else:
-            rounded = formats in RUN_FORMATS
-            dtype = formats if rounded or not is_drafter_folder(model.path) else model.dtype
-        return model.model_copy(update={"dtype": dtype})
+        own = formats.get(role) if isinstance(formats, dict) else formats
+        if own is None:
+            return model
+        dtype, cache = (own, None) if isinstance(own, str) else (own.dtype, own.kv_format)
+        joined = not isinstance(formats, dict) and dtype not in RUN_FORMATS
+        if dtype is None or (joined and is_drafter_folder(model.path)):
+            dtype = model.dtype
+        return model.model_copy(update={"dtype": dtype, "kv_format": cache or model.kv_format})
 
     models = problem.models
     drafts = tuple(chosen(draft.name, draft) for draft in models.drafts)
@@ -201,8 +203,8 @@ def check_runs(problem: Problem) -> None:
                 f"a bundle holds a plan that runs, and {role} is only planned for: other number "
                 "formats than are stored, or layers in host memory",
                 where="models",
-                remedy="Name a checkpoint folder, leave weight_format and kv_format out, and place "
-                "layers on a disk only.",
+                remedy="Name a checkpoint folder, leave weight_format out, and kv_format or write "
+                "float16, bfloat16 or fp8, and place layers on a disk only.",
             )
 
 

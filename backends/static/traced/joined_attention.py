@@ -27,11 +27,15 @@ _MULTIPLE = 16
 
 
 def joinable(models: Mapping[str, Module]) -> frozenset[str]:
-    """Models whose layers are such that one op can do it: rotary, without norms or windows."""
+    """Models whose layers are such that one op can do it: rotary, without norms or windows.
+
+    ONNX Runtime's op casts whole caches in every run if they are in another 16-bit type.
+    """
     return frozenset(
         name
         for name, model in models.items()
         if model.dtype in DTYPES
+        and model.cache_dtype == model.dtype
         and (layers := rotary_layers(model))
         and layers[0].head_dim % _MULTIPLE == 0
         and all(layer.query_norm is None for layer in layers)

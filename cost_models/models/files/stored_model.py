@@ -27,6 +27,7 @@ from specplan.cost_models.models.files.stored_parts import (
 )
 from specplan.cost_models.models.layers import Decoder
 from specplan.cost_models.models.number_formats import (
+    CACHE_FORMATS,
     DTYPE_BYTES,
     OUTER_FORMAT,
     RUN_FORMATS,
@@ -37,7 +38,7 @@ from specplan.cost_models.models.number_formats import (
 )
 from specplan.cost_models.models.parameters import parameter_inventory
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.ir.files import files_digest, model_digest, quantized_digest
+from specplan.ir.files import cached_digest, files_digest, model_digest, quantized_digest
 
 ASSUMED_DTYPE = "bfloat16"
 """The dtype of a model whose config.json states none and whose weights are not there."""
@@ -72,9 +73,13 @@ class Chosen:
         """Format of the layers' matrices, unless it is left open."""
         return self.dtype if self.dtype in RUN_FORMATS else self.weights
 
-    def identity(self, digest: str) -> str:
-        """Identity of a checkpoint as it is run."""
-        return quantized_digest(digest, self.dtype) if self.dtype in RUN_FORMATS else digest
+    def identity(self, digest: str, dtype: str) -> str:
+        """Identity of a checkpoint as it is run, with activations in a number type."""
+        if self.dtype in RUN_FORMATS:
+            digest = quantized_digest(digest, self.dtype)
+        if self.cache in CACHE_FORMATS and self.cache != dtype:
+            digest = cached_digest(digest, self.cache)
+        return digest
 
 
 UNCHANGED = Chosen()
@@ -114,8 +119,8 @@ def read_folder(folder: Path, name: str, chosen: Chosen) -> StoredModel:
         _check_parameters(decoder, tensors, folder)
         if chosen.stated_dtype is None:
             chosen = replace(chosen, dtype=_stored_dtype(tensors, folder))
-    identity = chosen.identity(model_digest(folder))
-    model = replace(stated_model(decoder, config, name, chosen), digest=identity)
+    model = stated_model(decoder, config, name, chosen)
+    model = replace(model, digest=chosen.identity(model_digest(folder), model.dtype))
     if packed and chosen.matrices is None and chosen.head is None:
         stored = [(part_of(key), tensor.bytes) for key, tensor in tensors.items()]
         exact = exact_formats(decoder, model.formats, stored, str(folder))
@@ -148,7 +153,8 @@ def read_gguf_file(path: Path, name: str, chosen: Chosen) -> StoredModel:
     parts = {part: joined(forms) for part, forms in counts.items()}
     stated = stated_model(decoder, config, name, chosen)
     formats = replace(stated.formats, **parts)
-    return replace(stated, formats=formats, digest=files_digest(model.files))
+    digest = chosen.identity(files_digest(model.files), stated.dtype)
+    return replace(stated, formats=formats, digest=digest)
 
 
 def stated_model(
@@ -175,7 +181,7 @@ def stated_model(
         formats = replace(formats, head=number_format(head, name))
     if chosen.cache is not None:
         cache = number_format(chosen.cache, name)
-    digest = chosen.identity(hashlib.sha256(config_identity(config)).hexdigest())
+    digest = chosen.identity(hashlib.sha256(config_identity(config)).hexdigest(), dtype)
     return StoredModel(decoder, name, dtype, formats, cache, digest, stated is not None)
 
 

@@ -94,10 +94,9 @@ class _Reader(CacheWriter):
         self, keys: Tensor, values: Tensor, layer_idx: int, *_: object, **__: object
     ) -> tuple[Tensor, Tensor]:
         """Keys and values of the text."""
-        one, used = slice(self.row, self.row + 1), self.used
-        return self.cache.keys[layer_idx][one, :, :used], self.cache.values[layer_idx][
-            one, :, :used
-        ]
+        one = slice(self.row, self.row + 1)
+        both = self.cache.keys[layer_idx][one], self.cache.values[layer_idx][one]
+        return self.read(*both, keys.dtype)
 
 
 def no_votes(model: CausalModel, size: int) -> Tensor:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from specplan.runtime.models.cache_parts.number_types import widened
 from specplan.runtime.models.kv_cache import KVCache
 
 LATEST_CHUNKS = 2
@@ -78,7 +79,8 @@ def best_chunks(keys: Tensor, query: Tensor, lengths: Tensor, chunk: int, places
     """
     count = -(-int(lengths.max()) // chunk)
     whole = count - 1  # an incomplete last chunk is kept in any case
-    exact = torch.promote_types(keys.dtype, torch.float32)
+    exact = torch.promote_types(query.dtype, torch.float32)
+    keys = widened(keys, query.dtype)
     means = keys[:, :, : whole * chunk].unflatten(2, (whole, chunk)).mean(3, dtype=exact)
     scores = (means * query[:, :, None].to(exact)).sum(3)
     scores = torch.nn.functional.pad(scores, (0, 1))

@@ -53,6 +53,7 @@ class Drafter(nn.Module):
         digest: identity of the checkpoint.
         name: name of the checkpoint's folder.
         quantized: its matrices are in a format of `RUN_FORMATS`.
+        cache_dtype: see `CausalModel`.
 
     For the others see `specplan.runtime.models.modules.Module`.
     """
@@ -70,6 +71,7 @@ class Drafter(nn.Module):
         self.passing = Passing(description, self.entering, self.layers)
         self.hidden_size = self.passing.width
         self.dtype, self.device = target.dtype, target.device
+        self.cache_dtype = self.dtype
         self.logits_dtype = target.logits_dtype
         self.optional_features = self.slots_first = description.join == "block"
         self.by_slots, self.slots_enter = description.levels.by == "slots", 0
@@ -114,7 +116,7 @@ class Drafter(nn.Module):
             batch=batch, capacity=capacity, num_layers=self.num_layers, queries=queries,
             num_kv_heads=1 if layers is None else layers.kv_heads,
             head_dim=1 if layers is None else layers.head_dim,
-            dtype=self.dtype, device=self.device,
+            dtype=self.cache_dtype, device=self.device, query_dtype=self.dtype,
         )  # fmt: skip
 
     def outside(self, word: str, requests: Sequence[Request]) -> Tensor:

@@ -67,7 +67,8 @@ class NeighbourStore(nn.Module):
         self.num_layers, self.slots_enter, self.quantized = 0, 0, False
         self.tokens_read = description.tokens_read
         self.vocab_size, self.max_positions = target.vocab_size, target.max_positions
-        self.dtype, self.device = target.dtype, target.device
+        self.dtype = self.cache_dtype = target.dtype
+        self.device = target.device
         self.logits_dtype = target.logits_dtype
         self.optional_features = self.by_slots = self.slots_first = False
         self.states = states.to(self.device, self.logits_dtype)
@@ -213,7 +214,8 @@ def load_neighbours(folder: Path | str, target: CausalModel) -> NeighbourStore:
         raise UsageError("the folder holds no states", where=str(folder), remedy=remedy)
     description = read_description(config, target, str(folder))
     made_for = config.get("target")
-    if made_for and made_for != target.digest and not target.quantized:
+    rounded = target.quantized or target.cache_dtype != target.dtype
+    if made_for and made_for != target.digest and not rounded:
         what = f"its states are not those of {target.name}: their target's files were others"
         raise UsageError(what, where=str(folder), remedy=remedy)
     assert description.neighbours is not None, "it is a store"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from specplan.backends.bundle import Bundle, load_bundle, write_executables, write_kernels
 from specplan.bundles.report import reading_report
 from specplan.bundles.writing import open_bundle
+from specplan.cost_models.models.number_formats import cache_formats
 from specplan.cost_models.placement import streamed_layers
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import check_destination, name_of, staged
@@ -76,7 +77,8 @@ def made_for(opened: Bundle) -> str:
     from specplan.measure.machine import versions
 
     models = {name: (one.digest, one.dtype) for name, one in opened.models.items()}
-    text = repr((print_plan(opened.plan), sorted(models.items()), this_machine(), versions()))
+    about = (*sorted(models.items()), *sorted(cache_formats(opened.problem).items()))
+    text = repr((print_plan(opened.plan), about, this_machine(), versions()))
     return name_of(text)
 
 

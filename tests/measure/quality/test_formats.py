@@ -11,15 +11,19 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 from scipy import stats  # noqa: E402
 
+from specplan.cost_models.memory.plan_memory import plan_memory  # noqa: E402
 from specplan.cost_models.quality.formats import FormatLoss  # noqa: E402
-from specplan.gathering import find, open_bench  # noqa: E402
-from specplan.ir.errors import UsageError  # noqa: E402
+from specplan.gathering import find, lost_by_formats, open_bench  # noqa: E402
+from specplan.ir.errors import InfeasibleError, UsageError  # noqa: E402
 from specplan.measure.acceptance.teacher import text_logits  # noqa: E402
+from specplan.measure.device.probes import plain_plan  # noqa: E402
+from specplan.measure.quality.prompts import LEAST  # noqa: E402
 from specplan.measure.workbench import BENCH  # noqa: E402
 from specplan.planner import Problem  # noqa: E402
 from specplan.planner.explain.data import explain  # noqa: E402
 from specplan.planner.explain.words import explain_words  # noqa: E402
 from specplan.planner.problem.loading import problem_from_dict  # noqa: E402
+from specplan.planner.quality.limit import check_format  # noqa: E402
 from specplan.problems import each_variant  # noqa: E402
 from specplan.progress import silent  # noqa: E402
 
@@ -105,6 +109,52 @@ def test_formats_by_model_and_without_a_limit(tmp_path: Path) -> None:
     assert result.backends[1].loss is not None and result.backends[1].loss.risk == 0.05
 
 
+def test_caches_are_chosen_like_dtypes(tmp_path: Path) -> None:
+    prompts = tmp_path / "few.jsonl"
+    lines = (EXAMPLES / "prompts/code.jsonl").read_text("utf-8").splitlines()[:LEAST]
+    prompts.write_text("\n".join(lines), "utf-8")
+    halves = {"dtype": "float32", "kv_format": "float16"}
+    problem = described(
+        tmp_path,
+        formats=["float32", {"target": halves}, {"kv_format": "fp8"}],
+        workload={"batch_sizes": [1], "prompt_tokens": 16, "output_tokens": 8},
+        limits={
+            "quality": {
+                "measure": "held_out_loss",
+                "at_most": 1e-4,
+                "prompts": str(prompts),
+            }
+        },
+    )
+    first, second, third = each_variant(problem)
+    assert second.label == "eager, target float32 with caches in float16"
+    assert third.label == "eager, caches in fp8"
+    for one, caches in ((second, ["float16", None, None]), (third, ["fp8"] * 3)):
+        assert [model.kv_format for model in one.models.by_role.values()] == caches
+        assert [model.dtype for model in one.models.by_role.values()] == ["float32", "auto", "auto"]
+    again = problem_from_dict(problem.model_dump(mode="json", exclude_none=True))
+    assert again == problem, "a bundle's problem reads back"
+
+    lost = lost_by_formats((first, second, third), silent)
+    fine, coarse = (lost[f"float32 with caches in {form}"] for form in ("float16", "fp8"))
+    assert fine.against == coarse.against == "float32"
+    most = [max(map(abs, one.losses)) for one in (fine, coarse)]
+    assert 0 < most[0] < 2e-3 < most[1], "ten bits of a mantissa, and three"
+    worse = FormatLoss((0.1, 0.2, 0.3), "float32", 0.05)
+    lost["float32 with caches in fp8"] = worse
+    check_format(first, lost)
+    with pytest.raises(InfeasibleError, match="float32 with caches in fp8 is not shown to keep"):
+        check_format(third, lost)
+
+    plan, sizes = plain_plan(True), list[float]()
+    for one in (first, second, third):
+        shapes = {"target": one.models.target.shape()}
+        parts = {part.name: float(part.bytes) for part in plan_memory(plan, shapes, 1, 999).parts}
+        sizes.append(parts["cache @kv"])
+        assert ("keys and values of a layer, widened" in parts) == (one is not first)
+    assert [sizes[0] / size for size in sizes] == [1, 2, 4]
+
+
 def test_the_bound_is_students() -> None:
     losses = tuple(0.01 + 0.02 * ((7 * i) % 11 - 5) for i in range(30))
     loss = FormatLoss(losses, "float32", 0.05)
@@ -119,6 +169,7 @@ def test_the_bound_is_students() -> None:
     [
         ({"formats": ["float32", {"drafts": "Q8_0"}]}, "the problem has no model drafts"),
         ({"formats": ["Q8_0", "Q8_0"]}, "Q8_0 is named twice"),
+        ({"formats": ["Q8_0", {"kv_format": "int8"}]}, "formats"),
         ({"backend": "vllm"}, "and not by vllm"),
         (
             {"limits": {"quality": {"measure": "outputs_differ", "at_most": 0.1}}},
