@@ -104,7 +104,7 @@ class OnnxRuntimeBackend(RoundBackend):
             raise MissingCapabilityError(
                 f"ONNX has no op for the caches of {codes[0]}, which store keys and values in fp8",
                 where="backend onnxruntime",
-                remedy="Give float16 or bfloat16 as kv_format, or choose eager or inductor.",
+                remedy="Give float16 or bfloat16 as kv_format, or choose the backend eager.",
             )
         quantized = [name for name, model in models.items() if getattr(model, "quantized", False)]
         if quantized and "MatMulNBits" not in own_ops(provider.name):

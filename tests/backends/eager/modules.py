@@ -43,6 +43,7 @@ class Module:
         self.target, self.num_layers, self.stages = target, layers, stages
         self.vocab_size, self.max_positions = target.vocab_size, target.max_positions
         self.hidden_size, self.dtype = target.hidden_size, target.dtype
+        self.cache_dtype = target.dtype
         self.logits_dtype, self.device = target.logits_dtype, target.device
         width, heads = self.hidden_size, self.kv_heads * self.head_dim
 
