@@ -1,13 +1,17 @@
-"""How fast is each number format with each kind of plan, by a backend that compiles rounds?
+"""How fast is each number format with each kind of plan, by backends that compile rounds?
 
-    python benchmarks/formats.py --work DIR [--backend onnxruntime] [--formats float32] [--json]
+    python benchmarks/formats.py --work DIR [--backends onnxruntime] [--formats float32] [--priced]
 
-On the reference models and the code task, at temperature 0 and batch 1. Plain decoding, a lookup,
-and chains by the draft model and by the shipped EAGLE-1 head, in every format, continue the same
-prompts; within a prompt the contenders take turns in random order. A row has tokens per second of
-whole requests and of decoding (rounds behind the first), tokens per round, and how many texts are
-those of plain decoding in the same format: the others part at two tokens of nearly the same
-likelihood. Losses are nats per token of held-out text against the first format.
+On the reference models and the code task, at temperature 0 and batch 1. Plain decoding, lookups,
+and chains and trees by the draft model and by the shipped EAGLE-1 head, in every format, continue
+the same prompts; within a prompt the contenders take turns in random order. A row has tokens per
+second of whole requests and of decoding (rounds behind the first), tokens per round, and how many
+texts are those of plain decoding in the same format: the others part at two tokens of nearly the
+same likelihood. Losses are nats per token of held-out text against the first format.
+
+`--priced` measures this machine first (its profiles stay in DIR), and adds to each row what its
+plan was priced at before it ran: tokens per second, tokens and seconds of a round, and seconds of
+the prompt.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import random
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from reference_problem import ROOT, dealt_problem
@@ -25,7 +30,10 @@ from regret import tell
 
 from specplan.backends.registry import round_backend
 from specplan.backends.static.buckets import Bucket
-from specplan.gathering import lost_by_formats, open_bench
+from specplan.cost_models.acceptance.drafters import Drafter
+from specplan.cost_models.estimate import Estimate, Pricer
+from specplan.gathering import gather, lost_by_formats, open_bench
+from specplan.ir.capabilities import refusals
 from specplan.ir.files import write_json_atomic
 from specplan.ir.plan import Plan
 from specplan.measure.device.probes import plain_plan
@@ -33,13 +41,14 @@ from specplan.measure.machine import hardware_name, versions
 from specplan.measure.workbench import BENCH
 from specplan.planner import ProblemFacts, load_problem
 from specplan.planner.drafters.profiles import LOOKUP_MATCH
+from specplan.planner.method import Method
 from specplan.planner.methods.draft_model import METHOD as DRAFT_MODEL
 from specplan.planner.methods.draft_model import DraftModelOptions
 from specplan.planner.methods.eagle3 import METHOD as EAGLE3
 from specplan.planner.methods.prompt_lookup import METHOD as PROMPT_LOOKUP
 from specplan.planner.methods.prompt_lookup import PromptLookupOptions
 from specplan.planner.templates.head_drafts import HeadTreeOptions
-from specplan.planner.trees import chain
+from specplan.planner.trees import chain, expansion_tree
 from specplan.problems import each_variant
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import Generation, generate
@@ -49,15 +58,18 @@ FORMATS = ("float32", "Q8_0", "Q4_0")
 OUTPUT_TOKENS = 128
 PLAIN = "no speculation"
 LOOKUPS, CHAINS, CHAINS_OF_HEADS = (2, 5), (1, 2, 3, 4), (2, 3, 4, 5, 6)
+TREES = {f"tree {'-'.join(map(str, one))}": expansion_tree(one) for one in ((2, 1, 1), (3, 2, 1))}
 
 
 @dataclass
 class Contender:
-    """One plan in one format, and what it did."""
+    """One plan in one format by one backend, its price, and what it did."""
 
     format: str
+    backend: str
     plan: str
     executable: Executable
+    price: Estimate | None = None
     runs: list[Generation] = field(default_factory=list)
 
     def row(self, plain: Contender) -> dict[str, Any]:
@@ -71,29 +83,56 @@ class Contender:
         same = sum(a.completions[0].tokens == b.completions[0].tokens for a, b in pairs)
         return {
             "format": self.format,
+            "backend": self.backend,
             "plan": self.plan,
             "tokens_per_second": emitted / whole,
             "decoding_tokens_per_second": later / decoding,
             "tokens_per_round": emitted / sum(run.rounds for run in runs),
             "same_texts": same,
+            "round_seconds": median(run.seconds_per_later_round for run in runs),
+            "prompt_seconds": median(run.prefill_seconds for run in runs),
+            **priced(self.price),
         }
 
 
-def plans_of(facts: ProblemFacts) -> dict[str, Plan]:
-    """The plans by their words."""
-    plans = {PLAIN: plain_plan(True)}
+def priced(price: Estimate | None) -> dict[str, float]:
+    """What a row has of a plan's price."""
+    if price is None:
+        return {}
+    return {
+        "priced_tokens_per_second": float(price.tokens_per_second.mean),
+        "priced_tokens_per_round": float(price.tokens_per_round.mean),
+        "priced_round_seconds": float(price.seconds_per_round.median),
+        "priced_prompt_seconds": float(price.prefill.median),
+    }
+
+
+def plans_of(facts: ProblemFacts) -> dict[str, tuple[Plan, Drafter | None]]:
+    """The plans and who drafts in them, by their words."""
+    plans: dict[str, tuple[Plan, Drafter | None]] = {PLAIN: (plain_plan(True), None)}
+
+    def add(words: str, method: Method[Any], options: Any) -> None:
+        plans[words] = method.written(facts, options), method.drafter(facts, options)
+
     for length in LOOKUPS:
         options = PromptLookupOptions(*LOOKUP_MATCH, length)
-        plans[f"prompt lookup K={length}"] = PROMPT_LOOKUP.written(facts, options)
-    for length in CHAINS:
-        tree = chain(length)
+        add(f"prompt lookup K={length}", PROMPT_LOOKUP, options)
+    for words, tree in [*((f"K={length}", chain(length)) for length in CHAINS), *TREES.items()]:
         by_draft = DraftModelOptions("draft", tree.parents, tree.ranks)
-        plans[f"draft model K={length}"] = DRAFT_MODEL.written(facts, by_draft)
-    for length in CHAINS_OF_HEADS:
-        tree = chain(length)
+        add(f"draft model {words}", DRAFT_MODEL, by_draft)
+    heads = ((f"K={length}", chain(length)) for length in CHAINS_OF_HEADS)
+    for words, tree in [*heads, *TREES.items()]:
         by_head = HeadTreeOptions("eagle", tree.parents, tree.ranks)
-        plans[f"EAGLE-1 head K={length}"] = EAGLE3.written(facts, by_head)
+        add(f"EAGLE-1 head {words}", EAGLE3, by_head)
     return plans
+
+
+def price_of(facts: ProblemFacts, plan: Plan, drafter: Drafter | None) -> Estimate | None:
+    """Of one request of the workload; None where something of the plan has no price."""
+    known = facts.profiles[drafter] if drafter is not None else None
+    prompt = round(facts.mean_prompt_tokens)
+    price = Pricer(facts.device, facts.shapes, 1, prompt, OUTPUT_TOKENS).estimate(plan, known)
+    return price if isinstance(price, Estimate) else None
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
@@ -101,20 +140,26 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
     described = dealt_problem(asked.work, "code", 1, batches=(1,), output_tokens=OUTPUT_TOKENS)
     head = {"name": "eagle", "path": str(ROOT / "examples/reference_models/heads/eagle")}
     described["models"]["drafts"].append(head)
-    described |= {"formats": asked.formats, "backend": asked.backend}
+    del described["backend"]
+    methods = [one.name for one in (DRAFT_MODEL, EAGLE3, PROMPT_LOOKUP)]
+    described |= {"formats": asked.formats, "backends": asked.backends, "methods": methods}
     write_json_atomic(asked.work / "problem.json", described)
     variants = each_variant(load_problem(asked.work / "problem.json"))
     lost = lost_by_formats(variants, tell)
     contenders: list[Contender] = []
     for variant in variants:
+        measured = gather(variant, tell) if asked.priced else None
         bench, facts = open_bench(variant)
         prompts = bench.prompts(BENCH)[: asked.prompts]
         room = max(len(one.tokens) for one in prompts) + OUTPUT_TOKENS + 8
-        for words, plan in plans_of(facts).items():
+        backend, format_ = round_backend(variant.backend), variant.models.target.dtype
+        for words, (plan, drafter) in plans_of(facts).items():
+            if refusals(plan, backend.capabilities):
+                continue
             models = {name: bench.models[name] for name in plan.models_run}
-            backend = round_backend(asked.backend)
             executable = backend.compile(plan, models, buckets=[Bucket(1, room)])
-            contenders.append(Contender(variant.models.target.dtype, words, executable))
+            price = price_of(measured, plan, drafter) if measured else None
+            contenders.append(Contender(format_, variant.backend, words, executable, price))
     requests = [Request(prompt_tokens=p.tokens, max_new_tokens=OUTPUT_TOKENS) for p in prompts]
     for one in contenders:
         generate(one.executable, requests[:1])  # compiles, allocates and warms caches
@@ -122,11 +167,10 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
     for request in requests:
         for one in draws.sample(contenders, len(contenders)):
             one.runs.append(generate(one.executable, [request]))
-    plain = {one.format: one for one in contenders if one.plan == PLAIN}
+    plain = {(one.format, one.backend): one for one in contenders if one.plan == PLAIN}
     return {
-        "rows": [one.row(plain[one.format]) for one in contenders],
+        "rows": [one.row(plain[one.format, one.backend]) for one in contenders],
         "losses": {dtype: loss.as_dict() for dtype, loss in lost.items()},
-        "backend": asked.backend,
         "prompts": len(requests),
         "date": date.today().isoformat(),
         "hardware": hardware_name(bench.models["target"].device),
@@ -138,9 +182,10 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--backend", default="onnxruntime")
+    parser.add_argument("--backends", nargs="+", default=["onnxruntime"])
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
     parser.add_argument("--prompts", type=int, default=12)
+    parser.add_argument("--priced", action="store_true", help="also what each plan is priced at")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     options.work = options.work.resolve()
@@ -151,7 +196,7 @@ def main() -> None:
         return
     for row in result["rows"]:
         print(
-            "{format:8s} {plan:18s} {tokens_per_second:6.0f} tokens/s, decoding "
+            "{format:8s} {backend:12s} {plan:22s} {tokens_per_second:6.0f} tokens/s, decoding "
             "{decoding_tokens_per_second:6.0f}, {tokens_per_round:.2f} a round, "
             "{same_texts} texts as without".format_map(row)
         )

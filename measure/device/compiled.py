@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from specplan.backends.registry import round_backend
 from specplan.backends.static.buckets import Bucket
@@ -123,7 +124,7 @@ def _rounds(bench: Workbench, facts: ProblemFacts, backend: str) -> Iterator[Pro
         if not refusals(probe.plan, able):
             by_head[head].append(probe)
     for every in by_head.values():
-        yield from dict.fromkeys((*every[:1], *every[-1:]))
+        yield from dict.fromkeys((*every[:2], *every[-1:]))
 
 
 def _ratios(
@@ -174,20 +175,25 @@ def _share(seconds: Mapping[str, Sequence[float]]) -> float:
 def _parts(
     facts: ProblemFacts, table: MeasuredTable, probe: Probe, cell: tuple[int, int]
 ) -> tuple[tuple[Passes, ...], float]:
-    """The interpreter's seconds of a round: of its passes by model, and of everything else."""
+    """The interpreter's seconds of a round: of its passes by model, and of everything else.
+
+    A compiled pass has room for all tokens that may be pending, and takes the time of all.
+    """
     batch, context = cell
-    pricer = RoundPricer(MeasuredDevice(table), facts.shapes, batch, context + times.EMITTED / 2)
-    seconds: defaultdict[str, float] = defaultdict(float)
-    layers: defaultdict[str, float] = defaultdict(float)
+    device, text = MeasuredDevice(table), context + times.EMITTED / 2
+    pricer = RoundPricer(device, facts.shapes, batch, text)
+    counts: Counter[tuple[Any, ...]] = Counter()
     others = pricer.glue().median
     for step in round_demands(probe.plan, probe.plan.rounds[0]).steps:
         if isinstance(step, OpDemand):
             others += pricer.op(step).median
-        else:
-            seconds[step.model] += pricer.forward(step, LAG).median
-            layers[step.model] += pricer.shape(step.model).num_layers
+            continue
+        shape = pricer.shape(step.model)
+        single = device.forward_seconds(shape, 1, 1, text, step.rows).median
+        spent = pricer.forward(step, LAG).median
+        counts[shape.digest, shape.dtype, batch * step.width, spent, single] += 1
     passes = (
-        Passes(facts.shapes[role].digest, facts.shapes[role].dtype, spent, layers[role])
-        for role, spent in seconds.items()
+        Passes(model, dtype, count, tokens, spent, single)
+        for (model, dtype, tokens, spent, single), count in counts.items()
     )
     return tuple(passes), others

@@ -10,22 +10,28 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """All passes of one model in a round.
+    """Passes of one model over as many tokens in a round.
 
     Attributes:
         model: digest of the model.
         dtype: number format it ran in.
-        seconds: by the interpreter.
-        layers: run in all of them together; 0 for a drafter without any.
+        count: of passes.
+        tokens: of all requests together, those that may be pending included.
+        seconds: of a pass, by the interpreter.
+        single: of a pass over one token of one request, by the interpreter.
     """
 
     model: str
     dtype: str
+    count: int
+    tokens: int
     seconds: float
-    layers: float
+    single: float
 
     def __post_init__(self) -> None:
-        _check_numbers(seconds=self.seconds, layers=self.layers or 1)
+        _check_numbers(
+            count=self.count, tokens=self.tokens, seconds=self.seconds, single=self.single
+        )
         if not isinstance(self.model, str) or not isinstance(self.dtype, str):
             raise TypeError(f"passes of {self.model!r} in {self.dtype!r}")
 
@@ -40,7 +46,7 @@ class CompiledRun:
         context: tokens of text per request.
         version: of what compiled it, where it has one of its own.
         ratio: seconds of the compiled round over those of the interpreted one, the median of turns.
-        passes: of each model, by the interpreter's table.
+        passes: of each model and number of tokens, by the interpreter's table.
         others: seconds of everything but passes, by the same table.
         prompts: seconds until the prompts are read over those of the interpreter.
     """
@@ -63,7 +69,7 @@ class CompiledRun:
     @property
     def interpreted(self) -> float:
         """Seconds of the round by the interpreter's table."""
-        return self.others + sum(one.seconds for one in self.passes)
+        return self.others + sum(one.count * one.seconds for one in self.passes)
 
     @classmethod
     def read(cls, entry: Mapping[str, Any]) -> Self:

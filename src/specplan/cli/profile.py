@@ -14,7 +14,7 @@ from specplan.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from specplan.cost_models.acceptance.profile import AcceptanceProfile
-    from specplan.cost_models.devices.measured.compiled import CompiledForm
+    from specplan.cost_models.devices.measured.compiled_form import CompiledForm
     from specplan.cost_models.devices.measured.rows import Row
     from specplan.cost_models.devices.measured.table import MeasuredTable
 
@@ -61,7 +61,7 @@ def device(
 
 def _device_record(table: MeasuredTable, folder: Path) -> dict[str, Any]:
     """A measured device as JSON data; times in seconds."""
-    from specplan.cost_models.devices.measured.compiled import fit_compiled
+    from specplan.cost_models.devices.measured.compiled_form import fit_compiled
 
     return {
         "hardware": table.provenance.hardware,
@@ -127,19 +127,19 @@ def _fit_words(fit: dict[str, Any]) -> str:
 
 
 def _form(form: CompiledForm) -> dict[str, Any]:
-    kernels = [{"model": m, "dtype": d, "share": f} for (m, d), f in form.kernels.items()]
-    about = {"seconds_per_layer": form.dispatch, "others": form.others, "error": form.error}
-    return {"kernels": kernels, **about}
+    models = [{"model": m, "dtype": d, "share": f} for (m, d), f in form.models.items()]
+    names = "several", "token", "others", "error"
+    return {"models": models} | {name: getattr(form, name) for name in names}
 
 
 def _form_words(backend: str, form: dict[str, Any]) -> str:
-    kernels = ", ".join(
-        f"{one['share']:.2f} of {one['model'][:12]} {one['dtype']}" for one in form["kernels"]
+    shares = ", ".join(
+        f"{one['share']:.2f} by {one['model'][:12]} {one['dtype']}" for one in form["models"]
     )
     return (
-        f"Steps compiled by {backend}: kernels {kernels}; "
-        f"{form['seconds_per_layer'] * 1e6:.3g} us per layer less; {form['others']:.2f} of all "
-        f"else; within +-{form['error']:.1%} (90 %)"
+        f"Steps compiled by {backend} take, of the interpreter's time for one token: {shares}; "
+        f"{form['several']:.2f} of that more for several tokens, and {form['token']:.3f} for each "
+        f"behind the first; {form['others']:.2f} of all else; within +-{form['error']:.1%} (90 %)"
     )
 
 

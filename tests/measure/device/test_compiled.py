@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from specplan.backends.registry import backend_capabilities  # noqa: E402
-from specplan.cost_models.devices.measured.compiled import LEAST, CompiledDevice  # noqa: E402
+from specplan.cost_models.devices.measured.compiled import CompiledDevice  # noqa: E402
+from specplan.cost_models.devices.measured.compiled_form import LEAST  # noqa: E402
 from specplan.cost_models.devices.measured.device import MeasuredDevice  # noqa: E402
 from specplan.cost_models.devices.measured.table import MeasuredTable  # noqa: E402
 from specplan.gathering import find, open_bench  # noqa: E402
@@ -64,10 +65,21 @@ def test_few_rounds_are_timed_beside_the_interpreter(
     assert [(run.batch, run.probe) for run in runs] == [(1, probe) for probe in probes]
     _, facts = open_bench(problem)
     for run in runs:
-        layers = {one.model: one.layers for one in run.passes}
-        assert layers[facts.target.digest] == facts.target.num_layers
-        drafted = layers.get(facts.drafts["draft"].digest, 0) / facts.drafts["draft"].num_layers
-        assert drafted == {"chain 1": 1, "chain 7": 7, "bush 8 ": 2}.get(run.probe[:7], 0)
+        (judged,) = (one for one in run.passes if one.model == facts.target.digest)
+        draft = facts.drafts["draft"].digest
+        drafted = [(p.count, p.tokens) for p in run.passes if p.model == draft]
+        expected = {
+            "autoregressive": (1, []),
+            "lookup 2": (3, []),
+            "lookup 10": (11, []),
+            "chain 1 by draft": (2, [(1, 2)]),
+            "chain 7 by draft": (8, [(1, 2), *[(1, 1)] * 6]),
+            "bush 8 by draft": (17, [(1, 2), (1, 8)]),
+        }
+        tokens, passes = expected[run.probe]
+        assert (judged.count, judged.tokens) == (1, tokens)
+        assert sorted(drafted) == sorted(passes), "of all tokens that may be pending"
+        assert all(one.seconds >= 0.5 * one.single > 0.0 for one in run.passes)
         assert run.ratio > 0.0 < run.others and run.version == ""
         assert 40 <= run.context <= 63, "halfway between the shortest and the longest text"
     assert measured.table.provenance.backend == "eager"
@@ -101,10 +113,15 @@ def test_plans_are_priced_as_they_run_compiled(problem: Problem, measured: Measu
     assert incomparable_backends({name: by_backend[name] for name in ("inductor", "eager")}) == {}
     _, facts = open_bench(problem)
     shape = facts.target
-    whole = measured.forward_seconds(shape, 1, 4, 40).median
-    kernels, saved = device.form.kernels[shape.digest, shape.dtype], device.form.dispatch
-    expected = max(kernels * whole - saved * shape.num_layers, LEAST * kernels * whole)
-    assert device.forward_seconds(shape, 1, 4, 40).median == pytest.approx(expected)
+    form = device.form
+    single, now, then = (
+        measured.forward_seconds(shape, 1, tokens, context).median
+        for tokens, context in ((1, form.context), (4, 40), (4, form.context))
+    )
+    expected = form.pass_seconds(single, 4, (shape.digest, shape.dtype)) + now - then
+    assert device.forward_seconds(shape, 1, 4, 40).median == pytest.approx(
+        max(expected, LEAST * single)
+    )
 
 
 def test_the_only_backend_is_refused_before_anything_is_measured(

@@ -1,0 +1,150 @@
+"""What a compiler makes of the times that the interpreter was measured with.
+
+A compiled round is one call, whose ops cannot be timed one by one. Some whole rounds are run both
+ways, and a form with few coefficients predicts compiled times from the interpreter's. A pass takes
+
+    model x single x (1 + several + token x (tokens - 1))
+
+of `single`, the interpreter's time of the pass over one token: a part for the bytes of the weights,
+`several` more where there is more than one token (a product of matrices, no longer one with a
+vector), and one for each token behind the first. Everything else takes `others x interpreted`.
+
+`model` is a number for each model; `several` and `token` are of the compiler and the device. What a
+longer text adds to a pass is the interpreter's. Prompts take their measured share of its time: 1
+where it runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from statistics import fmean, median
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specplan.cost_models.cost import Quantity, minimum
+from specplan.cost_models.devices.measured.compiled_runs import CompiledRun
+from specplan.cost_models.intervals import HALF_WIDTH_90
+
+LEAST, MOST = 0.02, 2.0
+"""Of the interpreter's pass over one token, what a compiled one takes at least and at most."""
+LEAST_ERROR = 0.03
+"""Relative half width of a round's 90 % interval, however well the form predicts those that ran."""
+PRIOR = 0.01
+"""Weight of `USUAL` against a relative error, so that each round can be left out."""
+USUAL = 0.5, 0.2, 0.05, 1.0
+"""`model`, `several`, `token` and `others` where no round says otherwise."""
+Floats = NDArray[np.float64]
+Model: TypeAlias = tuple[str, str]
+"""Digest and number format."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledForm:
+    """The form's numbers; see the module.
+
+    Attributes:
+        models: share by model.
+        several: where a pass has more than one token.
+        token: for each token behind the first.
+        others: share of what everything but passes takes.
+        error: relative half width of the 90 % interval of a round.
+        context: tokens of text of the rounds that ran.
+        prompts: share of what prompts take, by batch; 1 for all where it is empty.
+    """
+
+    models: Mapping[Model, float]
+    several: float
+    token: float
+    others: float
+    error: float = 0.0
+    context: int = 0
+    prompts: Mapping[int, float] = field(default_factory=dict)
+
+    def prompt_share(self, batch: Quantity) -> Quantity:
+        """Of the interpreter's time for prompts, between measured batches by a line."""
+        if not self.prompts:
+            return 1.0
+        batches = sorted(self.prompts)
+        return np.interp(batch, batches, [self.prompts[one] for one in batches])
+
+    def pass_seconds(self, single: float, tokens: Quantity, model: Model) -> Quantity:
+        """Of a pass, from the interpreter's seconds over one token.
+
+        Args:
+            single: these seconds.
+            tokens: of all requests together.
+            model: whose share is the mean of all where no round of it was run compiled.
+        """
+        share = self.models.get(model, fmean(self.models.values()))
+        behind = tokens - 1.0
+        return share * single * (1.0 + self.several * minimum(behind, 1.0) + self.token * behind)
+
+    def ratio(self, run: CompiledRun) -> float:
+        """What the form makes of a round, over what it took interpreted."""
+        passes = sum(
+            float(self.pass_seconds(one.single, one.tokens, (one.model, one.dtype))) * one.count
+            for one in run.passes
+        )
+        return (passes + self.others * run.others) / run.interpreted
+
+
+@cache
+def fit_compiled(runs: tuple[CompiledRun, ...]) -> CompiledForm:
+    """The form that predicts rounds best, by least squares of relative errors.
+
+    Its error is that of what rounds are missed by, with the unknowns counted. Where there are no
+    more rounds than these, it is Student's of what each is missed by where the others are fitted.
+
+    Args:
+        runs: at least one, of texts of one length.
+    """
+    models = sorted({(one.model, one.dtype) for run in runs for one in run.passes})
+    form, spare = _fitted(runs, models), len(runs) - len(models) - 3
+    if spare > 0:
+        error = HALF_WIDTH_90 * float(np.sqrt(sum(_missed(form, run) ** 2 for run in runs) / spare))
+    else:
+        error = _error_left_out(runs, models)
+    by_batch: dict[int, list[float]] = {}
+    for run in runs:
+        if len(run.passes) == 1:  # of the target alone
+            by_batch.setdefault(run.batch, []).append(run.prompts)
+    prompts = {batch: median(shares) for batch, shares in by_batch.items()}
+    context = runs[0].context
+    return replace(form, error=max(error, LEAST_ERROR), context=context, prompts=prompts)
+
+
+def _error_left_out(runs: Sequence[CompiledRun], models: Sequence[Model]) -> float:
+    from scipy.stats import t
+
+    left = (_fitted([*runs[:place], *runs[place + 1 :]], models) for place in range(len(runs)))
+    missed = [_missed(form, run) for form, run in zip(left, runs, strict=True)]
+    quantile = float(t.ppf(0.95, max(len(runs) - 1, 1)))
+    return quantile * float(np.sqrt(np.mean(np.square(missed))))
+
+
+def _missed(form: CompiledForm, run: CompiledRun) -> float:
+    return form.ratio(run) / run.ratio - 1.0
+
+
+def _fitted(runs: Sequence[CompiledRun], models: Sequence[Model]) -> CompiledForm:
+    """The form without its error."""
+    from scipy.optimize import least_squares
+
+    model, *shared = USUAL
+    usual = np.array([*[model] * len(models), *shared])
+
+    def form(numbers: Floats) -> CompiledForm:
+        *shares, several, token, others = map(float, numbers)
+        return CompiledForm(dict(zip(models, shares, strict=True)), several, token, others)
+
+    def missed(numbers: Floats) -> Floats:
+        tried = form(numbers)
+        return np.array([*(_missed(tried, run) for run in runs), *PRIOR * (numbers / usual - 1.0)])
+
+    least = [*[LEAST] * len(models), 0.0, 0.0, 0.0]
+    most = [*[MOST] * len(models), MOST, MOST, 1.5]
+    return form(least_squares(missed, usual, bounds=(least, most)).x)
