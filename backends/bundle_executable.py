@@ -175,10 +175,12 @@ class FittedExecutable:
         for name in sorted(set(self.backend_of.values())):
             if backend_capabilities(name).whole_rounds:
                 buckets = [bucket for bucket, by in self.backend_of.items() if by == name]
-                made = round_backend(name).compile(
+                compiler = round_backend(name)
+                made = compiler.compile(
                     plain.plan, models, folder, buckets, frozen=True, failed=self.failed
                 )
-                check_packages(made, folder, Sampling.named(executables.sampling), buckets)
+                sampling, made_by = Sampling.named(self.sampling), compiler.made_by(made.models)
+                check_packages(made, folder, sampling, buckets, made_by)
                 made.shared = self.shared
                 self.compiled[name] = made
 

@@ -2,6 +2,7 @@
 # GPU tests and benchmarks, in less than ten minutes; the last lines are tables of what was measured.
 # Where there is no NVIDIA GPU it says so and ends with 0.  PYTHON names the interpreter, OUT a
 # folder for the measurements as JSON; INDUCTOR=1 compiles rounds too, which takes longer.
+# `benchmarks/gpu.sh tensorrt` compiles rounds by torch-tensorrt instead (extra tensorrt).
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if ! nvidia-smi --list-gpus 2>/dev/null | grep -q GPU; then
@@ -18,6 +19,10 @@ mkdir -p "$OUT"
 if ! "$PYTHON" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
   echo "There is a GPU, but $PYTHON has no torch that can use it." >&2
   exit 4
+fi
+if [ "${1:-}" = tensorrt ]; then
+  timeout 1800 "$PYTHON" benchmarks/gpu_tensorrt.py --out "$OUT/tensorrt.json"
+  exit
 fi
 status=0
 if "$PYTHON" -c 'import pytest, hypothesis' 2>/dev/null; then

@@ -21,11 +21,13 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from specplan.backends.compiled_files import damaged, read_tables
 from specplan.backends.inductor.capabilities import CAPABILITIES
 from specplan.backends.registry import missing_packages
 from specplan.backends.static.export import exported
 from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.packages import RoundBackend, named_weights, weight_names
+from specplan.backends.static.identity import named_weights, weight_names
+from specplan.backends.static.packages import RoundBackend
 from specplan.backends.static.session import Program
 from specplan.ir.errors import UsageError
 from specplan.runtime.models.modules import Module
@@ -81,7 +83,7 @@ class InductorBackend(RoundBackend):
             Exception: whatever the loader raises where the code itself does not load here.
         """
         _check_archive(folder / CODE)
-        tables = _read_tables(folder / TABLES).items()
+        tables = read_tables(folder / TABLES).items()
         device = next(iter(models.values())).device
         # Its locks wait for events, which a captured round must not.
         alone = device.type == "cuda"
@@ -93,7 +95,7 @@ class InductorBackend(RoundBackend):
         wanted = package.get_constant_fqns()
         lacking = set(wanted) - set(known)
         if lacking:
-            raise _damaged(f"there is no weight or table {min(lacking)}", folder / TABLES)
+            raise damaged(f"there is no weight or table {min(lacking)}", folder / TABLES)
         used = {name: known[name] for name in wanted}
         package.load_constants(used, check_full_update=True, user_managed=True)
         return _Loaded(package.loader, used)
@@ -123,31 +125,16 @@ def _check_archive(path: Path) -> None:
             broken = archive.testzip()
             outside = [name for name in archive.namelist() if _leaves(name)]
     except Exception as error:  # damaged archives end in errors of many kinds
-        raise _damaged(f"this is no package of compiled code ({error})", path) from error
+        raise damaged(f"this is no package of compiled code ({error})", path) from error
     if broken is not None:
-        raise _damaged(f"the file {broken} of the package is damaged", path)
+        raise damaged(f"the file {broken} of the package is damaged", path)
     if outside:
-        raise _damaged(f"the package holds a file outside of its folder: {outside[0]}", path)
+        raise damaged(f"the package holds a file outside of its folder: {outside[0]}", path)
 
 
 def _leaves(name: str) -> bool:
     path = PurePosixPath(name)
     return path.is_absolute() or ".." in path.parts
-
-
-def _read_tables(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise _damaged(f"these are no tables of a compiled round ({error})", path) from error
-
-
-def _damaged(what: str, path: Path) -> UsageError:
-    remedy = "Compile it anew: `specplan compile DIR`."
-    return UsageError(what, where=str(path), remedy=remedy)
 
 
 def _place(table: str, device: torch.device) -> torch.device:

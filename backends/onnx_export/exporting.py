@@ -19,7 +19,7 @@ from specplan.backends.onnx_export.memory import AFTER, in_place
 from specplan.backends.static.export import exported
 from specplan.backends.static.functional import FunctionalRound
 from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.packages import weight_names
+from specplan.backends.static.identity import weight_names
 from specplan.backends.static.traced.joined_attention import angles_of
 from specplan.backends.static.traced.round_run import PLAN_OP
 from specplan.ir.errors import MissingCapabilityError

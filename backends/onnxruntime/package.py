@@ -34,7 +34,7 @@ from specplan.backends.onnxruntime.providers import Provider, own_ops
 from specplan.backends.onnxruntime.sessions import open_session
 from specplan.backends.onnxruntime.values import bind, run_bound
 from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.packages import named_weights
+from specplan.backends.static.identity import named_weights
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import read_json, write_json_atomic
 from specplan.runtime.models.modules import Module

@@ -23,11 +23,13 @@ class FunctionalRound(nn.Module):
 
     Args:
         graph: the round that writes in place.
+        flat: caches are written by lists of places, as `FlatCache` does.
     """
 
-    def __init__(self, graph: RoundGraph) -> None:
+    def __init__(self, graph: RoundGraph, *, flat: bool = False) -> None:
         super().__init__()
         self.graph = graph
+        self._cache = FlatCache if flat else FunctionalCache
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Run the round.
@@ -43,7 +45,7 @@ class FunctionalRound(nn.Module):
         given = replace(
             given,
             text=given.text.clone(),
-            stores={name: FunctionalCache(store) for name, store in given.stores.items()},
+            stores={name: self._cache(store) for name, store in given.stores.items()},
             tracks=_copied(given.tracks),
             values=_copied(given.values),
         )
@@ -75,6 +77,14 @@ class FunctionalCache(KVCache):
         rows = self._rows[:, :, None].expand(shape)
         return rows, heads[None, :, None].expand(shape), slots[:, None].expand(shape)
 
+    def get(self, tensor: Tensor, places: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        """Heads at places, `[B, H_kv, T, head_dim]`."""
+        return tensor[places]
+
+    def put(self, tensor: Tensor, places: tuple[Tensor, Tensor, Tensor], new: Tensor) -> Tensor:
+        """A tensor with heads `[B, H_kv, T, head_dim]` at places."""
+        return tensor.index_put(places, new)
+
     def move(self, source: Tensor, destination: Tensor, live: Tensor | None = None) -> None:
         """See `KVCache.move`."""
         if live is not None:
@@ -82,7 +92,7 @@ class FunctionalCache(KVCache):
             destination = destination.where(live, self.trash)
         read, write = self.places(source), self.places(destination)
         for layers in (self.keys, self.values):
-            layers[:] = [tensor.index_put(write, tensor[read]) for tensor in layers]
+            layers[:] = [self.put(tensor, write, self.get(tensor, read)) for tensor in layers]
         moved = self.positions.gather(1, source)
         self.positions = self.positions.scatter(1, destination, moved)
 
@@ -90,9 +100,9 @@ class FunctionalCache(KVCache):
         """See `KVCache.swap`; keys and values are `[B, H_kv, M, head_dim]`."""
         places = self.places(slots)
         tensors = [(kind, layer) for layer in layers for kind in (self.keys, self.values)]
-        before = [kind[layer][places] for kind, layer in tensors]
+        before = [self.get(kind[layer], places) for kind, layer in tensors]
         for (kind, layer), new in zip(tensors, other, strict=False):
-            kind[layer] = kind[layer].index_put(places, new)
+            kind[layer] = self.put(kind[layer], places, new)
         return before
 
     def writer(self, positions: Tensor, slots: Tensor, used: int) -> CacheWriter:
@@ -100,11 +110,25 @@ class FunctionalCache(KVCache):
         return _FunctionalWriter(self, positions, slots, used)
 
 
+class FlatCache(FunctionalCache):
+    """The same, for compilers that know places as lists of rows, heads and slots only."""
+
+    def get(self, tensor: Tensor, places: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        """See `FunctionalCache.get`."""
+        rows, heads, slots = (one.flatten() for one in places)
+        return tensor[rows, heads, slots].reshape(*places[0].shape, -1)
+
+    def put(self, tensor: Tensor, places: tuple[Tensor, Tensor, Tensor], new: Tensor) -> Tensor:
+        """See `FunctionalCache.put`."""
+        flat = tuple(one.flatten() for one in places)
+        return tensor.index_put(flat, new.flatten(0, 2))
+
+
 class _FunctionalWriter(CacheWriter):
     """One pass over a functional cache."""
 
     def __init__(self, cache: FunctionalCache, positions: Tensor, slots: Tensor, used: int) -> None:
-        self.cache = cache
+        self.cache = self._own = cache
         self.used = used
         self._places = cache.places(slots)
         cache.positions = cache.positions.scatter(1, slots, positions)
@@ -113,8 +137,9 @@ class _FunctionalWriter(CacheWriter):
         self, keys: Tensor, values: Tensor, layer_idx: int, *_: object, **__: object
     ) -> tuple[Tensor, Tensor]:
         """See `CacheWriter.update`."""
-        cache = self.cache
+        cache = self._own
         for tensors, new in ((cache.keys, keys), (cache.values, values)):
             every = tensors[layer_idx]
-            tensors[layer_idx] = every.index_put(self._places, rounded(new, every.dtype))
+            new = rounded(new, every.dtype)
+            tensors[layer_idx] = cache.put(every, self._places, new)
         return self.read(cache.keys[layer_idx], cache.values[layer_idx], keys.dtype)

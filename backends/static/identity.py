@@ -18,11 +18,17 @@ from specplan.backends.static.graph import RoundGraph
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import name_of, read_json, write_json_atomic
 from specplan.ir.text.printer import print_plan
+from specplan.runtime.models.modules import Module
 
 MADE_FOR = "made_for.json"
 MEANING = 6
 """Version of the tensors and of the report: raised where names do not show that it has changed."""
-_PARTS = {"tensors": "other tensors", "round": "another round", "weights": "other weights"}
+_PARTS = {
+    "tensors": "other tensors",
+    "round": "another round",
+    "weights": "other weights",
+    "compiler": "another compiler or device",
+}
 
 
 def identity(graph: RoundGraph, weights: Mapping[str, Tensor]) -> dict[str, str]:
@@ -72,9 +78,27 @@ def check_identity(folder: Path, wanted: Mapping[str, str]) -> None:
     if (folder / MADE_FOR).is_file():
         made = read_json(folder / MADE_FOR, "list of what the round was made for")
     parts = made if isinstance(made, dict) else {}
-    differing = [words for part, words in _PARTS.items() if parts.get(part) != wanted[part]]
+    differing = [words for part, words in _PARTS.items() if parts.get(part) != wanted.get(part)]
     raise MissingCapabilityError(
         f"the compiled round is for {', '.join(differing) or 'more'} than this version's",
         where=str(folder),
         remedy="Compile it again: `specplan compile DIR`.",
     )
+
+
+def named_weights(models: Mapping[str, Module]) -> dict[str, Tensor]:
+    """The weights of all models under names that depend on their architecture alone."""
+    return {
+        f"{name}.{inner}": weight
+        for name, model in models.items()
+        for inner, weight in model.weights().items()
+    }
+
+
+def weight_names(models: Mapping[str, Module]) -> dict[int, str]:
+    """The name of each weight by its address, which identifies constants of a trace.
+
+    Where a weight has two names (tied embeddings) the last one counts.
+    """
+    weights = named_weights(models).items()
+    return {weight.data_ptr(): name for name, weight in weights if weight.numel()}

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from specplan.backends.static.identity import (
     check_identity,
     identity,
     is_made_for,
+    named_weights,
     write_identity,
 )
 from specplan.backends.static.session import Program, TextProgram
@@ -47,6 +49,10 @@ class RoundBackend(ABC):
     def version(self) -> str:
         """Of what compiles, where that is not torch."""
         return ""
+
+    def made_by(self, models: Mapping[str, Module]) -> dict[str, str]:
+        """What else compiled rounds depend on, for `identity`: digests by what they are of."""
+        return {}
 
     @abstractmethod
     def available(self) -> str | None:
@@ -161,6 +167,7 @@ class Packages:
 
     def __post_init__(self) -> None:
         self._weights = named_weights(self.models)
+        self._made_by = self.backend.made_by(self.models)
         home = self.folder
         if home is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="specplan-")
@@ -174,7 +181,8 @@ class Packages:
             MissingCapabilityError: nothing is compiled, and the one in the folder is of another
                 version.
         """
-        home, wanted = self._home / package_name(graph, bucket), identity(graph, self._weights)
+        home = self._home / package_name(graph, bucket)
+        wanted = identity(graph, self._weights) | self._made_by
         if self.frozen:
             return self._frozen(graph, bucket, home, wanted) if home.is_dir() else graph
         if not is_made_for(home, wanted):
@@ -247,7 +255,11 @@ class FallbackOnFailure:
 
 
 def check_packages(
-    executable: StaticExecutable, folder: Path, sampling: Sampling, buckets: Iterable[Bucket]
+    executable: StaticExecutable,
+    folder: Path,
+    sampling: Sampling,
+    buckets: Iterable[Bucket],
+    made_by: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Refuse compiled rounds that are missing, or that another version made; loads none.
 
@@ -256,6 +268,7 @@ def check_packages(
         folder: of the compiled rounds.
         sampling: of the batches.
         buckets: shapes, each with a compiled round at least.
+        made_by: see `RoundBackend.made_by`.
 
     Raises:
         UsageError: a shape has none.
@@ -273,27 +286,9 @@ def check_packages(
                 remedy="Compile it again: `specplan compile DIR`.",
             )
         for home in there:
-            check_identity(home, identity(homes[home], weights))
+            check_identity(home, {**identity(homes[home], weights), **made_by})
 
 
 def package_name(graph: RoundGraph, bucket: Bucket) -> str:
     """Name of a compiled round's folder."""
     return f"{graph.item.name}-{graph.sampling.word}-{bucket.word}"
-
-
-def named_weights(models: Mapping[str, Module]) -> dict[str, Tensor]:
-    """The weights of all models under names that depend on their architecture alone."""
-    return {
-        f"{name}.{inner}": weight
-        for name, model in models.items()
-        for inner, weight in model.weights().items()
-    }
-
-
-def weight_names(models: Mapping[str, Module]) -> dict[int, str]:
-    """The name of each weight by its address, which identifies constants of a trace.
-
-    Where a weight has two names (tied embeddings) the last one counts.
-    """
-    weights = named_weights(models).items()
-    return {weight.data_ptr(): name for name, weight in weights if weight.numel()}

@@ -28,8 +28,9 @@ from specplan.backends.onnx_export.exporting import export_round
 from specplan.backends.static.buckets import Bucket
 from specplan.backends.static.executable import StaticExecutable
 from specplan.backends.static.graph import RoundGraph
+from specplan.backends.static.identity import named_weights
 from specplan.backends.static.interface import SLOTS
-from specplan.backends.static.packages import named_weights, package_name
+from specplan.backends.static.packages import package_name
 from specplan.backends.tensorrt.legalise import legalise
 from specplan.backends.tensorrt.operators import VERSION, require_legal
 from specplan.ir.errors import MissingCapabilityError

@@ -12,6 +12,7 @@ MODULES_OF_EXTRA = {
     "nvidia": ("pynvml",),
     "onnx": ("onnx", "onnxruntime", "onnxscript", "onnx_ir"),
     "triton": ("triton",),
+    "tensorrt": ("torch_tensorrt", "tensorrt"),
     "grammar": ("llguidance",),
     "images": ("PIL",),
     "gguf": ("gguf",),

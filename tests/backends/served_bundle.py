@@ -19,8 +19,8 @@ from specplan.backends.manifest import Executables, Shape
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend
 from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.identity import identity, write_identity
-from specplan.backends.static.packages import named_weights, package_name
+from specplan.backends.static.identity import identity, named_weights, write_identity
+from specplan.backends.static.packages import package_name
 from specplan.ir.files import sha256_file, write_json_atomic
 from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel

@@ -27,10 +27,10 @@ def scripts(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="there may be a GPU")
-def test_without_a_gpu_the_script_says_so(repository: Path) -> None:
-    done = subprocess.run(
-        ["bash", str(repository / "benchmarks/gpu.sh")], capture_output=True, text=True, check=True
-    )
+@pytest.mark.parametrize("what", [(), ("tensorrt",)])
+def test_without_a_gpu_the_script_says_so(what: tuple[str, ...], repository: Path) -> None:
+    command = ["bash", str(repository / "benchmarks/gpu.sh"), *what]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("There is no NVIDIA GPU here")
 
 
