@@ -70,13 +70,12 @@ round decode {
 """
 
 
-def head_plan(layers: int) -> Plan:
-    """A chain of two by a head that reads three layers of the target."""
+def head_plan(read: list[int]) -> Plan:
+    """A chain of two by a head that reads these layers of the target."""
     from gpu_round import READ, head_chain
 
     from specplan.ir.text.printer import print_plan
 
-    read = sorted({1, layers // 2, layers - 1})
     return parse_plan(print_plan(head_chain(2)).replace(str(list(READ)), str(read)))
 
 
@@ -152,10 +151,9 @@ def main() -> None:
     }
     prompt = request_of(models["target"].vocab_size, 1).prompt_tokens
     plans = {"plain": parse_plan(PLAIN), "chain": chain(4), "tree": parse_plan(TREE)}
-    head = head_plan(options.layers)
-    read = next(one for one in head.states if getattr(one, "name", "") == "s")
-    models["head"] = random_head(models["target"], prompt, read.layer)
-    plans["eagle3 head"] = head
+    read = sorted({1, options.layers // 2, options.layers - 1})
+    models["head"] = random_head(models["target"], prompt, read)
+    plans["eagle3 head"] = head_plan(read)
     versions = f"torch {torch.__version__}, torch-tensorrt {TensorRtBackend().version}"
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:

@@ -11,6 +11,7 @@ from typing import Any
 
 from specplan.backends.registry import round_backend
 from specplan.backends.static.buckets import Bucket
+from specplan.cost_models.devices.measured.compiled_form import MOVES
 from specplan.cost_models.devices.measured.compiled_runs import CompiledRun, Passes
 from specplan.cost_models.devices.measured.device import MeasuredDevice
 from specplan.cost_models.devices.measured.table import MeasuredTable
@@ -101,8 +102,9 @@ def _time_backend(
         progress(f"rounds compiled by {backend}", done, len(todo))
         if (batch, probe.name) not in known:
             ratio, prompts = _ratios(bench, probe, backend, (batch, context), room)
-            passes, others = _parts(facts, table, probe, (batch, context))
-            runs.append(CompiledRun(probe.name, batch, *about, ratio, passes, others, prompts))
+            passes, others, moves = _parts(facts, table, probe, (batch, context))
+            run = CompiledRun(probe.name, batch, *about, ratio, passes, others, moves, prompts)
+            runs.append(run)
             table.compiled[backend] = tuple(runs)
             table.save(path)
     progress(f"rounds compiled by {backend}", len(todo), len(todo))
@@ -174,8 +176,8 @@ def _share(seconds: Mapping[str, Sequence[float]]) -> float:
 
 def _parts(
     facts: ProblemFacts, table: MeasuredTable, probe: Probe, cell: tuple[int, int]
-) -> tuple[tuple[Passes, ...], float]:
-    """The interpreter's seconds of a round: of its passes by model, and of everything else.
+) -> tuple[tuple[Passes, ...], float, float]:
+    """The interpreter's seconds of a round: of its passes by model, of all else, and moves of that.
 
     A compiled pass has room for all tokens that may be pending, and takes the time of all.
     """
@@ -183,10 +185,12 @@ def _parts(
     device, text = MeasuredDevice(table), context + times.EMITTED / 2
     pricer = RoundPricer(device, facts.shapes, batch, text)
     counts: Counter[tuple[Any, ...]] = Counter()
-    others = pricer.glue().median
+    others, moves = pricer.glue().median, 0.0
     for step in round_demands(probe.plan, probe.plan.rounds[0]).steps:
         if isinstance(step, OpDemand):
-            others += pricer.op(step).median
+            spent = pricer.op(step).median
+            others += spent
+            moves += spent if step.name == MOVES else 0.0
             continue
         shape = pricer.shape(step.model)
         single = device.forward_seconds(shape, 1, 1, text, step.rows).median
@@ -196,4 +200,4 @@ def _parts(
         Passes(model, dtype, count, tokens, spent, single)
         for (model, dtype, tokens, spent, single), count in counts.items()
     )
-    return tuple(passes), others
+    return tuple(passes), others, moves

@@ -8,7 +8,12 @@ from typing import Literal
 
 from specplan.cost_models.cost import Quantity, maximum
 from specplan.cost_models.devices.device import Device
-from specplan.cost_models.devices.measured.compiled_form import LEAST, CompiledForm, fit_compiled
+from specplan.cost_models.devices.measured.compiled_form import (
+    LEAST,
+    MOVES,
+    CompiledForm,
+    fit_compiled,
+)
 from specplan.cost_models.devices.measured.device import MeasuredDevice
 from specplan.cost_models.devices.measured.table import Provenance
 from specplan.cost_models.intervals import Seconds
@@ -74,7 +79,8 @@ class CompiledDevice:
         self, op_name: str, batch: Quantity, width: Quantity, moved: Quantity = 0.0
     ) -> Seconds:
         """One op that is no forward; see `Device`."""
-        return self._share(self.base.op_seconds(op_name, batch, width, moved))
+        time = self.base.op_seconds(op_name, batch, width, moved)
+        return self._share(time, self.form.moves if op_name == MOVES else self.form.others)
 
     def read_seconds(self, link: str, moved: float) -> Seconds:
         """Bytes over a link; see `Device`."""
@@ -82,14 +88,14 @@ class CompiledDevice:
 
     def round_seconds(self, batch: Quantity) -> Seconds:
         """A round's glue; see `Device`."""
-        return self._share(self.base.round_seconds(batch))
+        return self._share(self.base.round_seconds(batch), self.form.others)
 
     def basis(self, shapes: Iterable[ModelShape]) -> str:
         """What times rest on; see `Device`."""
         return f"{self.base.basis(shapes)}, and rounds by {self.backend} told from some that ran"
 
-    def _share(self, time: Seconds) -> Seconds:
-        return self._within(time, self.form.others * time.median, self.form.others)
+    def _share(self, time: Seconds, share: float) -> Seconds:
+        return self._within(time, share * time.median, share)
 
     def _within(self, time: Seconds, compiled: Quantity, factor: Quantity) -> Seconds:
         """A time predicted from another, with the errors of that and of the form."""

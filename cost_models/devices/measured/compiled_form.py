@@ -7,9 +7,10 @@ ways, and a form with few coefficients predicts compiled times from the interpre
 
 of `single`, the interpreter's time of the pass over one token: a part for the bytes of the weights,
 `several` more where there is more than one token (a product of matrices, no longer one with a
-vector), and one for each token behind the first. Everything else takes `others x interpreted`.
+vector), and one for each token behind the first. Moving the accepted nodes of a tree in the caches
+takes `moves x interpreted`, and everything else `others x interpreted`.
 
-`model` is a number for each model; `several` and `token` are of the compiler and the device. What a
+`model` is a number for each model; the others are of the compiler and the device. What a
 longer text adds to a pass is the interpreter's. Prompts take their measured share of its time: 1
 where it runs them.
 """
@@ -33,10 +34,12 @@ LEAST, MOST = 0.02, 2.0
 """Of the interpreter's pass over one token, what a compiled one takes at least and at most."""
 LEAST_ERROR = 0.03
 """Relative half width of a round's 90 % interval, however well the form predicts those that ran."""
-PRIOR = 0.01
+PRIOR = 0.005
 """Weight of `USUAL` against a relative error, so that each round can be left out."""
-USUAL = 0.5, 0.2, 0.05, 1.0
-"""`model`, `several`, `token` and `others` where no round says otherwise."""
+USUAL = 0.5, 0.2, 0.05, 0.5, 2.0
+"""`model`, `several`, `token`, `others` and `moves` where no round says otherwise."""
+MOVES = "commit:tree"
+"""The op that moves accepted nodes, as devices price it."""
 Floats = NDArray[np.float64]
 Model: TypeAlias = tuple[str, str]
 """Digest and number format."""
@@ -50,7 +53,8 @@ class CompiledForm:
         models: share by model.
         several: where a pass has more than one token.
         token: for each token behind the first.
-        others: share of what everything but passes takes.
+        others: share of what everything but passes and moves takes.
+        moves: share of what it takes to move the accepted nodes of a tree.
         error: relative half width of the 90 % interval of a round.
         context: tokens of text of the rounds that ran.
         prompts: share of what prompts take, by batch; 1 for all where it is empty.
@@ -60,6 +64,7 @@ class CompiledForm:
     several: float
     token: float
     others: float
+    moves: float
     error: float = 0.0
     context: int = 0
     prompts: Mapping[int, float] = field(default_factory=dict)
@@ -89,7 +94,8 @@ class CompiledForm:
             float(self.pass_seconds(one.single, one.tokens, (one.model, one.dtype))) * one.count
             for one in run.passes
         )
-        return (passes + self.others * run.others) / run.interpreted
+        rest = self.moves * run.moves + self.others * (run.others - run.moves)
+        return (passes + rest) / run.interpreted
 
 
 @cache
@@ -103,7 +109,7 @@ def fit_compiled(runs: tuple[CompiledRun, ...]) -> CompiledForm:
         runs: at least one, of texts of one length.
     """
     models = sorted({(one.model, one.dtype) for run in runs for one in run.passes})
-    form, spare = _fitted(runs, models), len(runs) - len(models) - 3
+    form, spare = _fitted(runs, models), len(runs) - len(models) - len(USUAL[1:])
     if spare > 0:
         error = HALF_WIDTH_90 * float(np.sqrt(sum(_missed(form, run) ** 2 for run in runs) / spare))
     else:
@@ -138,13 +144,13 @@ def _fitted(runs: Sequence[CompiledRun], models: Sequence[Model]) -> CompiledFor
     usual = np.array([*[model] * len(models), *shared])
 
     def form(numbers: Floats) -> CompiledForm:
-        *shares, several, token, others = map(float, numbers)
-        return CompiledForm(dict(zip(models, shares, strict=True)), several, token, others)
+        shares, rest = numbers[: len(models)].tolist(), numbers[len(models) :].tolist()
+        return CompiledForm(dict(zip(models, shares, strict=True)), *rest)
 
     def missed(numbers: Floats) -> Floats:
         tried = form(numbers)
         return np.array([*(_missed(tried, run) for run in runs), *PRIOR * (numbers / usual - 1.0)])
 
-    least = [*[LEAST] * len(models), 0.0, 0.0, 0.0]
-    most = [*[MOST] * len(models), MOST, MOST, 1.5]
+    least = [*[LEAST] * len(models), 0.0, 0.0, 0.0, 0.0]
+    most = [*[MOST] * len(models), MOST, MOST, 1.5, 20.0]
     return form(least_squares(missed, usual, bounds=(least, most)).x)

@@ -47,7 +47,8 @@ class CompiledRun:
         version: of what compiled it, where it has one of its own.
         ratio: seconds of the compiled round over those of the interpreted one, the median of turns.
         passes: of each model and number of tokens, by the interpreter's table.
-        others: seconds of everything but passes, by the same table.
+        others: seconds of everything else, by the same table.
+        moves: of these, seconds for moving the accepted nodes of trees in caches.
         prompts: seconds until the prompts are read over those of the interpreter.
     """
 
@@ -58,11 +59,12 @@ class CompiledRun:
     ratio: float
     passes: tuple[Passes, ...]
     others: float
+    moves: float = 0.0
     prompts: float = 1.0
 
     def __post_init__(self) -> None:
         numbers = {"batch": self.batch, "context": self.context, "ratio": self.ratio}
-        _check_numbers(**numbers, others=self.others, prompts=self.prompts)
+        _check_numbers(**numbers, others=self.others, moves=self.moves or 1, prompts=self.prompts)
         if not self.passes:
             raise ValueError(f"the compiled round of {self.probe} ran no model")
 

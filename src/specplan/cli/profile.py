@@ -128,7 +128,7 @@ def _fit_words(fit: dict[str, Any]) -> str:
 
 def _form(form: CompiledForm) -> dict[str, Any]:
     models = [{"model": m, "dtype": d, "share": f} for (m, d), f in form.models.items()]
-    names = "several", "token", "others", "error"
+    names = "several", "token", "others", "moves", "error"
     return {"models": models} | {name: getattr(form, name) for name in names}
 
 
@@ -138,8 +138,9 @@ def _form_words(backend: str, form: dict[str, Any]) -> str:
     )
     return (
         f"Steps compiled by {backend} take, of the interpreter's time for one token: {shares}; "
-        f"{form['several']:.2f} of that more for several tokens, and {form['token']:.3f} for each "
-        f"behind the first; {form['others']:.2f} of all else; within +-{form['error']:.1%} (90 %)"
+        f"{form['several']:.2f} of that more for several tokens, {form['token']:.3f} for each "
+        f"behind the first; {form['moves']:.2f} of moves, {form['others']:.2f} of all else; "
+        f"within +-{form['error']:.1%} (90 %)"
     )
 
 

@@ -81,6 +81,7 @@ def test_few_rounds_are_timed_beside_the_interpreter(
         assert sorted(drafted) == sorted(passes), "of all tokens that may be pending"
         assert all(one.seconds >= 0.5 * one.single > 0.0 for one in run.passes)
         assert run.ratio > 0.0 < run.others and run.version == ""
+        assert (0.0 < run.moves < run.others) == (run.probe[:4] == "bush"), "a chain stays in place"
         assert 40 <= run.context <= 63, "halfway between the shortest and the longest text"
     assert measured.table.provenance.backend == "eager"
 

@@ -59,11 +59,12 @@ def test_every_setting_of_a_head_has_a_measured_price(tmp_path: Path) -> None:
     for name, method in {"eagle": "eagle3", "medusa": "parallel_heads"}.items():
         shape = facts.shape(name)
         ends = [run for probe, run in runs.items() if probe.startswith(f"{method}: ")]
-        few, many = (
-            [one.layers for one in run.passes if one.model == shape.digest] for run in ends
+        few, *_, many = (
+            [one.count for one in run.passes if one.model == shape.digest] for run in ends
         )
         assert compiled_by(device, "onnxruntime").forward_seconds(shape, 1, 1, 8).median > 0.0
-        assert few and many and sum(few) <= sum(many), "the shortest chain and the largest tree"
+        assert few and many and sum(few) <= sum(many), "from the shortest chain to the largest tree"
+        assert ends[0].moves == 0.0 < ends[-1].moves
     profiles = {
         Model(name): assume_rate(0.7, acceptance_key(bench.problem, facts.shapes, Model(name)))
         for name in heads
