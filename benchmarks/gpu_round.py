@@ -139,7 +139,7 @@ PLANS = {"chain": chain, "head_chain": head_chain}
 def random_head(
     target: CausalModel, tokens: Sequence[int], read: Sequence[int] | None = None
 ) -> Module:
-    """An EAGLE-3 head of the published size, with random weights, that reads these layers, or `READ`."""
+    """An EAGLE-3 head of the published size, that reads these layers; random weights."""
     config = {**HEAD, "eagle_aux_hidden_state_layer_ids": list(read or READ)}
     head = new_head(config, target, 0, [tokens]).requires_grad_(False).eval()
     head.pack()

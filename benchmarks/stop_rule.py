@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from reference_problem import ROOT
+from reference_problem import ROOT, pair_problem
 from reporting import every, write_between
 
 from specplan.ir.files import read_json, write_json_atomic
@@ -39,6 +39,8 @@ RESULTS = ROOT / "benchmarks/results/stop_rule.json"
 PAGE = ROOT / "docs/train.md"
 START, END = "<!-- stop rule:start -->\n", "<!-- stop rule:end -->"
 tell = every(20)
+OUTPUT_TOKENS = 96
+"""Of each request of the workload that heads are priced for."""
 PIECES = 800
 """Of Python's library, about 400 tokens each: what a small service logs in a day."""
 BUDGETS: Mapping[str, int] = {
@@ -60,24 +62,7 @@ DRAWS = 100
 
 def problem_of(work: Path) -> dict[str, Any]:
     """Greedy code on the reference target, priced by a data sheet."""
-    models = ROOT / "examples/reference_models"
-    return {
-        "schema_version": 1,
-        "models": {"target": {"path": str(models / "target"), "dtype": "float32"}},
-        "sources": [],
-        "device": "cpu-generic",
-        "backend": "eager",
-        "workload": {
-            "batch_sizes": [1],
-            "prompt_tokens": 200,
-            "output_tokens": 96,
-            "temperature": 0,
-            "task": "code",
-            "prompts": str(ROOT / "examples/prompts/code.jsonl"),
-        },
-        "objective": "latency",
-        "profiles": str(work / "profiles"),
-    }
+    return pair_problem(work, {}, "code", OUTPUT_TOKENS)
 
 
 @dataclass
