@@ -34,6 +34,24 @@ def reshape_back(graph: Any) -> int:
     return changed
 
 
+def same_order(graph: Any) -> int:
+    """`Transpose` that leaves all axes where they are -> its input.
+
+    The exporter puts one before and one behind each read of a cache by places, and ONNX Runtime
+    copies the whole cache for it.
+    """
+    changed = 0
+    for node in _nodes(graph, "Transpose"):
+        order, value = node.attributes.get("perm"), node.outputs[0]
+        if order is None or value.is_graph_output():
+            continue
+        if list(order.as_ints()) == sorted(order.as_ints()):
+            onnx_ir.convenience.replace_all_uses_with(value, node.inputs[0])
+            graph.remove(node, safe=True)
+            changed += 1
+    return changed
+
+
 def skip_norm(graph: Any) -> int:
     """`RMSNormalization(Add(a, b))` -> `SkipSimplifiedLayerNormalization(a, b)`, sum included.
 
@@ -86,6 +104,7 @@ def gated_activation(graph: Any) -> int:
 
 FUSIONS: Mapping[str, tuple[Callable[[Any], int], str]] = {
     "reshape_back": (reshape_back, ""),
+    "same_order": (same_order, ""),
     "skip_norm": (skip_norm, "SkipSimplifiedLayerNormalization"),
     "gated_activation": (gated_activation, "QuickGelu"),
 }
