@@ -101,15 +101,15 @@ round decode {{
     )
 
 
-def head_chain(length: int) -> Plan:
-    """The head drafts a chain, the target verifies it greedily."""
+def head_chain(length: int, read: Sequence[int] | None = None) -> Plan:
+    """A head that reads these layers drafts a chain, the target verifies it greedily."""
     return parse_plan(
         f"""plan head_chain
 model target
 model head
 state @kv = cache target
 state @dkv = cache head
-state @s = track target layer={list(READ)}
+state @s = track target layer={list(read or READ)}
 state @o = track head layer=last
 round decode {{
   %t0 = root

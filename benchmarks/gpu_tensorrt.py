@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from gpu_round import DRAFT, chain, random_head, random_model
+from gpu_round import DRAFT, chain, head_chain, random_head, random_model
 from gpu_timing import LLAMA_8B
 
 from specplan.backends.eager.backend import EagerBackend
@@ -32,22 +32,12 @@ from specplan.ir.errors import foreign_words
 from specplan.ir.files import read_json, write_json_atomic
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
+from specplan.measure.device.probes import plain_plan
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
 
 PROMPT, TURNS = 200, 5
-PLAIN = """plan plain
-model target
-state @kv = cache target
-round decode {
-  %t = root
-  %l = forward target %t cache=@kv pending=1
-  %a = accept %t target=%l
-  %e = emit %a
-  commit @kv %e
-}
-"""
 TREE = """plan tree
 model target
 model draft
@@ -68,15 +58,6 @@ round decode {
   commit @dkv %e
 }
 """
-
-
-def head_plan(read: list[int]) -> Plan:
-    """A chain of two by a head that reads these layers of the target."""
-    from gpu_round import READ, head_chain
-
-    from specplan.ir.text.printer import print_plan
-
-    return parse_plan(print_plan(head_chain(2)).replace(str(list(READ)), str(read)))
 
 
 def measure(
@@ -144,16 +125,16 @@ def main() -> None:
     if missing is not None:
         raise SystemExit(f"backend tensorrt: {missing}")
     device, dtype = torch.device("cuda"), torch.bfloat16
-    sizes = {"target": LLAMA_8B | {"num_hidden_layers": options.layers}, "draft": DRAFT}
-    sizes["draft"] = DRAFT | {"num_hidden_layers": 2}
+    depths = {"target": (LLAMA_8B, options.layers), "draft": (DRAFT, 2)}
+    sizes = {name: given | {"num_hidden_layers": deep} for name, (given, deep) in depths.items()}
     models: dict[str, Any] = {
         name: random_model(given, name, device, dtype) for name, given in sizes.items()
     }
     prompt = request_of(models["target"].vocab_size, 1).prompt_tokens
-    plans = {"plain": parse_plan(PLAIN), "chain": chain(4), "tree": parse_plan(TREE)}
+    plans = {"plain": plain_plan(greedy=True), "chain": chain(4), "tree": parse_plan(TREE)}
     read = sorted({1, options.layers // 2, options.layers - 1})
     models["head"] = random_head(models["target"], prompt, read)
-    plans["eagle3 head"] = head_plan(read)
+    plans["eagle3 head"] = head_chain(2, read)
     versions = f"torch {torch.__version__}, torch-tensorrt {TensorRtBackend().version}"
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:

@@ -23,27 +23,10 @@ from specplan.runtime.models.cache_parts.number_types import STORED, store_cache
 from specplan.runtime.models.causal import CausalModel  # noqa: E402
 from specplan.runtime.models.loading import load_all  # noqa: E402
 from specplan.runtime.requests import Request  # noqa: E402
+from tests.backends.compiled_plans import TREE  # noqa: E402
 from tests.backends.pairs import load_pair, plain, run  # noqa: E402
 
-TREE = parse_plan("""plan tree
-model target
-model draft
-state @kv = cache target
-state @dkv = cache draft
-round decode {
-  %t0 = root
-  %q0 = forward draft %t0 cache=@dkv pending=2
-  %t1 = grow %t0 at=%t0 logits=%q0 children=2
-  %f1 = pick %t1 of=newest
-  %q1 = forward draft %f1 cache=@dkv
-  %t2 = grow %t1 at=%f1 logits=%q1 children=[2, 1]
-  %l = forward target %t2 cache=@kv pending=1
-  %a = accept %t2 target=%l
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}
-""")
+SMALL_TREE = parse_plan(TREE)
 REQUESTS = [Request(prompt_tokens=tuple(range(row, row + 12)), max_new_tokens=24) for row in (3, 9)]
 
 
@@ -57,8 +40,11 @@ def loaded(folder: Path, target: str, draft: str) -> dict[str, CausalModel]:
 def test_plans_keep_the_output_of_that_target(form: str, pair_folder: Path) -> None:
     models = loaded(pair_folder, form, "fp8")
     expected = run(plain(), models, REQUESTS)
-    assert run(TREE, models, REQUESTS) == expected
-    for executable in (OracleBackend().compile(TREE, models), StaticExecutable(TREE, models)):
+    assert run(SMALL_TREE, models, REQUESTS) == expected
+    for executable in (
+        OracleBackend().compile(SMALL_TREE, models),
+        StaticExecutable(SMALL_TREE, models),
+    ):
         for request, tokens in zip(REQUESTS, expected, strict=True):
             assert generate(executable, [request]).completions[0].tokens == tokens
 

@@ -29,28 +29,9 @@ from specplan.ir.errors import MissingCapabilityError  # noqa: E402
 from specplan.ir.text.parser import parse_plan  # noqa: E402
 from specplan.measure.acceptance.teacher import text_states  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
-from tests.backends.compiled_plans import requests_of  # noqa: E402
+from tests.backends.compiled_plans import TREE, requests_of  # noqa: E402
 from tests.backends.pairs import load_pair, run, save_pair  # noqa: E402
 
-TREE = """plan tree
-model target
-model draft
-state @kv = cache target
-state @dkv = cache draft
-round decode {
-  %t0 = root
-  %q0 = forward draft %t0 cache=@dkv pending=2
-  %t1 = grow %t0 at=%t0 logits=%q0 children=2
-  %f1 = pick %t1 of=newest
-  %q1 = forward draft %f1 cache=@dkv
-  %t2 = grow %t1 at=%f1 logits=%q1 children=[2, 1]
-  %l = forward target %t2 cache=@kv pending=1
-  %a = accept %t2 target=%l
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}
-"""
 BLOCK = """<ir_version: 10, opset_import: ["" : 23]>
 block (float[2, 8] x, float[2, 8] y) => (float[2, 8] sum, float[2, 8] gated)
   <float[8] scale = {1, 2, 3, 4, 5, 6, 7, 8}, int64[3] deep = {1, 2, 8}, int64[2] flat = {2, 8}>
