@@ -87,8 +87,7 @@ def counted(work: Path) -> dict[str, Any]:
     priced = size_vocabulary(work / "problem.json", "eagle3", prompts=texts, answers=False)
     problem = load_problem(work / "problem.json")
     bench = Workbench(problem)
-    tokens = [bench.tokenizer.encode(json.loads(line)["text"]) for line in texts.open()]
-    heads = restricted(work, tokens, [one.tokens for one in priced])
+    heads = restricted(work, [one.tokens for one in priced])
     unseen, rows = unseen_texts(bench, tell, TEXTS, BENCH), []
     emitted = Counter(token for text in unseen for token in text.output)
     for one in sorted(priced, key=lambda one: -one.tokens):
@@ -112,11 +111,16 @@ def counted(work: Path) -> dict[str, Any]:
     return {"rows": rows, "texts": len(unseen), "chosen": priced[0].tokens}
 
 
-def restricted(work: Path, texts: Sequence[Sequence[int]], sizes: Sequence[int]) -> dict[int, Path]:
-    """The shipped head with the most frequent tokens of texts alone, in SpecForge's form."""
+def restricted(work: Path, sizes: Sequence[int]) -> dict[int, Path]:
+    """The shipped head with the most frequent tokens of Python's library, in SpecForge's form."""
     import torch
     from safetensors.torch import load_file, save_file
 
+    from specplan.measure.workbench import Workbench
+    from specplan.problems import as_problem
+
+    encode = Workbench(as_problem(problem_of(work))).tokenizer.encode
+    texts = (encode(json.loads(line)["text"]) for line in pieces(work).open())
     counts = Counter(token for text in texts for token in text)
     tensors, config = load_file(HEAD / "model.safetensors"), read_json(HEAD / "config.json", "head")
     entries, folders = int(config["vocab_size"]), dict[int, Path]()
@@ -176,9 +180,7 @@ def timed(work: Path, data: dict[str, Any], asked: argparse.Namespace) -> dict[s
     from specplan.runtime.requests import Request
 
     sizes = [row["tokens"] for row in data["rows"] if row["tokens"] >= TIMED]
-    write_json_atomic(
-        work / "timed.json", problem_of(work, {size: work / f"heads/v{size}" for size in sizes})
-    )
+    write_json_atomic(work / "timed.json", problem_of(work, restricted(work, sizes)))
     bench, facts = open_bench(load_problem(work / "timed.json"))
     prompts = bench.prompts(BENCH)[: asked.prompts]
     room = max(len(one.tokens) for one in prompts) + OUTPUT_TOKENS + 8
