@@ -12,9 +12,8 @@ steps=${1:-1600} work=.work/medusa problem=examples/training/problem.yaml
 PATH=.venv/bin:$PATH
 
 # Heads draft along what the target writes: prompts of the library, and its greedy answers.
-[ -f $work/texts.jsonl ] ||
-  python examples/training/texts.py --out $work/texts.jsonl --count 768 \
-    --target examples/reference_models/target --tokens 128
+python examples/training/texts.py --out $work/texts.jsonl --count 768 \
+  --target examples/reference_models/target --tokens 128
 
 # The target's whole distribution is learned, so at temperature 1.
 specplan train $problem --stage train --drafter medusa --out $work/heads --steps "$steps" \

@@ -116,7 +116,10 @@ def answered(rows: Sequence[dict[str, Any]], target: Path, tokens: int) -> Itera
 
     words = AutoTokenizer.from_pretrained(target, local_files_only=True, padding_side="left")
     words.pad_token = words.pad_token or words.eos_token
-    model = AutoModelForCausalLM.from_pretrained(target, local_files_only=True).eval()
+    # As the example serves it; bfloat16, as it is stored, has no fast ops on most CPUs.
+    model = AutoModelForCausalLM.from_pretrained(
+        target, local_files_only=True, dtype=torch.float32
+    ).eval()
     ordered = sorted(rows, key=lambda row: len(row["text"]))
     for first in range(0, len(ordered), BATCH):
         batch = ordered[first : first + BATCH]
