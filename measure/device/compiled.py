@@ -1,13 +1,14 @@
-"""Seconds of whole compiled rounds over those of the interpreter."""
+"""Seconds of whole compiled rounds, and the interpreter's of their parts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Self
 
 from specplan.backends.registry import round_backend
 from specplan.backends.static.buckets import Bucket
@@ -30,9 +31,7 @@ from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
 
 TURNS = 7
-"""Texts that each round runs on, compiled and interpreted."""
-LAG = 0.5
-"""Share of rounds before which the last token of a draft has not run yet."""
+"""Texts that each round runs on."""
 
 
 def check_compilers(bench: Workbench, backends: Sequence[str]) -> None:
@@ -94,29 +93,44 @@ def _time_backend(
         raise MissingCapabilityError(missing, where=f"backend {backend}")
     batches, contexts = zip(*cells, strict=True)
     context, room = (min(contexts) + max(contexts)) // 2, max(contexts) + times.EMITTED
-    todo = list(product(sorted({min(batches), max(batches)}), _rounds(bench, facts, backend)))
-    about = context, round_backend(backend).version
-    runs = [one for one in table.compiled.get(backend, ()) if (one.context, one.version) == about]
+    version, doing = round_backend(backend).version, f"rounds compiled by {backend}"
+    runs = [
+        one
+        for one in table.compiled.get(backend, ())
+        if (one.context, one.version) == (context, version)
+    ]
     known = {(run.batch, run.probe) for run in runs}
+    todo = [
+        (batch, probe)
+        for batch, probe in product(
+            sorted({min(batches), max(batches)}), _rounds(bench, facts, backend)
+        )
+        if (batch, probe.name) not in known
+    ]
+    timed = list[_TimedRound]()
     for done, (batch, probe) in enumerate(todo):
-        progress(f"rounds compiled by {backend}", done, len(todo))
-        if (batch, probe.name) not in known:
-            ratio, prompts = _ratios(bench, probe, backend, (batch, context), room)
-            passes, others, moves = _parts(facts, table, probe, (batch, context))
-            run = CompiledRun(probe.name, batch, *about, ratio, passes, others, moves, prompts)
-            runs.append(run)
-            table.compiled[backend] = tuple(runs)
-            table.save(path)
-    progress(f"rounds compiled by {backend}", len(todo), len(todo))
+        progress(doing, done, len(todo))
+        timed.append(_TimedRound.compiled(bench, probe, backend, (batch, context), room))
+    # All in turns: a machine that is slower for a while is so for each of them.
+    every = seconds_in_turns(dict(enumerate(timed)), TURNS)
+    for one, seconds in zip(timed, every.values(), strict=True):
+        text = context + times.EMITTED / 2
+        pricer = RoundPricer(MeasuredDevice(table), facts.shapes, one.batch, text)
+        share = median(one.prompts) / _prompt_seconds(pricer, one.probe, facts.drafters, context)
+        about = one.probe.name, one.batch, context, version
+        runs.append(CompiledRun(*about, median(seconds), share, *_parts(pricer, one.probe)))
+    table.compiled[backend] = tuple(runs)
+    table.save(path)
+    progress(doing, len(todo), len(todo))
 
 
 def _rounds(bench: Workbench, facts: ProblemFacts, backend: str) -> Iterator[Probe]:
     """A few probes, with passes of each model over few and over many tokens."""
     able = round_backend(backend).capabilities
     models = [name for name in bench.drafts if name not in facts.drafters]
-    wanted = {"autoregressive", "lookup 2", "lookup 10"}
+    wanted = {"autoregressive", "lookup 2", "lookup 5", "lookup 10"}
     for draft in models:
-        wanted |= {f"chain 1 by {draft}", f"chain 7 by {draft}", f"bush 8 by {draft}"}
+        wanted |= {f"chain {length} by {draft}" for length in (1, 3, 7)} | {f"bush 8 by {draft}"}
     greedy, size = bench.problem.workload.greedy, bench.models["target"].vocab_size
     for probe in probes(models, greedy, size):
         if probe.name in wanted and not refusals(probe.plan, able):
@@ -126,64 +140,74 @@ def _rounds(bench: Workbench, facts: ProblemFacts, backend: str) -> Iterator[Pro
         if not refusals(probe.plan, able):
             by_head[head].append(probe)
     for every in by_head.values():
-        yield from dict.fromkeys((*every[:2], *every[-1:]))
+        yield from dict.fromkeys((*every[:3], *every[-1:]))
 
 
-def _ratios(
-    bench: Workbench, probe: Probe, backend: str, cell: tuple[int, int], room: int
-) -> tuple[float, float]:
-    """Seconds of a compiled round over those of the interpreted one, and the same of prompts.
+@dataclass
+class _TimedRound:
+    """A compiled round, called with the number of a turn, each on another text.
 
-    Medians of turns; of rounds behind the first, in which a head reads the prompt.
+    Attributes:
+        prompts: seconds until its prompts were read, by turn.
     """
-    plain = bench.compile(probe.plan)
-    compiled: Executable = round_backend(backend).compile(
-        probe.plan, bench.models, buckets=[Bucket(cell[0], room)]
+
+    bench: Workbench
+    probe: Probe
+    batch: int
+    context: int
+    executable: Executable
+    prompts: list[float] = field(default_factory=list)
+
+    @classmethod
+    def compiled(
+        cls, bench: Workbench, probe: Probe, backend: str, cell: tuple[int, int], room: int
+    ) -> Self:
+        """Compile a round for a batch and context, with room for longer texts, and run it once.
+
+        Raises:
+            MissingCapabilityError: the backend does not compile it.
+        """
+        bucket = Bucket(cell[0], room)
+        executable = round_backend(backend).compile(probe.plan, bench.models, buckets=[bucket])
+        made = cls(bench, probe, *cell, executable)
+        try:
+            made(-1)
+        except SpecplanError:
+            raise
+        except Exception as error:  # whatever a compiler raises
+            raise MissingCapabilityError(
+                f"it does not compile the round of {probe.name}: {foreign_words(error)}",
+                where=f"backend {backend}",
+                remedy="Name another backend.",
+            ) from error
+        made.prompts.clear()
+        return made
+
+    def __call__(self, turn: int) -> float:
+        """Seconds of a round behind the first, in which a head reads the prompt."""
+        requests = times.requests_of(self.bench, self.batch, self.context, seed=turn + 1)
+        ran = generate(self.executable, requests)
+        self.prompts.append(ran.prefill_seconds)
+        return ran.seconds_per_later_round
+
+
+def _prompt_seconds(
+    pricer: RoundPricer, probe: Probe, heads: Collection[str], context: int
+) -> float:
+    """Of the interpreter, until models have read their prompts; heads do in the first round."""
+    models = [state.model for state in probe.plan.caches if state.model not in heads]
+    read = (
+        pricer.device.prefill_seconds(pricer.shape(model), pricer.batch, context)
+        for model in models
     )
-
-    prompts: dict[str, list[float]] = {"plain": [], "compiled": []}
-
-    def timer(name: str, executable: Executable) -> Callable[[int], float]:
-        def seconds(turn: int) -> float:
-            requests = times.requests_of(bench, *cell, seed=turn + 1)
-            generation = generate(executable, requests)
-            if turn >= 0:
-                prompts[name].append(generation.prefill_seconds)
-            return generation.seconds_per_later_round
-
-        return seconds
-
-    runs = {"plain": timer("plain", plain), "compiled": timer("compiled", compiled)}
-    runs["plain"](-1)
-    try:
-        runs["compiled"](-1)
-    except SpecplanError:
-        raise
-    except Exception as error:  # whatever a compiler raises
-        raise MissingCapabilityError(
-            f"it does not compile the round of {probe.name}: {foreign_words(error)}",
-            where=f"backend {backend}",
-            remedy="Name another backend.",
-        ) from error
-    seconds = seconds_in_turns(runs, TURNS)
-    return _share(seconds), _share(prompts)
+    return sum(float(one.median) for one in read)
 
 
-def _share(seconds: Mapping[str, Sequence[float]]) -> float:
-    pairs = zip(seconds["compiled"], seconds["plain"], strict=True)
-    return median(of_compiled / of_plain for of_compiled, of_plain in pairs)
-
-
-def _parts(
-    facts: ProblemFacts, table: MeasuredTable, probe: Probe, cell: tuple[int, int]
-) -> tuple[tuple[Passes, ...], float, float]:
-    """The interpreter's seconds of a round: of its passes by model, of all else, and moves of that.
+def _parts(pricer: RoundPricer, probe: Probe) -> tuple[tuple[Passes, ...], float, float]:
+    """Passes of a round by model, and the interpreter's seconds of all else, and of moves.
 
     A compiled pass has room for all tokens that may be pending, and takes the time of all.
     """
-    batch, context = cell
-    device, text = MeasuredDevice(table), context + times.EMITTED / 2
-    pricer = RoundPricer(device, facts.shapes, batch, text)
     counts: Counter[tuple[Any, ...]] = Counter()
     others, moves = pricer.glue().median, 0.0
     for step in round_demands(probe.plan, probe.plan.rounds[0]).steps:
@@ -193,11 +217,11 @@ def _parts(
             moves += spent if step.name == MOVES else 0.0
             continue
         shape = pricer.shape(step.model)
-        single = device.forward_seconds(shape, 1, 1, text, step.rows).median
-        spent = pricer.forward(step, LAG).median
-        counts[shape.digest, shape.dtype, batch * step.width, spent, single] += 1
+        single = pricer.device.forward_seconds(shape, 1, 1, pricer.context, step.rows).median
+        tokens = int(pricer.batch) * step.width
+        counts[shape.digest, shape.dtype, tokens, float(single)] += 1
     passes = (
-        Passes(model, dtype, count, tokens, spent, single)
-        for (model, dtype, tokens, spent, single), count in counts.items()
+        Passes(model, dtype, count, tokens, single)
+        for (model, dtype, tokens, single), count in counts.items()
     )
-    return tuple(passes), others, moves
+    return tuple(passes), float(others), float(moves)

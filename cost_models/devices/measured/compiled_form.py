@@ -1,7 +1,8 @@
 """What a compiler makes of the times that the interpreter was measured with.
 
-A compiled round is one call, whose ops cannot be timed one by one. Some whole rounds are run both
-ways, and a form with few coefficients predicts compiled times from the interpreter's. A pass takes
+A compiled round is one call, whose ops cannot be timed one by one. Some whole rounds are run, and
+a form with few coefficients predicts their seconds from the interpreter's of their parts. A pass
+takes
 
     model x single x (1 + several + token x (tokens - 1))
 
@@ -28,7 +29,6 @@ from numpy.typing import NDArray
 
 from specplan.cost_models.cost import Quantity, minimum
 from specplan.cost_models.devices.measured.compiled_runs import CompiledRun
-from specplan.cost_models.intervals import HALF_WIDTH_90
 
 LEAST, MOST = 0.02, 2.0
 """Of the interpreter's pass over one token, what a compiled one takes at least and at most."""
@@ -88,32 +88,34 @@ class CompiledForm:
         behind = tokens - 1.0
         return share * single * (1.0 + self.several * minimum(behind, 1.0) + self.token * behind)
 
-    def ratio(self, run: CompiledRun) -> float:
-        """What the form makes of a round, over what it took interpreted."""
+    def seconds(self, run: CompiledRun) -> float:
+        """What the form makes of a round."""
         passes = sum(
             float(self.pass_seconds(one.single, one.tokens, (one.model, one.dtype))) * one.count
             for one in run.passes
         )
-        rest = self.moves * run.moves + self.others * (run.others - run.moves)
-        return (passes + rest) / run.interpreted
+        return passes + self.moves * run.moves + self.others * (run.others - run.moves)
 
 
 @cache
 def fit_compiled(runs: tuple[CompiledRun, ...]) -> CompiledForm:
     """The form that predicts rounds best, by least squares of relative errors.
 
-    Its error is that of what rounds are missed by, with the unknowns counted. Where there are no
-    more rounds than these, it is Student's of what each is missed by where the others are fitted.
+    Its error is Student's, of what rounds are missed by with the unknowns counted. Where there are
+    no more rounds than these, it is of what each is missed by where the others are fitted.
 
     Args:
         runs: at least one, of texts of one length.
     """
     models = sorted({(one.model, one.dtype) for run in runs for one in run.passes})
-    form, spare = _fitted(runs, models), len(runs) - len(models) - len(USUAL[1:])
+    form, trees = _fitted(runs, models), any(run.moves for run in runs)
+    spare = len(runs) - len(models) - len(USUAL[1:-1]) - trees
     if spare > 0:
-        error = HALF_WIDTH_90 * float(np.sqrt(sum(_missed(form, run) ** 2 for run in runs) / spare))
+        error = _student([_missed(form, run) for run in runs], spare)
     else:
-        error = _error_left_out(runs, models)
+        left = (_fitted([*runs[:i], *runs[i + 1 :]], models) for i in range(len(runs)))
+        missed = [_missed(one, run) for one, run in zip(left, runs, strict=True)]
+        error = _student(missed, max(len(runs) - 1, 1))
     by_batch: dict[int, list[float]] = {}
     for run in runs:
         if len(run.passes) == 1:  # of the target alone
@@ -123,17 +125,15 @@ def fit_compiled(runs: tuple[CompiledRun, ...]) -> CompiledForm:
     return replace(form, error=max(error, LEAST_ERROR), context=context, prompts=prompts)
 
 
-def _error_left_out(runs: Sequence[CompiledRun], models: Sequence[Model]) -> float:
+def _student(missed: Sequence[float], spare: int) -> float:
+    """Half width of a 90 % interval, from residuals with so many degrees of freedom."""
     from scipy.stats import t
 
-    left = (_fitted([*runs[:place], *runs[place + 1 :]], models) for place in range(len(runs)))
-    missed = [_missed(form, run) for form, run in zip(left, runs, strict=True)]
-    quantile = float(t.ppf(0.95, max(len(runs) - 1, 1)))
-    return quantile * float(np.sqrt(np.mean(np.square(missed))))
+    return float(t.ppf(0.95, spare)) * float(np.sqrt(np.square(missed).sum() / spare))
 
 
 def _missed(form: CompiledForm, run: CompiledRun) -> float:
-    return form.ratio(run) / run.ratio - 1.0
+    return form.seconds(run) / run.seconds - 1.0
 
 
 def _fitted(runs: Sequence[CompiledRun], models: Sequence[Model]) -> CompiledForm:

@@ -1,4 +1,4 @@
-"""Rounds that a backend ran as one call, and the interpreter too; see `compiled`."""
+"""Rounds that a backend ran as one call; see `compiled_form`."""
 
 from __future__ import annotations
 
@@ -17,61 +17,52 @@ class Passes:
         dtype: number format it ran in.
         count: of passes.
         tokens: of all requests together, those that may be pending included.
-        seconds: of a pass, by the interpreter.
-        single: of a pass over one token of one request, by the interpreter.
+        single: seconds of a pass over one token of one request, by the interpreter.
     """
 
     model: str
     dtype: str
     count: int
     tokens: int
-    seconds: float
     single: float
 
     def __post_init__(self) -> None:
-        _check_numbers(
-            count=self.count, tokens=self.tokens, seconds=self.seconds, single=self.single
-        )
+        _check_numbers(count=self.count, tokens=self.tokens, single=self.single)
         if not isinstance(self.model, str) or not isinstance(self.dtype, str):
             raise TypeError(f"passes of {self.model!r} in {self.dtype!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledRun:
-    """A round of a probe, compiled and interpreted in turns.
+    """A round of a probe as it ran, and the interpreter's times of its parts.
 
     Attributes:
         probe: name of the plan.
         batch: requests.
         context: tokens of text per request.
         version: of what compiled it, where it has one of its own.
-        ratio: seconds of the compiled round over those of the interpreted one, the median of turns.
-        passes: of each model and number of tokens, by the interpreter's table.
-        others: seconds of everything else, by the same table.
+        seconds: of the compiled round, the median of turns.
+        prompts: seconds until the prompts are read over those of the interpreter's table.
+        passes: of each model and number of tokens, by that table.
+        others: its seconds of everything else.
         moves: of these, seconds for moving the accepted nodes of trees in caches.
-        prompts: seconds until the prompts are read over those of the interpreter.
     """
 
     probe: str
     batch: int
     context: int
     version: str
-    ratio: float
+    seconds: float
+    prompts: float
     passes: tuple[Passes, ...]
     others: float
-    moves: float = 0.0
-    prompts: float = 1.0
+    moves: float
 
     def __post_init__(self) -> None:
-        numbers = {"batch": self.batch, "context": self.context, "ratio": self.ratio}
-        _check_numbers(**numbers, others=self.others, moves=self.moves or 1, prompts=self.prompts)
+        numbers = {"batch": self.batch, "context": self.context, "seconds": self.seconds}
+        _check_numbers(**numbers, prompts=self.prompts, others=self.others, moves=self.moves or 1)
         if not self.passes:
             raise ValueError(f"the compiled round of {self.probe} ran no model")
-
-    @property
-    def interpreted(self) -> float:
-        """Seconds of the round by the interpreter's table."""
-        return self.others + sum(one.count * one.seconds for one in self.passes)
 
     @classmethod
     def read(cls, entry: Mapping[str, Any]) -> Self:

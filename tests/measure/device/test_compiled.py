@@ -73,14 +73,14 @@ def test_few_rounds_are_timed_beside_the_interpreter(
             "lookup 2": (3, []),
             "lookup 10": (11, []),
             "chain 1 by draft": (2, [(1, 2)]),
-            "chain 7 by draft": (8, [(1, 2), *[(1, 1)] * 6]),
+            "chain 7 by draft": (8, [(1, 2), (6, 1)]),
             "bush 8 by draft": (17, [(1, 2), (1, 8)]),
         }
         tokens, passes = expected[run.probe]
         assert (judged.count, judged.tokens) == (1, tokens)
         assert sorted(drafted) == sorted(passes), "of all tokens that may be pending"
-        assert all(one.seconds >= 0.5 * one.single > 0.0 for one in run.passes)
-        assert run.ratio > 0.0 < run.others and run.version == ""
+        assert all(one.single > 0.0 for one in run.passes)
+        assert run.seconds > 0.0 < run.others and run.prompts > 0.0 and run.version == ""
         assert (0.0 < run.moves < run.others) == (run.probe[:4] == "bush"), "a chain stays in place"
         assert 40 <= run.context <= 63, "halfway between the shortest and the longest text"
     assert measured.table.provenance.backend == "eager"

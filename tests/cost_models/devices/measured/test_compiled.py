@@ -60,14 +60,11 @@ def rounds(
     runs = []
     for place, (batch, (judged, drafts)) in enumerate(product((1, 4), PASSES)):
         widths = [(TARGET, judged, 8.0), *((DRAFT, width, 1.5) for width in drafts)]
-        passes = [
-            Passes(*model, 1, batch * width, single * (1.0 + 0.1 * batch * width), single)
-            for model, width, single in widths
-        ]
+        passes = [Passes(*model, 1, batch * width, single) for model, width, single in widths]
         rest = 1.0 + 0.1 * judged, 0.5 * (8 in drafts)
-        run = CompiledRun(f"probe {place}", batch, 100, "", 1.0, tuple(passes), *rest)
-        ratio = truth.ratio(run) * (1.0 + (noise[place] if noise else 0.0))
-        runs.append(replace(run, ratio=ratio))
+        run = CompiledRun(f"probe {place}", batch, 100, "", 1.0, 1.0, tuple(passes), *rest)
+        seconds = truth.seconds(run) * (1.0 + (noise[place] if noise else 0.0))
+        runs.append(replace(run, seconds=seconds))
     return runs
 
 
@@ -92,7 +89,7 @@ def test_the_form_is_fitted_again(
     assert form.moves == pytest.approx(moves, rel=0.1, abs=0.5)
     assert form.error == LEAST_ERROR
     for run in runs:
-        assert form.ratio(run) == pytest.approx(run.ratio, rel=0.01)
+        assert form.seconds(run) == pytest.approx(run.seconds, rel=0.01)
 
 
 def test_what_the_form_misses_is_reported() -> None:
@@ -114,7 +111,7 @@ def test_few_rounds_predict_with_much_doubt(seed: int, count: int) -> None:
     form = fit_compiled(tuple(runs))
     assert form.error >= (0.3 if count == 1 else LEAST_ERROR)
     for run in runs:
-        assert form.ratio(run) == pytest.approx(run.ratio, rel=0.2)
+        assert form.seconds(run) == pytest.approx(run.seconds, rel=0.2)
 
 
 def test_a_pass_has_a_fixed_part_and_one_for_each_token() -> None:
@@ -125,7 +122,7 @@ def test_a_pass_has_a_fixed_part_and_one_for_each_token() -> None:
     assert form.pass_seconds(10.0, 1, ("another", "float32")) == pytest.approx(3.0), "the mean"
     (run,) = rounds((0.5, 0.1), 0.2, 0.05, 0.5)[3:4]
     target, draft = 0.5 * 8.0 * 1.25, 0.1 * 1.5 * 1.25
-    assert form.ratio(run) * run.interpreted == pytest.approx(target + draft + 0.5 * run.others)
+    assert form.seconds(run) == pytest.approx(target + draft + 0.5 * run.others)
 
 
 def table(slope: float = 0.0) -> MeasuredTable:
@@ -215,21 +212,21 @@ def test_tables_keep_compiled_rounds(tmp_path: Path) -> None:
     assert compiled_by(sheet, "inductor") is sheet
 
 
-PASS = {"model": "m", "dtype": "f", "count": 1, "tokens": 1, "seconds": 1.0, "single": 1.0}
+PASS = {"model": "m", "dtype": "f", "count": 1, "tokens": 1, "single": 1.0}
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"ratio": 0.0},
-        {"ratio": "fast"},
-        {"ratio": float("inf")},
+        {"seconds": 0.0},
+        {"seconds": "fast"},
+        {"seconds": float("inf")},
         {"batch": True},
         {"others": None},
         {"others": -1.0},
         {"passes": []},
         {"passes": 3},
-        {"passes": [PASS | {"seconds": float("nan")}]},
+        {"passes": [PASS | {"single": float("nan")}]},
         {"passes": [PASS | {"tokens": 0}]},
         {"passes": [PASS | {"model": None}]},
         {"passes": [PASS | {"layers": 2}]},
@@ -241,7 +238,7 @@ def test_damaged_rounds_are_refused(tmp_path: Path, change: dict[str, object]) -
     stored.compiled["inductor"] = tuple(rounds((0.8, 0.6), 0.2, 0.05, 0.5))
     stored.save(path)
     document = json.loads(path.read_text())
-    document["compiled_rounds"]["inductor"][0] |= change
+    document["compiled_runs"]["inductor"][0] |= change
     path.write_text(json.dumps(document))
     with pytest.raises(UsageError, match="does not fit the schema"):
         load_device(path)
