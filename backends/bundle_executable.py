@@ -179,8 +179,8 @@ class FittedExecutable:
                 made = compiler.compile(
                     plain.plan, models, folder, buckets, frozen=True, failed=self.failed
                 )
-                sampling, made_by = Sampling.named(self.sampling), compiler.made_by(made.models)
-                check_packages(made, folder, sampling, buckets, made_by)
+                sampling = Sampling.named(self.sampling)
+                check_packages(compiler, made, folder, sampling, buckets)
                 made.shared = self.shared
                 self.compiled[name] = made
 

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 from torch import Tensor
 
@@ -255,26 +254,26 @@ class FallbackOnFailure:
 
 
 def check_packages(
+    backend: RoundBackend,
     executable: StaticExecutable,
     folder: Path,
     sampling: Sampling,
     buckets: Iterable[Bucket],
-    made_by: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Refuse compiled rounds that are missing, or that another version made; loads none.
 
     Args:
+        backend: made them.
         executable: of the plan and its models.
         folder: of the compiled rounds.
         sampling: of the batches.
         buckets: shapes, each with a compiled round at least.
-        made_by: see `RoundBackend.made_by`.
 
     Raises:
         UsageError: a shape has none.
         MissingCapabilityError: one is of another version; says in what it differs.
     """
-    weights = named_weights(executable.models)
+    weights, made_by = named_weights(executable.models), backend.made_by(executable.models)
     graphs = [executable.graph(item.name, sampling) for item in executable.lowered.rounds]
     for bucket in buckets:
         homes = {folder / package_name(graph, bucket): graph for graph in graphs}
@@ -286,7 +285,7 @@ def check_packages(
                 remedy="Compile it again: `specplan compile DIR`.",
             )
         for home in there:
-            check_identity(home, {**identity(homes[home], weights), **made_by})
+            check_identity(home, identity(homes[home], weights) | made_by)
 
 
 def package_name(graph: RoundGraph, bucket: Bucket) -> str:

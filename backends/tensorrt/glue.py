@@ -16,7 +16,7 @@ from pydantic import ConfigDict
 from torch import Tensor, fx
 from torch._ops import OpOverload
 
-from specplan.ir.errors import MissingCapabilityError, UsageError
+from specplan.ir.errors import MissingCapabilityError
 
 ENGINE = "engine"
 _NAMESPACES = ("aten", "prims")
@@ -151,7 +151,7 @@ class Runner:
         device: of the tensors.
 
     Raises:
-        UsageError: a step names no op that there is.
+        ValueError: a step names no op, or a value no dtype, that there is.
     """
 
     def __init__(
@@ -244,7 +244,4 @@ def _called(op: str, engines: Sequence[Callable[..., Any]]) -> Callable[..., Any
         overloaded = getattr(known, overload, None)
         if isinstance(overloaded, OpOverload):
             return overloaded
-    raise UsageError(
-        f"a step of a compiled round calls '{op}', which there is not",
-        remedy="Compile it anew: `specplan compile DIR`.",
-    )
+    raise ValueError(f"one calls '{op}', which there is not")

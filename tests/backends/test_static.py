@@ -219,6 +219,6 @@ def test_models_beyond_the_plan_make_no_other_round(tmp_path: Path) -> None:
     alone = backend.compile(plan, {"target": models["target"]}, out, [bucket])
     expected = generate(alone, [request]).completions[0].tokens
     again = backend.compile(plan, models, out, [bucket], frozen=True)
-    check_packages(again, out, Sampling.named("greedy"), [bucket])
+    check_packages(backend, again, out, Sampling.named("greedy"), [bucket])
     assert generate(again, [request]).completions[0].tokens == expected
     assert len(backend.graphs) == 1 and len(models) == 2

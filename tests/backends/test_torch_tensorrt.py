@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -153,13 +154,7 @@ def test_what_a_stored_round_must_be(greedy: InTorch, shallow: dict[str, CausalM
     stored, here = read_package(home), torch.device("cpu")
     engines = [abs] * len(stored.engines)
     with pytest.raises(UsageError, match=r"round\.json: the models have no weight draft\."):
-        program_of(
-            type(stored)(**{**vars(stored), "weights": ["draft.head"]}),
-            engines,
-            home,
-            shallow,
-            here,
-        )
+        program_of(replace(stored, weights=["draft.head"]), engines, home, shallow, here)
     for change, words in (
         ({"engines": [{"file": "../x", "inputs": [], "outputs": []}]}, "there is no engine ../x"),
         ({"reads": 3}, "this describes no compiled round"),
@@ -169,16 +164,13 @@ def test_what_a_stored_round_must_be(greedy: InTorch, shallow: dict[str, CausalM
         with pytest.raises(UsageError, match=words):
             read_package(home)
     (home / CODE).write_text(json.dumps(good))
+    wrong = {"save is no dtype": Step("b", "aten.rand.default", [], {"dtype": {"dtype": "save"}})}
     for op in ("os.system", "aten.nothing.default", "engine.7", "operator.attrgetter", "aten.add"):
-        with pytest.raises(UsageError, match=f"calls '{op}'"):
-            Runner(Glue(["a"], [Step("b", op, [{"of": "a"}], {})], [{"of": "b"}]), [], {}, here)
-    with pytest.raises(ValueError, match="save is no dtype"):
-        Runner(
-            Glue([], [Step("b", "aten.rand.default", [], {"dtype": {"dtype": "save"}})], []),
-            [],
-            {},
-            here,
-        )
+        wrong[f"one calls '{op}', which there is not"] = Step("b", op, [{"of": "a"}], {})
+    for words, step in wrong.items():
+        other = replace(stored, glue=Glue(["a"], [step], [{"of": "b"}]))
+        with pytest.raises(UsageError, match=rf"round\.json: these are no steps .*\({words}\)"):
+            program_of(other, engines, home, shallow, here)
 
 
 def test_values_between_engines_come_back_as_they_were() -> None:
