@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from specplan.ir.ops import Accept, Forward, Grow, Measure, Op, Repeat
 from specplan.ir.plan import Plan, walk_plan
 
 OptionsT = TypeVar("OptionsT")
@@ -22,9 +23,25 @@ def kinds(
     by_ops: dict[frozenset[tuple[str, object]], list[tuple[OptionsT, Plan]]] = {}
     for options in settings:
         written = plan(options)
-        ops = frozenset((op.keyword, op.variety) for op in walk_plan(written))
+        ops = frozenset((op.keyword, variety(op)) for op in walk_plan(written))
         by_ops.setdefault(ops, []).append((options, written))
     return list(by_ops.values())
+
+
+def variety(op: Op) -> object:
+    """What a backend does in another way for ops of the same keyword; None for most."""
+    match op:
+        case Accept():
+            return op.rule.name
+        case Grow():
+            return op.how
+        case Measure():
+            return op.kind.name
+        case Forward():
+            return bool(op.layers), bool(op.skip), op.write
+        case Repeat():
+            return len(op.carried), op.body.until is None, op.only is None
+    return None
 
 
 def nodes_of(options: object) -> int:

@@ -130,11 +130,6 @@ class Op:
         """The same op with so many trips through its region, at most."""
         return self
 
-    @property
-    def variety(self) -> object:
-        """What a backend does in another way for ops of the same keyword."""
-        return None
-
     def misplaced(self, plan: Plan) -> Iterable[Problem]:
         """Rules that it breaks in this plan, whatever the types of its operands."""
         return ()

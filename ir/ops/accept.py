@@ -100,11 +100,6 @@ class Accept(Op):
         elif self.by is not None:
             yield f"rule {rule.name} draws nothing; leave by= out"
 
-    @property
-    def variety(self) -> str:
-        """The rule."""
-        return self.rule.name
-
     def demand(self, step: Step, plan: Plan) -> Work:
         """The nodes that are judged."""
         return Work(f"{self.keyword}:{self.rule.name}", nodes_before(step, self.tree))

@@ -198,11 +198,6 @@ class Forward(Op):
                 if isinstance(layer, int) and not any(_holds(s, layer) for s in self.layers):
                     yield f"keep=@{record.name} records layer {layer}, which layers= does not run"
 
-    @property
-    def variety(self) -> tuple[bool, bool, str]:
-        """Whether it names layers or skips blocks, and how it writes."""
-        return bool(self.layers), bool(self.skip), self.write
-
     def demand(self, step: Step, plan: Plan) -> Pass:
         """A pass over the nodes of its operands."""
         root, drafted = _operands(self, step)

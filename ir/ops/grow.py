@@ -134,11 +134,6 @@ class Grow(Op):
         if not isinstance(numbers, UniformsType) or numbers.count < needed:
             yield "draws", f"how={self.how} needs by= with {needed} uniforms"
 
-    @property
-    def variety(self) -> str:
-        """How children are chosen."""
-        return self.how
-
     def demand(self, step: Step, plan: Plan) -> Work:
         """The new nodes."""
         (grown,) = step.gives

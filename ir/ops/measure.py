@@ -86,11 +86,6 @@ class Measure(Op):
         if word.split()[-1] != declared.of and not part:
             yield "type", f"measure {declared.name} takes {declared.of}; {self.operand} is {word}"
 
-    @property
-    def variety(self) -> str:
-        """What is measured."""
-        return self.kind.name
-
     def demand(self, step: Step, plan: Plan) -> Work:
         """The nodes that are measured, where it reads logits or scores."""
         if not self.variant:

@@ -77,11 +77,6 @@ class Repeat(Op):
         """The same loop with so many trips at most."""
         return replace(self, count=trips)
 
-    @property
-    def variety(self) -> tuple[int, bool, bool]:
-        """How many values it carries, and whether it may end early."""
-        return len(self.carried), self.body.until is None, self.only is None
-
     def demand(self, step: Step, plan: Plan) -> Work:
         """Nothing itself; the ops of its region have demands of their own."""
         return Work(self.keyword, 0)

@@ -26,7 +26,7 @@ from specplan.planner.explain.choice import (
 )
 from specplan.planner.explain.governing import governing_formula
 from specplan.planner.explain.load import load_data
-from specplan.planner.explain.numbers import interval_data, seconds_data
+from specplan.planner.explain.numbers import interval_data, parts_data, seconds_data
 from specplan.planner.explain.operating_points import (
     basis_data,
     points_data,
@@ -226,16 +226,7 @@ def _time(estimate: Estimate) -> dict[str, Any]:
     return {
         "batch": estimate.batch,
         "prompt_tokens": estimate.prompt_tokens,
-        "parts": [
-            {
-                "op": part.op,
-                "model": part.model,
-                "width": part.width,
-                "times": part.times,
-                "seconds": seconds_data(part.seconds),
-            }
-            for part in parts
-        ],
+        "parts": parts_data(parts),
     }
 
 

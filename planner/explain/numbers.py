@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from specplan.cost_models.intervals import Interval, Seconds
+from specplan.cost_models.rounds.pricing import PricedOp
 
 
 def interval_data(interval: Interval) -> dict[str, float]:
@@ -17,6 +18,20 @@ def interval_data(interval: Interval) -> dict[str, float]:
 def seconds_data(seconds: Seconds) -> dict[str, float]:
     """The median, called mean as in every other interval, with both bounds."""
     return {"mean": seconds.median, "low": seconds.low, "high": seconds.high}
+
+
+def parts_data(parts: Iterable[PricedOp]) -> list[dict[str, Any]]:
+    """Where the time of a round goes."""
+    return [
+        {
+            "op": part.op,
+            "model": part.model,
+            "width": part.width,
+            "times": part.times,
+            "seconds": seconds_data(part.seconds),
+        }
+        for part in parts
+    ]
 
 
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))

@@ -57,22 +57,16 @@ class AdaptiveBar(StoppedChains[AdaptiveBarOptions]):
 
     def plan(self, facts: ProblemFacts, options: AdaptiveBarOptions) -> Plan:
         """Draft down to the bar, verify, accept, move the bar."""
-        stop = StopRule(
+        stop = StopRule.carrying(
             "m < b",
-            operands="b=%b",
-            before="%b = load @bar\n%h = load @rate",
-            after=f"""%hit = measure %a accepted
+            {"b": ("bar", FIRST_BAR), "h": ("rate", options.wanted)},
+            f"""%hit = measure %a accepted
 %all = measure %c count
 %h2 = compute "0.5*h + 0.5*hit/max(all, 1)" h=%h hit=%hit all=%all
 %down = compute "where(all < {options.most}, b - 0.01, b)" b=%b all=%all
 %to = compute "where(h < {options.wanted}, b + 0.01, d)" h=%h2 b=%b d=%down
-%b2 = compute "0.9*b + 0.1*t" b=%b t=%to
-store @bar %b2
-store @rate %h2""",
-            states=(
-                f"@bar = value number(init={FIRST_BAR})",
-                f"@rate = value number(init={options.wanted})",
-            ),
+%b2 = compute "0.9*b + 0.1*t" b=%b t=%to""",
+            operands="b=%b",
         )
         return chain_plan(facts, self, options.drafter, options.most, stop=stop)
 

@@ -19,7 +19,7 @@ from specplan.planner.templates.chains import (
     WHO_DRAFTS,
     StoppedChains,
     StoppedDrafter,
-    carried_length,
+    StopRule,
     chain_plan,
 )
 
@@ -55,7 +55,8 @@ class BatchLength(StoppedChains[BatchLengthOptions]):
         after = f"""%hit = measure %a accepted
 %best = measure %hit batch_max
 %k2 = compute "where(best < k, max(k - 1, 1), min(k + 2, {options.most}))" best=%best k=%k"""
-        stop = carried_length(options.first, after)
+        numbers = {"k": ("length", options.first)}
+        stop = StopRule.carrying("m >= k", numbers, after, measure="count", operands="k=%k")
         return chain_plan(facts, self, options.drafter, options.most, stop=stop)
 
 

@@ -62,23 +62,16 @@ class GoodputLength(StoppedChains[GoodputLengthOptions]):
         """Draft while it pays at the request's rate, verify, accept, move the rate."""
         cost = options.cost
         power = "exp((m + 1)*log(r))"  # chance that one more token than m is accepted
-        stop = StopRule(
+        stop = StopRule.carrying(
             f"{power}*(1 + {cost}*m)*(1 - r) <= {cost}*(1 - {power})",
-            measure="count",
-            operands="r=%r0",
-            before="""%h = load @accepted
-%j = load @judged
-%r0 = compute "max(min(h/j, 0.98), 0.02)" h=%h j=%j""",
-            after="""%hit = measure %a accepted
+            {"h": ("accepted", FIRST_ACCEPTED), "j": ("judged", FIRST_JUDGED)},
+            """%hit = measure %a accepted
 %all = measure %c count
 %h2 = compute "0.9*h + hit" h=%h hit=%hit
-%j2 = compute "0.9*j + min(hit + 1, all)" j=%j hit=%hit all=%all
-store @accepted %h2
-store @judged %j2""",
-            states=(
-                f"@accepted = value number(init={FIRST_ACCEPTED})",
-                f"@judged = value number(init={FIRST_JUDGED})",
-            ),
+%j2 = compute "0.9*j + min(hit + 1, all)" j=%j hit=%hit all=%all""",
+            measure="count",
+            operands="r=%r0",
+            before='%r0 = compute "max(min(h/j, 0.98), 0.02)" h=%h j=%j',
         )
         return chain_plan(facts, self, options.drafter, options.most, stop=stop)
 

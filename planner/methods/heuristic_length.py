@@ -20,7 +20,7 @@ from specplan.planner.templates.chains import (
     WHO_DRAFTS,
     StoppedChains,
     StoppedDrafter,
-    carried_length,
+    StopRule,
     chain_plan,
 )
 
@@ -53,7 +53,8 @@ class HeuristicLength(StoppedChains[HeuristicLengthOptions]):
         after = f"""%hit = measure %a accepted
 %all = measure %c count
 %k2 = compute "where(hit < all, max(k - 1, 1), {grown})" k=%k hit=%hit all=%all"""
-        stop = carried_length(options.first, after)
+        numbers = {"k": ("length", options.first)}
+        stop = StopRule.carrying("m >= k", numbers, after, measure="count", operands="k=%k")
         return chain_plan(facts, self, options.drafter, options.most, stop=stop)
 
 

@@ -52,18 +52,15 @@ class Thompson(StoppedChains[ThompsonOptions]):
 
     def plan(self, facts: ProblemFacts, options: ThompsonOptions) -> Plan:
         """Draft until the coin says no, verify, accept, count acceptances and rejections."""
-        stop = StopRule(
+        stop = StopRule.carrying(
             "m > k/(k + o)",
-            measure="uniform",
-            operands="k=%k o=%o",
-            before="%k = load @kept\n%o = load @lost",
-            after="""%hit = measure %a accepted
+            {"k": ("kept", 1.0), "o": ("lost", 1.0)},
+            """%hit = measure %a accepted
 %all = measure %c count
 %k2 = compute "k + hit" k=%k hit=%hit
-%o2 = compute "o + min(all - hit, 1)" o=%o all=%all hit=%hit
-store @kept %k2
-store @lost %o2""",
-            states=("@kept = value number(init=1.0)", "@lost = value number(init=1.0)"),
+%o2 = compute "o + min(all - hit, 1)" o=%o all=%all hit=%hit""",
+            measure="uniform",
+            operands="k=%k o=%o",
         )
         return chain_plan(facts, self, options.drafter, options.most, stop=stop)
 

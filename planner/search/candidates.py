@@ -16,7 +16,7 @@ from specplan.ir.plan import Plan
 from specplan.ir.text.printer import print_plan
 from specplan.ir.types.infer import infer_round
 from specplan.ir.types.value_types import TreeType
-from specplan.planner.explain.numbers import interval_data, seconds_data
+from specplan.planner.explain.numbers import interval_data, parts_data
 from specplan.planner.reasons import Cause, cause_of
 
 
@@ -154,16 +154,7 @@ def estimate_as_dict(estimate: Estimate) -> dict[str, Any]:
     result = asdict(estimate)
     result["memory"] = {part.name: part.bytes for part in estimate.memory.parts}
     result["memory_bytes"] = interval_data(estimate.memory.interval)
-    result["breakdown"] = [
-        {
-            "op": part.op,
-            "model": part.model,
-            "width": part.width,
-            "times": part.times,
-            "seconds": seconds_data(part.seconds),
-        }
-        for part in estimate.breakdown
-    ]
+    result["breakdown"] = parts_data(estimate.breakdown)
     result["assumptions"] = list(estimate.assumptions)
     return result
 

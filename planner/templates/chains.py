@@ -9,7 +9,7 @@ token at least.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import indent
 from typing import Any, ClassVar
@@ -62,6 +62,38 @@ class StopRule:
     after: str = ""
     states: tuple[str, ...] = ()
 
+    @classmethod
+    def carrying(
+        cls,
+        condition: str,
+        numbers: Mapping[str, tuple[str, float]],
+        after: str,
+        *,
+        before: str = "",
+        **more: Any,
+    ) -> StopRule:
+        """Ends a chain by numbers of the request that rounds carry on.
+
+        Args:
+            condition: see the class.
+            numbers: by name in formulas, the state that holds one and what it is at first.
+            after: ops at the end of a round that define the next numbers: of `%k`, `%k2`.
+            before: ops that define operands from the numbers.
+            more: `measure` and `operands`.
+        """
+        loads = (f"%{name} = load @{state}" for name, (state, _) in numbers.items())
+        stores = (f"store @{state} %{name}2" for name, (state, _) in numbers.items())
+        states = (
+            f"@{state} = value number(init={float(first)})" for state, first in numbers.values()
+        )
+        return cls(
+            condition,
+            before="\n".join((*loads, before)).rstrip(),
+            after="\n".join((after, *stores)),
+            states=tuple(states),
+            **more,
+        )
+
     def ops(self, logits: str) -> str:
         """Ops in the loop that define `%stop`, and the product `%r` where there is one."""
         measured, read = f"%m = measure {logits} {self.measure}", "%m"
@@ -72,23 +104,6 @@ class StopRule:
         if self.product:
             measured, read = f'{measured}\n%r = compute "p*m" p=%p m=%m', "%r"
         return f'{measured}\n%stop = compute "{self.condition}" m={read} {self.operands}'
-
-
-def carried_length(first: int, after: str) -> StopRule:
-    """Ends a chain at a number of the request that rounds carry on, `@length`.
-
-    Args:
-        first: of the first round.
-        after: ops at the end of a round that define the next one, `%k2`, from `%k`.
-    """
-    return StopRule(
-        "m >= k",
-        measure="count",
-        operands="k=%k",
-        before="%k = load @length",
-        after=f"{after}\nstore @length %k2",
-        states=(f"@length = value number(init={float(first)})",),
-    )
 
 
 def drafted_chain(

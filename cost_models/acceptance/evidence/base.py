@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 from specplan.cost_models.acceptance.model import AcceptanceModel, Floats
@@ -101,6 +101,37 @@ class Evidence(ABC):
             ValueError: a text holds something else than numbers.
         """
         return cls(**{name: _tuples(value) for name, value in data.items()})
+
+
+class Trace(Evidence):
+    """What was measured position by position, along texts.
+
+    Attributes:
+        rows: per prompt and position, a number or several.
+    """
+
+    rows: Sequence[Sequence[Any]]
+
+    @property
+    def traces(self) -> Sequence[Sequence[Any]]:
+        """See `Evidence.traces`."""
+        return self.rows
+
+
+class TraceOfSeveral(Trace):
+    """A trace with several whole numbers at each position, which are one text in files."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Its fields, ready for JSON."""
+        data = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        rows = [[" ".join(map(str, position)) for position in row] for row in self.rows]
+        return {**data, "rows": rows}
+
+    @classmethod
+    def from_data(cls: type[EvidenceT], data: Mapping[str, Any]) -> EvidenceT:
+        """See `Evidence.from_data`."""
+        rows = (tuple(tuple(map(int, str(text).split())) for text in row) for row in data["rows"])
+        return cls(**{**data, "rows": tuple(rows)})
 
 
 NO_STATIC_SHAPE = (

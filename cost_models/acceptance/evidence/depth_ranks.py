@@ -7,12 +7,11 @@ replayed; children are best ranks, given tokens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from specplan.cost_models.acceptance.evidence.base import Drafting, Evidence
+from specplan.cost_models.acceptance.evidence.base import Drafting, TraceOfSeveral
 from specplan.cost_models.acceptance.trace_model import TraceModel
 from specplan.cost_models.formulas.closed_forms import depths_of
 from specplan.cost_models.rounds.demands import RoundDemands
@@ -20,7 +19,7 @@ from specplan.ir.plan import Plan, Round
 
 
 @dataclass(frozen=True)
-class DepthRanks(Evidence):
+class DepthRanks(TraceOfSeveral):
     """Prices static trees by replaying them on the prompts that were measured.
 
     Attributes:
@@ -40,11 +39,6 @@ class DepthRanks(Evidence):
         """Replays trees."""
         return TraceModel(self.rows, lengths=False)
 
-    @property
-    def traces(self) -> Sequence[Sequence[Any]]:
-        """Ranks by depth, per prompt and position."""
-        return self.rows
-
     def drafts(self, plan: Plan, item: Round, demands: RoundDemands) -> Drafting | str:
         """A static tree of no more levels than were measured; see `Evidence.drafts`."""
         parents = demands.judged[-1].parents if demands.judged else None
@@ -52,21 +46,6 @@ class DepthRanks(Evidence):
         if deepest > self.depth:
             return f"the profile knows {self.depth} levels, and the plan drafts {deepest}"
         return super().drafts(plan, item, demands)
-
-    def as_data(self) -> dict[str, Any]:
-        """Ready for JSON; `rows` have the numbers of each position in one text."""
-        rows = [[" ".join(map(str, ranks)) for ranks in row] for row in self.rows]
-        return {"depth": self.depth, "rows": rows}
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> DepthRanks:
-        """The inverse of `as_data`.
-
-        Raises:
-            ValueError: a position holds something else than whole numbers.
-        """
-        read = (tuple(tuple(map(int, str(text).split())) for text in row) for row in data["rows"])
-        return cls(**{**data, "rows": tuple(read)})
 
     def problem(self) -> str | None:
         """See `Evidence.problem`."""

@@ -13,15 +13,15 @@ text has them the model keeps the source's tokens exactly as long as they are th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.cost_models.acceptance.evidence.base import Drafting, Evidence, Rows
+from specplan.cost_models.acceptance.evidence.base import Drafting, Rows, TraceOfSeveral
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.trace_model import TraceModel
 from specplan.cost_models.rounds.demands import RoundDemands
@@ -66,7 +66,7 @@ class DraftSegment:
 
 
 @dataclass(frozen=True)
-class InterleavedTrace(Evidence):
+class InterleavedTrace(TraceOfSeveral):
     """What of the text a model and a source would have drafted.
 
     Attributes:
@@ -84,11 +84,6 @@ class InterleavedTrace(Evidence):
         """What the model accepts of itself alone."""
         return TraceModel(self.whole, lengths=True)
 
-    @property
-    def traces(self) -> Sequence[Sequence[Any]]:
-        """Both numbers, per prompt and position."""
-        return self.rows
-
     def drafts(self, plan: Plan, item: Round, demands: RoundDemands) -> Drafting | str:
         """A chain that a model and a source draft in turns, however they do."""
         segments = _read(plan, item)
@@ -100,24 +95,6 @@ class InterleavedTrace(Evidence):
         depth = sum(segment.most for segment in segments)
         return Drafting.of_path(demands, depth, self.of_segments(segments))
 
-    def as_data(self) -> dict[str, Any]:
-        """Ready for JSON: `longest`, and `rows` with both numbers of each position in one text."""
-        rows = [[f"{model} {copied}" for model, copied in row] for row in self.rows]
-        return {"longest": self.longest, "rows": rows}
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> InterleavedTrace:
-        """The inverse of `as_data`.
-
-        Raises:
-            ValueError: a position holds something else than two whole numbers.
-        """
-        read = []
-        for row in data["rows"]:
-            pairs = [tuple(map(int, str(text).split())) for text in row]
-            read.append(tuple((model, copied) for model, copied in pairs))
-        return cls(**{**data, "rows": tuple(read)})
-
     def problem(self) -> str | None:
         """See `Evidence.problem`."""
         if isinstance(self.longest, bool) or not isinstance(self.longest, int) or self.longest < 1:
@@ -125,9 +102,9 @@ class InterleavedTrace(Evidence):
         if not any(self.rows):
             return "holds no measurement"
         for row in self.rows:
-            for model, copied in row:
-                if model not in (0, 1) or not 0 <= copied <= self.longest:
-                    return f"{[model, copied]} is out of range"
+            for pair in row:
+                if len(pair) != 2 or pair[0] not in (0, 1) or not 0 <= pair[1] <= self.longest:
+                    return f"{[*pair]} is out of range"
         return None
 
     def problem_of(self, segments: Sequence[DraftSegment]) -> str | None:

@@ -6,17 +6,16 @@ model without some of its blocks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from specplan.cost_models.acceptance.evidence.base import Evidence, Rows, problem_of_rows
+from specplan.cost_models.acceptance.evidence.base import Rows, Trace, problem_of_rows
 from specplan.cost_models.acceptance.trace_model import TraceModel
 
 
 @dataclass(frozen=True)
-class Lengths(Evidence):
+class Lengths(Trace):
     """Prices chains, up to any length, by replaying them on the prompts that were measured.
 
     Attributes:
@@ -31,11 +30,6 @@ class Lengths(Evidence):
     def model(self) -> TraceModel:
         """Replays chains."""
         return TraceModel(self.rows, lengths=True)
-
-    @property
-    def traces(self) -> Sequence[Sequence[Any]]:
-        """Lengths, per prompt and position."""
-        return self.rows
 
     def problem(self) -> str | None:
         """See `Evidence.problem`."""

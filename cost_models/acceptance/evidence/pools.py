@@ -11,10 +11,9 @@ Trees that one lookup merges from what a source gives are cut likewise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +21,8 @@ from numpy.typing import NDArray
 from specplan.cost_models.acceptance.evidence.base import (
     MOST,
     Drafting,
-    Evidence,
     Rows,
+    TraceOfSeveral,
     judged_several_times,
 )
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
@@ -37,7 +36,7 @@ _NO_PLACE = MOST
 
 
 @dataclass(frozen=True)
-class Pools(Evidence):
+class Pools(TraceOfSeveral):
     """Where the text stands in the pools of every position.
 
     A node's place is its 0-based order in its pool by probability. A parent stands before its
@@ -62,11 +61,6 @@ class Pools(Evidence):
     def model(self) -> TraceModel:
         """What is accepted of whole pools."""
         return TraceModel(self.whole, lengths=True)
-
-    @property
-    def traces(self) -> Sequence[Sequence[Any]]:
-        """Places, per prompt and position."""
-        return self.rows
 
     def drafts(self, plan: Plan, item: Round, demands: RoundDemands) -> Drafting | str:
         """A tree that a beam grows, or one lookup merges, cut to its most probable nodes."""
@@ -103,21 +97,6 @@ class Pools(Evidence):
     @cached_property
     def _made(self) -> dict[tuple[int, int], Lengths]:
         return {}
-
-    def as_data(self) -> dict[str, Any]:
-        """Ready for JSON; `rows` have the numbers of each position in one text."""
-        rows = [[" ".join(map(str, position)) for position in row] for row in self.rows]
-        return {"layers": self.layers, "rows": rows, "beam": self.beam}
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Pools:
-        """The inverse of `as_data`.
-
-        Raises:
-            ValueError: a position holds something else than whole numbers.
-        """
-        read = (tuple(tuple(map(int, str(text).split())) for text in row) for row in data["rows"])
-        return cls(**{**data, "rows": tuple(read)})
 
     def problem(self) -> str | None:
         """See `Evidence.problem`."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from specplan.cost_models.acceptance.evidence.base import Evidence, Rows, problem_of_rows
+from specplan.cost_models.acceptance.evidence.base import Rows, Trace, problem_of_rows
 from specplan.cost_models.acceptance.trace_model import TraceModel
 
 
 @dataclass(frozen=True)
-class Ranks(Evidence):
+class Ranks(Trace):
     """Prices static trees by replaying them on the prompts that were measured.
 
     Attributes:
@@ -28,11 +27,6 @@ class Ranks(Evidence):
     def model(self) -> TraceModel:
         """Replays trees."""
         return TraceModel(self.rows, lengths=False)
-
-    @property
-    def traces(self) -> Sequence[Sequence[Any]]:
-        """Ranks, per prompt and position."""
-        return self.rows
 
     def problem(self) -> str | None:
         """See `Evidence.problem`."""
