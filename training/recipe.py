@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from specplan.measure.acceptance.heads import depth_of, on_first_layers
 from specplan.runtime.models.heads.drafter import Drafter
-from specplan.training.learning.features import Features
-from specplan.training.learning.heads import HeadLearner
-from specplan.training.learning.objective import Objective, loss_of
-from specplan.training.learning.packing import Text, labels_of, packed
+from specplan.training.learning.objective import Objective
 from specplan.training.losses import step_weights
 
 
@@ -82,17 +78,6 @@ def objective_of(head: Drafter, recipe: Recipe, compute: torch.dtype) -> Objecti
         ahead = 1  # it reads the target's states at every token, so that all steps are the first
     weights = step_weights(ahead, recipe.decay)
     return Objective(recipe.loss, weights, recipe.temperature, compute, answers=recipe.answers)
-
-
-@torch.no_grad()
-def head_loss(head: Drafter, texts: Sequence[Text], recipe: Recipe) -> float:
-    """The loss of a head on some texts, in its own number type; in nats."""
-    objective = objective_of(head, recipe, head.dtype)
-    groups = packed(texts, recipe.row_tokens)
-    learner = HeadLearner(head)
-    rows, features = Features(learner, groups, objective).rows(range(len(groups)))
-    labels = labels_of(rows, len(objective.weights), head.description.begins)
-    return loss_of(learner, rows, labels, features, objective).item()
 
 
 def fast_type(dtype: torch.dtype, device: torch.device) -> torch.dtype:

@@ -15,9 +15,10 @@ from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.loading import load_head
 from specplan.runtime.models.loading import load_model
 from specplan.training.learning.packing import Text
-from specplan.training.recipe import Recipe, head_loss
+from specplan.training.recipe import Recipe
 from specplan.training.trainer import train_head
 from tests.backends.pairs import save_pair
+from tests.training.head_losses import head_loss
 
 RECIPE = Recipe(rows=2, row_tokens=40, learning_rate=0.02, warmup=2, unroll=3, clip=10.0)
 FILES = ("model.safetensors", "optimizer.state", "training.json")

@@ -50,9 +50,10 @@ from specplan.planner.search.settings import settings_by
 from specplan.runtime.generate import generate
 from specplan.runtime.models.heads.loading import load_head
 from specplan.training.learning.packing import Text
-from specplan.training.recipe import Recipe, head_loss
+from specplan.training.recipe import Recipe
 from specplan.training.trainer import train_head
 from tests.measure.problems import write_problem
+from tests.training.head_losses import head_loss
 
 torch.set_num_threads(1)
 REPOSITORY = Path(__file__).resolve().parents[2]
