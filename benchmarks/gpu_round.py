@@ -37,6 +37,7 @@ from specplan.cost_models.rounds.pricing import RoundPrice, price_round, read_ro
 from specplan.ir.files import write_json_atomic
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
+from specplan.measure.device.probes import chain_plan
 from specplan.runtime.executable import Executable
 from specplan.runtime.models.attention import ATTENTION_NAME, assert_attention
 from specplan.runtime.models.causal import CausalModel
@@ -77,28 +78,7 @@ READ = (2, 16, 29)
 
 def chain(length: int) -> Plan:
     """The draft model drafts a chain, the target verifies it greedily."""
-    return parse_plan(
-        f"""plan chain
-model target
-model draft
-state @kv = cache target
-state @dkv = cache draft
-round decode {{
-  %t0 = root
-  %c = repeat {length} (%t = %t0) {{
-    %f = pick %t of=newest
-    %q = forward draft %f cache=@dkv pending=2
-    %n = grow %t at=%f logits=%q
-    yield %n
-  }}
-  %l = forward target %c cache=@kv pending=1
-  %a = accept %c target=%l
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}}
-"""
-    )
+    return chain_plan(length, greedy=True)
 
 
 def head_chain(length: int, read: Sequence[int] | None = None) -> Plan:
@@ -108,16 +88,16 @@ def head_chain(length: int, read: Sequence[int] | None = None) -> Plan:
 model target
 model head
 state @kv = cache target
-state @dkv = cache head
+state @head_kv = cache head
 state @s = track target layer={list(read or READ)}
 state @o = track head layer=last
 round decode {{
   %t0 = root
-  %q0 = forward head %t0 cache=@dkv pending={length + 1} features=@s shift=1 keep=@o
+  %q0 = forward head %t0 cache=@head_kv pending={length + 1} features=@s shift=1 keep=@o
   %t1 = grow %t0 at=%t0 logits=%q0
   %c = repeat {length - 1} (%t = %t1) {{
     %f = pick %t of=newest
-    %q = forward head %f cache=@dkv features=@o shift=1 keep=@o write=scratch
+    %q = forward head %f cache=@head_kv features=@o shift=1 keep=@o write=scratch
     %n = grow %t at=%f logits=%q
     yield %n
   }}
@@ -126,7 +106,7 @@ round decode {{
   %e = emit %a
   commit @kv %e
   commit @s %e
-  commit @dkv %e
+  commit @head_kv %e
   commit @o %e
 }}
 """
@@ -199,8 +179,9 @@ def floor_and_price(
     assert not hasattr(demands, "reason"), str(demands)
     device = device_called(name)
     pricer = RoundPricer(device or load_device("h100-sxm"), shapes, batch, context)
-    size = float(round_cost(demands, pricer, {"dkv": 1.0}).bytes)
-    price = price_round(demands, pricer, {"dkv": 1.0})
+    lags = {"draft_kv": 1.0, "head_kv": 1.0}
+    size = float(round_cost(demands, pricer, lags).bytes)
+    price = price_round(demands, pricer, lags)
     if device is None or not isinstance(price, RoundPrice):
         return size, None
     return size, price.seconds.median

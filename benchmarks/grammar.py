@@ -25,6 +25,7 @@ import torch
 from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.eager.state.grammars import Grammars
 from specplan.ir.text.parser import parse_plan
+from specplan.measure.device.probes import chain_plan, plain_plan
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
 from specplan.runtime.grammar import Grammar, vocabulary_of
@@ -37,39 +38,6 @@ NAMES = ("name", "path", "size", "count", "status", "items", "value", "key", "mo
 WORDS = ("open", "closed", "read", "write", "error", "none", "left", "right", "first", "last")
 MOST_TOKENS = 320
 
-PLAIN = """plan plain
-model target
-assume temperature=0.0
-state @kv = cache target
-round decode {
-  %c = root
-  %l = forward target %c cache=@kv pending=1
-  %a = accept %c target=%l
-  %e = emit %a
-  commit @kv %e
-}
-"""
-CHAIN = """plan chain
-model target
-model draft
-assume temperature=0.0
-state @kv = cache target
-state @dkv = cache draft
-round decode {
-  %t0 = root
-  %c = repeat 4 (%t = %t0) {
-    %f = pick %t of=newest
-    %q = forward draft %f cache=@dkv pending=2
-    %n = grow %t at=%f logits=%q
-    yield %n
-  }
-  %l = forward target %c cache=@kv pending=1
-  %a = accept %c target=%l
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}
-"""
 DOMINO = """plan domino
 model target
 assume temperature=0.0
@@ -176,14 +144,19 @@ def main() -> None:
     draw, spent = random.Random(0), Spent()
     schemas = [schema(draw) for _ in range(arguments.prompts)]
     timed(spent)
+    plans = {
+        "plain": plain_plan(greedy=True),
+        "chain": chain_plan(4, greedy=True),
+        "domino": parse_plan(DOMINO),
+    }
     rows = {
-        plan.name: decoded(
-            EagerBackend().compile(plan, {name: models[name] for name in plan.models_run}),
+        name: decoded(
+            EagerBackend().compile(plan, {role: models[role] for role in plan.models_run}),
             tokenizer,
             schemas,
             spent,
         )
-        for plan in map(parse_plan, (PLAIN, CHAIN, DOMINO))
+        for name, plan in plans.items()
     }
     if arguments.json:
         print(json.dumps(rows, indent=1))

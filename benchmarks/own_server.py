@@ -22,10 +22,9 @@ from specplan.cost_models.serving.mean_values import under_load
 from specplan.cost_models.serving.quantiles import LoadTimes
 from specplan.cost_models.serving.server import Server, StepTimes, Traffic
 from specplan.ir.plan import Plan
-from specplan.ir.text.parser import parse_plan
 from specplan.measure.bench.arrivals import Planned, at_rate
 from specplan.measure.bench.loaded import CpuTimer, arrivals_of, measured_steps, predict, run_load
-from specplan.measure.device.probes import plain_plan
+from specplan.measure.device.probes import chain_plan, plain_plan
 from specplan.measure.workbench import BENCH, Workbench
 from specplan.passes.pipeline import run_passes
 from specplan.problems import as_problem
@@ -33,26 +32,6 @@ from specplan.problems import as_problem
 SHARES = (0.3, 0.5, 0.7, 0.8, 0.9)
 LOADS = ((96, 32), (160, 16))
 BATCHES = (1, 2, 4, 8)
-CHAIN = """plan chain
-model target
-model draft
-state @kv = cache target
-state @dkv = cache draft
-round decode {
-  %t0 = root
-  %c = repeat 3 (%t = %t0) {
-    %f = pick %t of=newest
-    %q = forward draft %f cache=@dkv pending=2
-    %n = grow %t at=%f logits=%q how=best
-    yield %n
-  }
-  %l = forward target %c cache=@kv pending=1
-  %a = accept %c target=%l
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}
-"""
 
 
 def bench_of(work: Path, prompt: int, output: int) -> Workbench:
@@ -64,7 +43,10 @@ def bench_of(work: Path, prompt: int, output: int) -> Workbench:
 
 def plans() -> dict[str, Plan]:
     """No speculation, and a chain of the draft model."""
-    return {"plain": run_passes(plain_plan(greedy=True)), "chain": run_passes(parse_plan(CHAIN))}
+    return {
+        "plain": run_passes(plain_plan(greedy=True)),
+        "chain": run_passes(chain_plan(3, greedy=True)),
+    }
 
 
 def most_borne(server: Server, steps: StepTimes, lengths: tuple[float, float]) -> float:

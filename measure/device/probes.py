@@ -63,9 +63,7 @@ def chain_probes(drafts: Sequence[str], greedy: bool) -> Iterator[Probe]:
         yield Probe(f"lookup {length}", _lookup(length, greedy))
     for draft in drafts:
         for length in CHAINS:
-            forward = f"{draft} %f cache=@{draft}_kv pending=2"
-            plan = _chain(forward, length, greedy, drafts=(draft,))
-            yield Probe(f"chain {length} by {draft}", plan)
+            yield Probe(f"chain {length} by {draft}", chain_plan(length, greedy, draft))
 
 
 def exit_probes(exits: Sequence[int], layers: int, greedy: bool) -> Iterator[Probe]:
@@ -151,6 +149,12 @@ def probe_of_width(role: str, width: int, greedy: bool) -> Probe:
 def plain_plan(greedy: bool) -> Plan:
     """Autoregressive decoding at temperature 0, or at any."""
     return _plan("", 0, "" if greedy else "recursive", tree="%t0", name="autoregressive")
+
+
+def chain_plan(length: int, greedy: bool, draft: str = "draft") -> Plan:
+    """A chain by a draft model, which has a cache `@<draft>_kv`, at temperature 0, or at any."""
+    forward = f"{draft} %f cache=@{draft}_kv pending=2"
+    return _chain(forward, length, greedy, drafts=(draft,), name="chain")
 
 
 def _plan(

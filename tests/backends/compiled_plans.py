@@ -6,26 +6,18 @@ from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
 from specplan.runtime.requests import Request
 from tests.backends.dynamic_trees import dynamic_plan
+from tests.plan_texts import drafted
 
-TREE = """plan tree
-model target
-model draft
-state @kv = cache target
-state @dkv = cache draft
-round decode {
+TREE = drafted(
+    """
   %t0 = root
   %q0 = forward draft %t0 cache=@dkv pending=2
   %t1 = grow %t0 at=%t0 logits=%q0 children=2
   %f1 = pick %t1 of=newest
   %q1 = forward draft %f1 cache=@dkv
-  %t2 = grow %t1 at=%f1 logits=%q1 children=[2, 1]
-  %l = forward target %t2 cache=@kv pending=1
-  %a = accept %t2 target=%l
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}
+  %c = grow %t1 at=%f1 logits=%q1 children=[2, 1]
 """
+)
 EARLY_EXIT = """plan early
 model target
 state @kv = cache target

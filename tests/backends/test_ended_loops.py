@@ -23,6 +23,7 @@ from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.kinds import ended_kinds
 from tests.backends.pairs import load_pair, save_pair
+from tests.plan_texts import drafted
 
 
 @pytest.fixture(scope="module")
@@ -86,13 +87,8 @@ def test_every_kind_runs_as_the_interpreter_does(
             side_by_side(plan, models, requests[-1:])
 
 
-GUARDED = """plan guarded
-model target
-model draft
-state @kv = cache target
-state @dkv = cache draft
-state @left = value number(init=FIRST)
-round decode {
+GUARDED = drafted(
+    """
   %t0 = root
   %x = load @left
   %c = repeat 3 (%t = %t0) {
@@ -103,15 +99,10 @@ round decode {
     %stop = compute "INSIDE" x=%x n=%count
     yield %n until=%stop
   }
-  %l = forward target %c cache=@kv pending=1
-  %a = accept %c target=%l
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-  %y = compute "AFTER" x=%x
-  store @left %y
-}
-"""
+""",
+    head="state @left = value number(init=FIRST)\n",
+    after='  %y = compute "AFTER" x=%x\n  store @left %y\n',
+)
 
 
 def guarded(first: float, inside: str = "n < 0 * x", after: str = "x") -> Plan:

@@ -29,6 +29,7 @@ from specplan.runtime.uniforms import uniforms
 from tests.backends.kinds import every_kind
 from tests.backends.pairs import in_batches, load_pair, plain, run
 from tests.matrix import LONG, sized
+from tests.plan_texts import drafted, judged
 
 TOLERANCE = 0.25
 """Largest difference, in float32 logits, of two tokens that bfloat16 may take for one another."""
@@ -130,23 +131,11 @@ def test_sampled_tokens_follow_the_targets_law(
         assert _p_value(counts, expected) > 1e-4, name
 
 
-BUSH = """plan bush
-model target
-model draft
-state @kv = cache target
-state @dkv = cache draft
-round decode {
+BUSH = """
   %t0 = root
   %q = forward draft %t0 cache=@dkv pending=3
   %u = uniform 3 stream=draft
   %c = grow %t0 at=%t0 logits=%q children=3 how=draw by=%u
-  %l = forward target %c cache=@kv pending=1
-  %v = uniform 4 stream=accept
-  %a = accept %c target=%l rule=RULE by=%v
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}
 """
 
 
@@ -154,7 +143,7 @@ round decode {
 def test_siblings_judged_by_other_rules_follow_the_targets_law(
     rule: str, exact: dict[str, CausalModel], requests: list[Request]
 ) -> None:
-    plan = check_plan(parse_plan(BUSH.replace("RULE", rule)))
+    plan = check_plan(parse_plan(drafted(BUSH, judge=judged(rule, 3))))
     prompt, settings, first, expected = _after_the_first(exact, requests)
     counts = _second_tokens(plan, exact, prompt, first, settings, len(expected))
     assert counts[expected == 0].sum() == 0

@@ -24,27 +24,23 @@ from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 from tests.backends.pairs import in_batches, load_pair, plain
 from tests.backends.test_small_caches import small_plan
+from tests.plan_texts import drafted
 from tests.runtime.sources.test_retrieval import retained_by_definition
 from tests.runtime.tiny_models import save_tiny
 
-TREE = """plan tree
-model target
-state @kv = cache target
-state @part = cache target view=@kv policy=retrieved(chunk=4) budget=12
-round decode {
+TREE = drafted(
+    """
   %t0 = root
   %q0 = forward target %t0 cache=@part pending=1 write=scratch
   %t1 = grow %t0 at=%t0 logits=%q0 children=3
   %f = pick %t1 of=newest
   %q1 = forward target %f cache=@part write=scratch
   %c = grow %t1 at=%f logits=%q1 children=2
-  %l = forward target %c cache=@kv pending=1
-  %a = accept %c target=%l
-  %e = emit %a
-  commit @kv %e
-  refresh @part
-}
-"""
+""",
+    head="state @part = cache target view=@kv policy=retrieved(chunk=4) budget=12\n",
+    draft=False,
+    after="  refresh @part\n",
+)
 
 
 def chain(budget: int, chunk: int, greedy: bool = True) -> Plan:

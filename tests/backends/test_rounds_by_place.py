@@ -27,7 +27,7 @@ from specplan.runtime.generate import Generation, generate
 from specplan.runtime.requests import Request
 from tests.backends.kinds import all_facts
 from tests.backends.pairs import in_batches, load_pair, plain, save_pair
-from tests.cost_models.rounds.test_pricing import greedy_chain
+from tests.plan_texts import greedy_chain
 
 FIRST = 6
 

@@ -16,49 +16,32 @@ from specplan.runtime.requests import Request
 from tests.backends.pairs import load_pair, run, save_pair
 from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value
 from tests.ir.plans_on_disk import text_of
+from tests.plan_texts import drafted
 
-HEAD = """plan shared
-model target
-model draft
-state @kv = cache target
-state @dkv = cache draft
-round decode {
+CHAIN = """
   %t0 = root
   %v = uniform 9 stream=coupled key=position
-"""
-CHAIN = """  %c = repeat 4 (%t = %t0) {
+  %c = repeat 4 (%t = %t0) {
     %f = pick %t of=newest
     %q = forward draft %f cache=@dkv pending=2
     %n = grow %t at=%f logits=%q how=shared by=%v
     yield %n
   }
 """
-TREE = """  %q0 = forward draft %t0 cache=@dkv pending=3
+TREE = """
+  %t0 = root
+  %v = uniform 9 stream=coupled key=position
+  %q0 = forward draft %t0 cache=@dkv pending=3
   %t1 = grow %t0 at=%t0 logits=%q0 children=3 how=shared by=%v
   %f1 = pick %t1 of=newest nodes=[0, 1]
   %q1 = forward draft %f1 cache=@dkv
   %c = grow %t1 at=%f1 logits=%q1 children=[2, 1] how=shared by=%v
 """
-TAIL = """  %l = forward target %c cache=@kv pending=1
-  %a = accept %c target=%l rule=gumbel by=%v
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}
-"""
-ALONE = """plan alone
-model target
-state @kv = cache target
-round decode {
-  %t = root
-  %l = forward target %t cache=@kv pending=1
-  %v = uniform 1 stream=coupled key=position
-  %a = accept %t target=%l rule=gumbel by=%v
-  %e = emit %a
-  commit @kv %e
-}
-"""
-DRAFTED = {"chain": HEAD + CHAIN + TAIL, "tree": HEAD + TREE + TAIL}
+JUDGE = "  %a = accept %c target=%l rule=gumbel by=%v\n"
+ALONE = drafted(
+    "  %c = root\n  %v = uniform 1 stream=coupled key=position", judge=JUDGE, draft=False
+)
+DRAFTED = {"chain": drafted(CHAIN, judge=JUDGE), "tree": drafted(TREE, judge=JUDGE)}
 COUPLINGS = {
     "gumbel": str,
     "minhash": lambda text: text.replace("how=shared", "how=minhash").replace("gumbel", "minhash"),

@@ -26,16 +26,10 @@ from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.definition import decodes_as_defined, edited
 from tests.backends.pairs import in_batches, load_pair, plain
+from tests.plan_texts import drafted
 
-HEAD = """plan stopped
-model target
-model draft
-state @kv = cache target
-state @dkv = cache draft
-"""
-CHAIN = (
-    HEAD
-    + """round decode {
+CHAIN = drafted(
+    """
   %t0 = root
   %c = repeat 6 (%t = %t0) {
     %f = pick %t of=newest
@@ -45,17 +39,10 @@ CHAIN = (
     %stop = compute "m < 0.2" m=%m
     yield %n until=%stop
   }
-  %l = forward target %c cache=@kv pending=1
-  %a = accept %c target=%l
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}
 """
 )
-TREE = (
-    HEAD
-    + """round decode {
+TREE = drafted(
+    """
   %t0 = root
   %none = compute "0.0"
   %pool, %end = repeat 5 (%t = %t0, %s = %none) {
@@ -68,12 +55,6 @@ TREE = (
   }
   %b = pick %pool of=all best=7
   %c = prune %pool to=%b
-  %l = forward target %c cache=@kv pending=1
-  %a = accept %c target=%l
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}
 """
 )
 
@@ -227,9 +208,8 @@ def test_other_compositions_decode_as_is_defined(name: str, models: dict[str, Ca
     decodes_as_defined(edited(CHAIN, EDITS[name]), models, requests_of(3, new=8))
 
 
-FALLBACK = (
-    HEAD.replace("state @kv", "assume law=free\nstate @kv")
-    + """round decode {
+FALLBACK = drafted(
+    """
   %t0 = root
   %q0 = forward draft %t0 cache=@dkv pending=2
   %m0 = measure %q0 top1
@@ -243,13 +223,9 @@ FALLBACK = (
     %stop = compute "m < 0.2" m=%m
     yield %n, %s until=%stop
   }
-  %l = forward target %c cache=@kv pending=1
-  %a = accept %c target=%l rule=rollback(threshold=THRESHOLD)
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}
-"""
+""",
+    head="assume law=free\n",
+    judge="  %a = accept %c target=%l rule=rollback(threshold=THRESHOLD)\n",
 )
 
 

@@ -17,11 +17,10 @@ from specplan.bundles.compiling import compile_bundle
 from specplan.bundles.writing import open_bundle
 from specplan.checks.running import opened
 from specplan.ir.errors import UsageError
-from specplan.ir.text.parser import parse_plan
 from tests.backends.mutations import sum_anew
+from tests.ir.plans_on_disk import plan_of
 from tests.planner.checkpoints import write_checkpoint
 
-PLAN = Path(__file__).parent.parent / "ir" / "plans" / "draft_chain.plan"
 PROBLEM: dict[str, Any] = {
     "schema_version": 1,
     "models": {
@@ -67,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_checkpoint(home / name)
     return write_bundle(
         home / "bundle",
-        plan=parse_plan(PLAN.read_text()),
+        plan=plan_of("draft_chain"),
         problem=PROBLEM,
         report={},
         models={name: (home / name, "auto") for name in ("target", "draft")},

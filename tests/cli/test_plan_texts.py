@@ -12,41 +12,12 @@ from specplan.backends.registry import INTERPRETER, backend_names
 from specplan.cli.main import USAGE
 from specplan.ir.rules.verify import RULES
 from tests.cli.test_program import no_torch, specplan, specplan_here
+from tests.ir.plans_on_disk import FOLDER, text_of
+from tests.plan_texts import drafted_chain
 from tests.planner.checkpoints import write_checkpoint
 
 __all__ = ["no_torch"]
-PLANS = Path(__file__).parents[1] / "ir/plans"
-PLAIN = """plan plain
-model target
-state @kv = cache target
-round decode {
-  %t = root
-  %l = forward target %t cache=@kv pending=1
-  %a = accept %t target=%l
-  %e = emit %a
-  commit @kv %e
-}
-"""
-DRAFTED = """plan drafted
-model target
-model draft
-state @kv = cache target
-state @dkv = cache draft
-round decode {
-  %t = root
-  %c = repeat 3 (%g = %t) {
-    %f = pick %g of=newest
-    %q = forward draft %f cache=@dkv pending=2
-    %n = grow %g at=%f logits=%q
-    yield %n
-  }
-  %l = forward target %c cache=@kv pending=1
-  %a = accept %c target=%l
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}
-"""
+PLAIN, DRAFTED = text_of("autoregressive"), drafted_chain(3)
 
 
 def linted(path: Path, **environment: str) -> tuple[int, dict[str, Any]]:
@@ -76,7 +47,7 @@ def test_the_backends_of_a_plan_that_verifies_are_listed(tmp_path: Path, no_torc
 
 def test_a_backend_refuses_by_op() -> None:
     """A small cache makes no graph; the interpreter keeps it."""
-    code, answer = linted(PLANS / "self_draft_view.plan")
+    code, answer = linted(FOLDER / "self_draft_view.plan")
     assert code == 0 and answer["verified"]
     assert answer["backends"][INTERPRETER] == {"runs": True, "reason": ""}
     static = answer["backends"]["static"]

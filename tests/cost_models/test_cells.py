@@ -16,9 +16,11 @@ from specplan.cost_models.cells import each, grid, split
 from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.intervals import Interval, Seconds
-from tests.cost_models.rounds.test_pricing import SHAPES, greedy_chain, read
+from tests.cost_models.rounds.test_pricing import SHAPES
+from tests.ir.plans_on_disk import plan_of
+from tests.plan_texts import greedy_chain
 
-PLANS = {"chain": greedy_chain(4), "tree": read("static_tree")}
+PLANS = {"chain": greedy_chain(4), "tree": plan_of("static_tree")}
 PROFILES = {
     "hazards": AcceptanceProfile.from_hazards([[0.6, 0.2, 0.1, 0.02]], trials=500.0),
     "traces": AcceptanceProfile(
@@ -70,7 +72,7 @@ def test_loads_of_different_rounds_are_priced_apart() -> None:
     batch, prompt = grid([1, 64], [512])
     pricer = Pricer(load_device("h200"), SHAPES, batch, prompt, 40)
     with pytest.raises(ValueError, match="different rounds"):
-        pricer.estimate(read("schedule"), PROFILES["hazards"])
+        pricer.estimate(plan_of("schedule"), PROFILES["hazards"])
 
 
 def test_functions_of_a_column_run_once_per_value() -> None:

@@ -10,20 +10,16 @@ from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.rules.verify import verify_plan
 from specplan.ir.text.parser import parse_plan
 from specplan.ir.text.printer import print_plan
+from tests.plan_texts import drafted
 
-PLAN = """plan self
-model target
-state @kv = cache target
-round decode {
+PLAN = drafted(
+    """
   %t0 = root
   %q = forward target %t0 cache=@kv pending=1 skip=[BLOCKS] write=scratch
   %c = grow %t0 at=%t0 logits=%q
-  %l = forward target %c cache=@kv pending=1
-  %a = accept %c target=%l
-  %e = emit %a
-  commit @kv %e
-}
-"""
+""",
+    draft=False,
+)
 
 LAYERS = st.lists(st.integers(0, 200), max_size=12)
 

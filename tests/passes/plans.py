@@ -1,22 +1,12 @@
-"""The worked plans of the language, and what their rounds do step by step."""
+"""Plans of one round, and what rounds do step by step."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 from specplan.ir.ops import Uniform
 from specplan.ir.plan import Plan, Round
 from specplan.ir.text.parser import parse_plan
 from specplan.ir.types.infer import infer_round
 from specplan.ir.types.value_types import NodesType, TreeType
-
-FOLDER = Path(__file__).parent.parent / "ir" / "plans"
-PATHS = sorted(FOLDER.glob("*.plan"))
-
-
-def read(name: str) -> Plan:
-    """A worked plan by name."""
-    return parse_plan((FOLDER / f"{name}.plan").read_text())
 
 
 def written(round_body: str, *, head: str = "", assume: str = "") -> Plan:

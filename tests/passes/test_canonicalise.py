@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from specplan.ir.plan import Assumptions
-from specplan.ir.text.parser import parse_plan
 from specplan.ir.text.printer import print_plan
 from specplan.passes.canonicalise import canonicalise
 from specplan.passes.pipeline import run_passes
-from tests.passes.plans import PATHS, read, written
+from tests.ir.plans_on_disk import NAMES, plan_of
+from tests.passes.plans import written
 
 VERIFY = """
   %l = forward target %c cache=@kv pending=1
@@ -66,16 +65,16 @@ def test_a_tree_that_is_cut_is_cut() -> None:
 
 
 def test_at_temperature_0_nothing_is_drawn() -> None:
-    warm = read("draft_chain")
+    warm = plan_of("draft_chain")
     cold = replace(warm, assumptions=replace(warm.assumptions, temperature=0.0))
     text = print_plan(run_passes(cold, (canonicalise,)))
     assert "uniform" not in text and "rule=" not in text and "how=" not in text
     assert "uniform" in print_plan(run_passes(warm, (canonicalise,)))
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_once_is_enough_and_rules_hold(path: Path) -> None:
-    once = run_passes(parse_plan(path.read_text()), (canonicalise,))
+@pytest.mark.parametrize("name", NAMES)
+def test_once_is_enough_and_rules_hold(name: str) -> None:
+    once = run_passes(plan_of(name), (canonicalise,))
     assert canonicalise(once) is once
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,20 +11,19 @@ from specplan.ir.plan import walk
 from specplan.ir.values import Value
 from specplan.passes.pipeline import PASSES, PassError, run_passes
 from specplan.passes.renumber import renumber
+from tests.ir.plans_on_disk import NAMES, plan_of, text_of
 
-PLANS = sorted((Path(__file__).parent.parent / "ir" / "plans").glob("*.plan"))
 
-
-@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
-def test_renumbering_is_idempotent_and_keeps_rules(path: Path) -> None:
-    plan = parse_plan(path.read_text())
+@pytest.mark.parametrize("name", NAMES)
+def test_renumbering_is_idempotent_and_keeps_rules(name: str) -> None:
+    plan = plan_of(name)
     once = run_passes(plan, (renumber,))
     assert renumber(once) is once
     assert renumber(plan) == once
 
 
 def test_text_with_other_names_is_the_same_plan() -> None:
-    text = (Path(__file__).parent.parent / "ir" / "plans" / "draft_chain.plan").read_text()
+    text = text_of("draft_chain")
     renamed = text.replace("%q", "%logits").replace("%t0", "%start")
     assert renamed != text
     plan, longer = parse_plan(text), parse_plan(text.replace("repeat 4", "repeat 5"))
@@ -33,7 +31,7 @@ def test_text_with_other_names_is_the_same_plan() -> None:
 
 
 def test_a_pass_that_breaks_a_rule_is_named() -> None:
-    text = (Path(__file__).parent.parent / "ir" / "plans" / "draft_chain.plan").read_text()
+    text = text_of("draft_chain")
 
     def drop_first_op(plan: Plan) -> Plan:
         item = plan.rounds[0]
@@ -44,7 +42,7 @@ def test_a_pass_that_breaks_a_rule_is_named() -> None:
 
 
 def test_a_pass_that_ends_in_an_error_is_named() -> None:
-    text = (Path(__file__).parent.parent / "ir" / "plans" / "draft_chain.plan").read_text()
+    text = text_of("draft_chain")
 
     def look_up_nothing(plan: Plan) -> Plan:
         raise KeyError("%q")
@@ -56,7 +54,7 @@ def test_a_pass_that_ends_in_an_error_is_named() -> None:
 
 
 def test_watch_sees_every_pass() -> None:
-    text = (Path(__file__).parent.parent / "ir" / "plans" / "draft_chain.plan").read_text()
+    text = text_of("draft_chain")
     seen: list[tuple[str, bool]] = []
     plan = run_passes(
         parse_plan(text), watch=lambda name, _, changed, __: seen.append((name, changed))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from specplan.ir.plan import Plan
@@ -12,7 +10,7 @@ from specplan.ir.text.parser import parse_plan
 from specplan.ir.text.printer import print_plan
 from specplan.passes.pipeline import run_passes
 from specplan.passes.share_prefix import share_prefix
-from tests.passes.plans import FOLDER, read
+from tests.ir.plans_on_disk import NAMES, text_of
 
 CHAIN = """\
   %t0 = root
@@ -55,7 +53,7 @@ def shared(body: str, states: str = "") -> str:
 
 def test_the_end_of_a_chain_is_run_and_the_rest_goes_on() -> None:
     """LayerSkip as it is written in the worked plan, from what says nothing of sharing."""
-    worked = (FOLDER / "early_exit_verified.plan").read_text().replace("@x", "@after_8")
+    worked = text_of("early_exit_verified").replace("@x", "@after_8")
     assert shared(CHAIN) == print_plan(parse_plan(worked))
 
 
@@ -73,7 +71,7 @@ def test_of_a_tree_all_nodes_that_were_not_expanded_are_run() -> None:
 def test_a_track_that_is_there_is_used() -> None:
     body = CHAIN.replace("layers=[0:8]", "layers=[0:8] keep=@x") + "  commit @x %e\n"
     text = shared(body, "state @x = track target layer=8\n")
-    assert text == (FOLDER / "early_exit_verified.plan").read_text()
+    assert text == text_of("early_exit_verified")
     assert shared(CHAIN, "state @x = track target layer=8\n") == text
 
 
@@ -119,9 +117,9 @@ def test_loops_that_may_stop_are_left_alone() -> None:
     assert share_prefix(plan) is plan
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.plan")), ids=lambda path: path.stem)
-def test_worked_plans_share_already_or_never(path: Path) -> None:
-    plan = read(path.stem)
+@pytest.mark.parametrize("name", NAMES)
+def test_worked_plans_share_already_or_never(name: str) -> None:
+    plan = parse_plan(text_of(name))
     assert share_prefix(plan) is plan
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from specplan.ir.ops import Forward, Repeat
@@ -12,7 +10,8 @@ from specplan.ir.text.parser import parse_plan
 from specplan.ir.text.printer import print_plan
 from specplan.passes.pipeline import run_passes
 from specplan.passes.unroll import unroll
-from tests.passes.plans import PATHS, read, steps, written
+from tests.ir.plans_on_disk import NAMES, plan_of
+from tests.passes.plans import steps, written
 
 CHAIN = """\
 round decode {
@@ -37,7 +36,7 @@ round decode {
 
 def test_a_drafted_chain() -> None:
     text = (
-        print_plan(read("draft_chain"))
+        print_plan(plan_of("draft_chain"))
         .replace("repeat 4", "repeat 2")
         .replace("uniform 5", "uniform 3")
     )
@@ -45,9 +44,9 @@ def test_a_drafted_chain() -> None:
     assert unrolled[unrolled.index("round") :] == CHAIN
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_the_same_steps_are_run(path: Path) -> None:
-    plan = parse_plan(path.read_text())
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_steps_are_run(name: str) -> None:
+    plan = plan_of(name)
     unrolled = run_passes(plan, (unroll,))
     for before, after in zip(plan.rounds, unrolled.rounds, strict=True):
         assert steps(plan, before) == steps(unrolled, after)
@@ -98,5 +97,5 @@ def test_a_loop_that_may_stop_stays_and_goes_on_drawing_in_its_copy() -> None:
 
 
 def test_plans_without_loops_are_left_alone() -> None:
-    plan = read("autoregressive")
+    plan = plan_of("autoregressive")
     assert unroll(plan) is plan

@@ -12,22 +12,8 @@ from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.pairs import load_pair, plain, save_pair
+from tests.plan_texts import drafted
 
-HEAD = """plan composed
-model target
-model draft
-state @kv = cache target
-state @dkv = cache draft
-round decode {
-"""
-END = """
-  %l = forward target %c cache=@kv pending=1
-  %a = accept %c target=%l
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}
-"""
 THREE = """  %t0 = root
   %q0 = forward draft %t0 cache=@dkv pending=9
   %t1 = grow %t0 at=%t0 logits=%q0 children=3
@@ -125,7 +111,7 @@ def outputs(
 
 @pytest.mark.parametrize("name", BODIES)
 def test_compositions_decode_as_plain_does(name: str, pair: dict[str, CausalModel]) -> None:
-    plan = parse_plan(HEAD + BODIES[name] + END)
+    plan = parse_plan(drafted(BODIES[name]))
     expected, rounds = outputs(plain(), pair, 1)
     alone, fewer = outputs(plan, pair, 1)
     together, as_many = outputs(plan, pair, 4)
@@ -143,7 +129,7 @@ def test_slots_known_before_a_round_change_nothing(
   %u = uniform 3 stream=d
   %c = grow %t1 at=%t1 logits=%q1 children=[0, 2, 1, 0] how=draw by=%u"""
     )
-    plan = parse_plan(HEAD + body + END)
+    plan = parse_plan(drafted(body))
     known = outputs(plan, pair, 4)
     monkeypatch.setattr("specplan.backends.eager.plan_analysis.places", lambda *_: Places())
     assert outputs(plan, pair, 4) == known

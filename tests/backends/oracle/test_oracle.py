@@ -22,6 +22,7 @@ from tests.backends.oracle.roles import VOCABULARY, models_of
 from tests.ir.generated.plans import generated_plan
 from tests.ir.layered_plans import SOUND
 from tests.matrix import sized
+from tests.plan_texts import drafted
 
 GENERATED_PLANS = sized(50, 1000)
 """Generated plans that are decoded; all 1,000 are where the language changes."""
@@ -109,19 +110,7 @@ COMPOSITIONS = {
 
 def composition(body: str) -> Plan:
     """A plan that drafts %c in some way, and verifies it."""
-    return parse_plan(f"""plan composed
-model target
-model draft
-state @kv = cache target
-state @dkv = cache draft
-round r {{
-  %t0 = root{body}  %l = forward target %c cache=@kv pending=1
-  %a = accept %c target=%l
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}}
-""")
+    return parse_plan(drafted(f"  %t0 = root{body}"))
 
 
 def requests(temperature: float = 0.0, limit: int = 8) -> list[Request]:

@@ -33,7 +33,7 @@ from specplan.passes.pipeline import run_passes
 from tests.backends.window_plans import windows
 from tests.cost_models.models.layered_shapes import DEEPSEEK_LATENT, layered
 from tests.cost_models.models.public_shapes import CONFIGS, llama, shape
-from tests.passes.plans import read
+from tests.ir.plans_on_disk import plan_of, text_of
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -122,7 +122,7 @@ def test_a_lowered_round_allocates_what_is_alive_at_once(reference: Models) -> N
 
 
 def test_each_logits_of_a_chain_take_the_place_of_those_before() -> None:
-    plan, row = run_passes(read("draft_chain")), 32000 * 4
+    plan, row = run_passes(plan_of("draft_chain")), 32000 * 4
     buffers = round_buffers(round_types(plan, plan.rounds[0]).steps, SHAPES, 2, 100)
     sizes = [
         [buffer.size for buffer in buffers if buffer.name.startswith(kind)]
@@ -300,7 +300,7 @@ def test_greedy_plans_hold_no_laws() -> None:
 
 
 def test_reduced_views_take_their_budget() -> None:
-    text = (Path(__file__).parents[2] / "ir/plans/self_draft_view.plan").read_text()
+    text = text_of("self_draft_view")
     parts = {p.name: p.bytes for p in plan_memory(parse_plan(text), SHAPES, 1, 2000).parts}
     beside = 5 + 1 + 1  # the root and four drafted tokens, dead writes, one token taken in
     assert parts["cache @part"] == (512 + beside) * 524288

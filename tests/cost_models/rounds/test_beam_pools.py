@@ -21,9 +21,11 @@ from specplan.cost_models.rounds.pricing import RoundPrice, Unpriced, price_roun
 from specplan.cost_models.rounds.round_types import round_types
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
-from tests.cost_models.rounds.test_pricing import HEAD, SHAPES, measured, read
+from tests.cost_models.rounds.test_pricing import SHAPES, measured
+from tests.ir.plans_on_disk import plan_of
+from tests.plan_texts import drafted
 
-BODY = """round decode {
+BODY = """
   %t0 = root
   %q0 = forward draft %t0 cache=@dkv pending=2
   %t1 = grow %t0 at=%t0 logits=%q0 children=2
@@ -35,12 +37,6 @@ BODY = """round decode {
   }
   %b = pick %pool of=all best=4
   %c = prune %pool to=%b
-  %l = forward target %c cache=@kv pending=1
-  %a = accept %c target=%l
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}
 """
 DEEP, SHORT, NONE = (0, 0, 1, 1, 2, 2, 3), (1, 0, 0, 3), (1,)
 PROFILE = AcceptanceProfile(
@@ -50,11 +46,11 @@ PROFILE = AcceptanceProfile(
 
 
 def plan_with(*changes: tuple[str, str]) -> Plan:
-    text = BODY
+    text = drafted(BODY)
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
-    return parse_plan(HEAD + text)
+    return parse_plan(text)
 
 
 def pool_of(plan: Plan) -> BeamPool | None:
@@ -94,7 +90,7 @@ def test_other_trees_are_no_beams(changes: tuple[tuple[str, str], ...]) -> None:
 
 def test_other_trees_of_the_language_are_no_beams() -> None:
     for name in ("growing_tree", "expand_rerank", "merged_trees", "static_tree", "draft_chain"):
-        plan = read(name)
+        plan = plan_of(name)
         assert pool_of(plan) is None, name
 
 
@@ -163,4 +159,4 @@ def test_profiles_that_do_not_fit_say_so() -> None:
     other = replace(pools, beam=4)
     assert "by a beam of 4, the plan grows 3 by one of 2" in reason(other, plan)
     assert "3 layers by a beam of 2, the plan grows 5" in reason(pools, deeper)
-    assert "no beam grows" in reason(pools, read("static_tree"))
+    assert "no beam grows" in reason(pools, plan_of("static_tree"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -48,41 +47,15 @@ from specplan.ir.plan import Plan, Round
 from specplan.ir.text.parser import parse_plan
 from tests.cost_models.models.public_shapes import CONFIGS, llama, shape
 from tests.cost_models.small_trees import chain
+from tests.ir.plans_on_disk import NAMES, plan_of, text_of
+from tests.plan_texts import drafted, greedy_chain
 
-PLANS = Path(__file__).parents[2] / "ir/plans"
 DRAFT = ModelShape.from_config(llama(2048, 4, 16, 16, 5632, 32000), name="draft")
 SHAPES = {"target": shape("llama-2-7b"), "draft": DRAFT}
-HEAD = "plan p\nmodel target\nmodel draft\nstate @kv = cache target\nstate @dkv = cache draft\n"
-PLAIN = (
-    "plan plain\nmodel target\nstate @kv = cache target\nround decode {\n  %t = root\n"
-    "  %l = forward target %t cache=@kv pending=1\n  %a = accept %t target=%l\n  %e = emit %a\n"
-    "  commit @kv %e\n}\n"
+PLAIN = text_of("autoregressive")
+LOOKUP = drafted(
+    "  %t0 = root\n  %c = lookup @text %t0 at=%t0 match=[1, 3] length=3", name="lookup", draft=False
 )
-
-
-def read(name: str) -> Plan:
-    return parse_plan((PLANS / f"{name}.plan").read_text())
-
-
-def greedy_chain(length: int) -> Plan:
-    return parse_plan(
-        HEAD
-        + f"""round decode {{
-  %t0 = root
-  %c = repeat {length} (%t = %t0) {{
-    %f = pick %t of=newest
-    %q = forward draft %f cache=@dkv pending=2
-    %n = grow %t at=%f logits=%q
-    yield %n
-  }}
-  %l = forward target %c cache=@kv pending=1
-  %a = accept %c target=%l
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}}
-"""
-    )
 
 
 def measured(without: tuple[str, ...] = ()) -> MeasuredDevice:
@@ -243,7 +216,7 @@ def test_time_per_token_is_round_over_tokens() -> None:
 
 
 def test_lag_of_trees_and_batches() -> None:
-    plan = read("static_tree")
+    plan = plan_of("static_tree")
     demands = round_demands(plan, plan.rounds[0])
     (tree,) = demands.judged
     assert tree.nodes == 8
@@ -255,12 +228,7 @@ def test_lag_of_trees_and_batches() -> None:
 
 
 def test_lookup_and_batches_that_end_together() -> None:
-    plan = parse_plan(
-        "plan p\nmodel target\nstate @kv = cache target\nround decode {\n  %t0 = root\n"
-        "  %c = lookup @text %t0 at=%t0 match=[1, 3] length=3\n"
-        "  %l = forward target %c cache=@kv pending=1\n  %a = accept %c target=%l\n"
-        "  %e = emit %a\n  commit @kv %e\n}\n"
-    )
+    plan = parse_plan(LOOKUP)
     acceptance = AcceptanceProfile(AcceptanceKey(TEXT), Lengths(((3, 2, 1, 0) * 8, (0,) * 32)))
     device = load_device("h200")
     one, two = (
@@ -294,23 +262,23 @@ def test_what_cannot_be_priced_is_data() -> None:
     assert "specplan profile device" in refusal(greedy_chain(3), alpha, ("grow:best",))
     assert "grow %t" in refusal(greedy_chain(3), alpha, ("grow:best",))
     assert "model 'draft'" in refusal(greedy_chain(3), alpha, shapes={"target": SHAPES["target"]})
-    assert "layers 0:8" in refusal(read("early_exit_verified"), alpha)
-    assert "'load' was not measured" in refusal(read("skipped_layers"), alpha)
-    assert "shape depends on data" in refusal(read("growing_tree"), alpha)
+    assert "layers 0:8" in refusal(plan_of("early_exit_verified"), alpha)
+    assert "'load' was not measured" in refusal(plan_of("skipped_layers"), alpha)
+    assert "shape depends on data" in refusal(plan_of("growing_tree"), alpha)
     other = ModelShape.from_config(CONFIGS["llama-2-7b"] | {"vocab_size": 5}, name="other")
     assert "'other'" in refusal(parse_plan(PLAIN), shapes={"target": other})
 
 
-@pytest.mark.parametrize("path", sorted(PLANS.glob("*.plan")), ids=lambda path: path.stem)
-def test_every_plan_of_the_language_is_priced_or_refused(path: Path) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_every_plan_of_the_language_is_priced_or_refused(name: str) -> None:
     """Never an exception: rounds that a data sheet can price are, the others say why."""
-    plan = parse_plan(path.read_text())
+    plan = plan_of(name)
     shapes = {model.name: SHAPES["target"] for model in plan.models}
     for item in plan.rounds:
         priced = price_at(plan, item, RoundPricer(load_device("h200"), shapes, 1, 512.0))
         if isinstance(priced, Unpriced):
             assert priced.reason
-            assert path.stem in {"skipped_layers", "prompt_chunks"}, priced
+            assert name in {"skipped_layers", "prompt_chunks"}, priced
         else:
             assert 0.0 < priced.seconds.low <= priced.seconds.median <= priced.seconds.high
     acceptance = AcceptanceProfile.from_hazards([[0.7]])
@@ -323,7 +291,7 @@ def test_every_plan_of_the_language_is_priced_or_refused(path: Path) -> None:
 @pytest.mark.parametrize("overlap", [0.0, 0.25, 1.0])
 def test_lanes_take_what_the_device_does_not_hide(overlap: float) -> None:
     """One after another on a device whose sheet says nothing; the longest alone where both fit."""
-    plan, device = read("parallel_draft_verify"), load_device("h200")
+    plan, device = plan_of("parallel_draft_verify"), load_device("h200")
     assert isinstance(device, AnalyticDevice) and device.lane_overlap == 0.0
     pricer = RoundPricer(replace(device, lane_overlap=overlap), SHAPES, 1, 512.0)
     priced = price_at(plan, plan.rounds[0], pricer)

@@ -25,18 +25,12 @@ from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
 from tests.backends.dynamic_trees import dynamic_text
-from tests.cost_models.rounds.test_pricing import HEAD, PLAIN, greedy_chain
+from tests.cost_models.rounds.test_pricing import LOOKUP, PLAIN
+from tests.plan_texts import drafted, greedy_chain, judged
 from tests.runtime.tiny_models import save_tiny
 
-LOOKUP = (
-    "plan p\nmodel target\nstate @kv = cache target\nround decode {\n  %t0 = root\n"
-    "  %c = lookup @text %t0 at=%t0 match=[1, 3] length=3\n"
-    "  %l = forward target %c cache=@kv pending=1\n  %a = accept %c target=%l\n"
-    "  %e = emit %a\n  commit @kv %e\n}\n"
-)
-SAMPLED_TREE = (
-    HEAD
-    + """round decode {
+SAMPLED_TREE = drafted(
+    """
   %t0 = root
   %q0 = forward draft %t0 cache=@dkv pending=2
   %u0 = uniform 3 stream=draft
@@ -44,15 +38,9 @@ SAMPLED_TREE = (
   %f1 = pick %t1 of=newest nodes=[0, 1]
   %q1 = forward draft %f1 cache=@dkv
   %u1 = uniform 3 stream=draft offset=3
-  %t2 = grow %t1 at=%f1 logits=%q1 children=[2, 1] how=draw_distinct by=%u1
-  %l = forward target %t2 cache=@kv pending=1
-  %v = uniform 7 stream=accept
-  %a = accept %t2 target=%l rule=recursive by=%v
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}
-"""
+  %c = grow %t1 at=%f1 logits=%q1 children=[2, 1] how=draw_distinct by=%u1
+""",
+    judge=judged("recursive", 6),
 )
 PLANS = {
     "plain": PLAIN,

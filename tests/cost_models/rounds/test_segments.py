@@ -32,7 +32,9 @@ from specplan.ir.plan import Guard, Plan, Schedule
 from specplan.ir.text.parser import parse_plan
 from specplan.ir.values import Text
 from specplan.planner.templates.merged_rounds import first_then, merge_plans
-from tests.cost_models.rounds.test_pricing import PLAIN, SHAPES, greedy_chain, read
+from tests.cost_models.rounds.test_pricing import PLAIN, SHAPES
+from tests.ir.plans_on_disk import plan_of
+from tests.plan_texts import greedy_chain
 
 DEVICE = load_device("a100-sxm-80gb")
 NUMBERS = (
@@ -75,7 +77,7 @@ def lengths(*rows: Sequence[int]) -> AcceptanceProfile:
 
 
 def test_an_output_is_cut_where_the_round_changes() -> None:
-    by_place = read("layers_by_position")
+    by_place = plan_of("layers_by_position")
     assert read_segments(by_place, 1, 100, 200) == (
         OutputSegment("all", 0, 32), OutputSegment("most", 32, 128), OutputSegment("few", 128, 200),
     )  # fmt: skip
@@ -211,7 +213,7 @@ def test_without_a_change_it_is_the_price_of_the_one_round() -> None:
 
 
 def test_the_round_that_drafts_nothing_needs_no_acceptance() -> None:
-    estimate = Pricer(DEVICE, SHAPES, 1, 100, 200).estimate(read("layers_by_position"), None)
+    estimate = Pricer(DEVICE, SHAPES, 1, 100, 200).estimate(plan_of("layers_by_position"), None)
     assert isinstance(estimate, Estimate)
     assert estimate.tokens_per_round.mean == 1.0 and estimate.rounds.mean == 200
     assert len(estimate.segments) == 3

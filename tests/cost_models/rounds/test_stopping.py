@@ -19,7 +19,8 @@ from specplan.cost_models.rounds.stopping import shares_of_batch
 from specplan.ir.errors import UsageError
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
-from tests.cost_models.rounds.test_pricing import SHAPES, greedy_chain
+from tests.cost_models.rounds.test_pricing import SHAPES
+from tests.plan_texts import greedy_chain
 
 KEY = AcceptanceKey(OwnRounds("stopping", "p1", ("draft",)), how="run")
 LENGTHS = ((1, 0, 3, 2, 1, 0, 0, 0),)

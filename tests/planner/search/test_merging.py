@@ -25,8 +25,9 @@ from specplan.planner.templates.merged_rounds import (
     scheduled,
     take_turns,
 )
-from tests.cost_models.rounds.test_pricing import PLAIN, greedy_chain
+from tests.cost_models.rounds.test_pricing import PLAIN
 from tests.matrix import sized
+from tests.plan_texts import greedy_chain
 from tests.planner.rich_facts import usual_facts
 
 STRIDE = sized(19, 5)

@@ -20,7 +20,8 @@ from specplan.planner.search.composing import (
     guards,
 )
 from specplan.planner.templates.merged_rounds import scheduled
-from tests.cost_models.rounds.test_pricing import PLAIN, greedy_chain
+from tests.cost_models.rounds.test_pricing import PLAIN
+from tests.plan_texts import greedy_chain
 
 NAMES = ("plain", "chain2", "chain4", "chain8")
 PLANS: dict[str, Plan] = {"plain": parse_plan(PLAIN)} | {

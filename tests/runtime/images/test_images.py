@@ -15,7 +15,6 @@ from specplan.backends.eager.backend import EagerBackend
 from specplan.backends.oracle.backend import OracleBackend
 from specplan.backends.static.executable import StaticExecutable
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
 from specplan.planner.facts import ProblemFacts
 from specplan.runtime.generate import generate
@@ -27,41 +26,12 @@ from specplan.runtime.requests import Request
 from tests.backends.heads import with_heads
 from tests.backends.kinds import LOSSLESS, all_facts, kinds_of
 from tests.backends.pairs import plain, run
+from tests.plan_texts import drafted_chain
 from tests.runtime.images.llava import IMAGE, PLACES, VOCABULARY, picture, save_llava
 
-CHAIN = """plan chain
-model target
-model draft
-assume temperature={temperature}
-state @kv = cache target
-state @dkv = cache draft
-round decode {{
-  %t0 = root
-  %c = repeat 3 (%t = %t0) {{
-    %f = pick %t of=newest
-    %q = forward draft %f cache=@dkv pending=2
-    {draw}
-    yield %n
-  }}
-  %l = forward target %c cache=@kv pending=1
-  {judge}
-  %e = emit %a
-  commit @kv %e
-  commit @dkv %e
-}}
-"""
+CHAIN, DRAWN_CHAIN = parse_plan(drafted_chain(3)), parse_plan(drafted_chain(3, drawn=True))
 PROMPTS = ((3, IMAGE, 4, 1, 5), (IMAGE, 2, 9, IMAGE, 8, 2), (2, 7 + 1, 2, 8, 2))
 """With one image, with two and with none."""
-
-
-def chain(temperature: float) -> Plan:
-    """Three tokens of the draft model, judged by the target."""
-    draw = "%n = grow %t at=%f logits=%q"
-    judge = "%a = accept %c target=%l"
-    if temperature:
-        draw = "%u = uniform 1 stream=draft\n    " + draw + " how=draw by=%u"
-        judge = "%v = uniform 4 stream=accept\n  " + judge + " rule=token by=%v"
-    return parse_plan(CHAIN.format(temperature=temperature, draw=draw, judge=judge))
 
 
 @pytest.fixture(scope="module")
@@ -117,11 +87,11 @@ def test_greedy_tokens_are_those_of_transformers(
 ) -> None:
     expected = [generated(folder, request) for request in requests]
     assert run(plain(), models, requests) == expected
-    assert run(chain(0.0), models, requests) == expected
-    executable = EagerBackend().compile(chain(0.0), models)
+    assert run(CHAIN, models, requests) == expected
+    executable = EagerBackend().compile(CHAIN, models)
     rounds = [generate(executable, [request]).rounds for request in requests]
     assert sum(rounds[:2]) < 32 and rounds[2] == 4, "without an image it is the target"
-    assert run(chain(0.0), models, requests[1:2]) == expected[1:2]
+    assert run(CHAIN, models, requests[1:2]) == expected[1:2]
     other = ImageReader(folder / "target").read(PROMPTS[0], [picture(5)])[1]
     changed = replace(requests[0], images=other)
     assert run(plain(), models, [changed]) == [generated(folder, changed)] != expected[:1]
@@ -153,7 +123,7 @@ def test_draws_keep_the_targets_distribution(
     asked = replace(request, temperature=1.0, top_k=4, max_new_tokens=2)
     seeds = [replace(asked, seed=seed) for seed in range(2000)]
     seen = [
-        pair for at in range(0, 2000, 500) for pair in run(chain(1.0), models, seeds[at:][:500])
+        pair for at in range(0, 2000, 500) for pair in run(DRAWN_CHAIN, models, seeds[at:][:500])
     ]
     firsts = law_after(target, request, ())
     for first in firsts.nonzero()[:, 0].tolist():
@@ -185,9 +155,9 @@ def test_draws_are_those_of_the_seed_in_any_batch(
     models: dict[str, Any], requests: list[Request]
 ) -> None:
     drawn = [replace(one, temperature=1.0, seed=n) for n, one in enumerate(requests)]
-    together = run(chain(1.0), models, drawn)
-    assert [run(chain(1.0), models, [one])[0] for one in drawn] == together
-    assert run(chain(1.0), models, drawn[::-1]) == together[::-1]
+    together = run(DRAWN_CHAIN, models, drawn)
+    assert [run(DRAWN_CHAIN, models, [one])[0] for one in drawn] == together
+    assert run(DRAWN_CHAIN, models, drawn[::-1]) == together[::-1]
 
 
 @pytest.mark.long

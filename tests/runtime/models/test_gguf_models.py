@@ -21,27 +21,16 @@ from specplan.cost_models.models.model_shape import ModelShape  # noqa: E402
 from specplan.cost_models.models.number_formats import number_format  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError, UsageError  # noqa: E402
 from specplan.ir.files import model_digest  # noqa: E402
-from specplan.ir.text.parser import parse_plan  # noqa: E402
 from specplan.planner.problem.loading import problem_from_dict  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
 from specplan.runtime.models.gguf.model import stock_model  # noqa: E402
 from specplan.runtime.models.loading import load_model  # noqa: E402
 from specplan.runtime.requests import Request  # noqa: E402
 from specplan.runtime.tokenizer import load_tokenizer  # noqa: E402
+from tests.backends.pairs import plain  # noqa: E402
 from tests.runtime.models.gguf_models import SIZES, save_source, write_gguf  # noqa: E402
 
 REFERENCE = Path(__file__).parents[3] / "examples/reference_models"
-PLAIN = """plan plain
-model target
-state @kv = cache target
-round decode {
-  %t0 = root
-  %l = forward target %t0 cache=@kv pending=1
-  %a = accept %t0 target=%l
-  %e = emit %a
-  commit @kv %e
-}
-"""
 
 
 def logits_of(model: Any, count: int = 12) -> Any:
@@ -97,7 +86,7 @@ def test_logits_are_those_of_transformers(
     assert shape.digest == model.digest == model_digest(path)
     assert ModelShape.from_path(path, "float32").weight_bytes == 4 * shape.parameters
     request = Request(prompt_tokens=(3, 5, 7, 11), max_new_tokens=8)
-    made = generate(EagerBackend().compile(parse_plan(PLAIN), {"target": model}), [request])
+    made = generate(EagerBackend().compile(plain(), {"target": model}), [request])
     text = torch.tensor([request.prompt_tokens])
     with torch.no_grad():
         for _ in range(8):
@@ -222,7 +211,7 @@ def test_problems_and_bundles_name_the_file(tmp_path: Path) -> None:
     for copied in (False, True):
         bundle = write_bundle(
             tmp_path / f"bundle-{copied}",
-            plan=parse_plan(PLAIN),
+            plan=plain(),
             problem=value,
             report={},
             models={"target": (blocks, "auto")},
