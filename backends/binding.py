@@ -125,7 +125,7 @@ def check_requests(
         _check_images(request, models["target"], where)
         if length + request.max_new_tokens > longest:
             raise UsageError(
-                f"{length} prompt tokens and {request.max_new_tokens} new ones pass the "
+                f"{length} prompt tokens and {request.max_new_tokens} new ones exceed the "
                 f"models' {longest} positions",
                 where=where,
                 remedy=f"Ask for at most {max(longest - length, 0)} new tokens.",
@@ -156,7 +156,7 @@ def refuse_images(requests: Iterable[Request]) -> None:
             "a request has an image, which is read only where a plan runs op by op, in a batch "
             "that begins together",
             where="request.images",
-            remedy="Use the backend eager, without requests that join a batch that runs.",
+            remedy="Use the backend eager, without requests that join a running batch.",
         )
 
 

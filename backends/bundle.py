@@ -286,5 +286,5 @@ def load_bundle(folder: Path | str) -> Bundle:
 def _read_object(path: Path, what: str) -> dict[str, Any]:
     data = read_json(path, what)
     if not isinstance(data, dict):
-        raise UsageError(f"the {what} is no JSON object", where=str(path))
+        raise UsageError(f"the {what} is not a JSON object", where=str(path))
     return data

@@ -1,4 +1,4 @@
-"""What runs a bundle: its compiled rounds where a batch fits them, else the interpreter.
+"""The executable of a bundle: its compiled rounds if a batch fits them, else the interpreter.
 
 A plan without a bundle runs by one backend.
 """

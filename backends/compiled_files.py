@@ -1,4 +1,4 @@
-"""Files of compiled rounds that several backends have, and what is said of damaged ones."""
+"""Files that compiled rounds of several backends share, and the errors for damaged ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine is, and whether a bundle runs on it: asked before anything is loaded."""
+"""This machine, and whether a bundle runs on it: checked before anything is loaded."""
 
 from __future__ import annotations
 

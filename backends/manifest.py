@@ -1,4 +1,4 @@
-"""The manifest of a bundle: what it says, and whether the folder holds just that."""
+"""The manifest of a bundle, and the check that the folder has exactly the files that it lists."""
 
 from __future__ import annotations
 

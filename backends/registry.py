@@ -1,4 +1,4 @@
-"""Backends by name: a folder with `capabilities.py` and `backend.py`, found by its place."""
+"""Backends by name: every folder here with `capabilities.py` and `backend.py` is one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates set right by measurements of the very plans, or of plans like them."""
+"""Estimates corrected by measurements of the same plans, or of similar ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an op uses, without saying how long that takes: resources and time never mix."""
+"""The resources that an op uses. They are kept separate from time, which depends on the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan is worth: a round's price over the tokens it emits, and whole requests.
+"""Estimates of a plan: the time of a round over the tokens it emits, and whole requests.
 
 Where rounds change with the place in an output, a round is the mean one (`segments`).
 """

@@ -1,4 +1,4 @@
-"""Layers of a model that lie outside of a device's memory, and what reading them takes.
+"""Layers of a model outside of the device's memory, and the time to read them.
 
 FlexGen (Sheng et al. 2023, arXiv 2303.06865) names where each part of a model lies its placement.
 Here the last layers of a model may lie on a disk or in the memory of the host. A pass reads each

@@ -1,4 +1,4 @@
-"""What something that runs plans can run, as data, so that the search knows it without its code."""
+"""What a backend or engine can run, as data: the search reads it without importing its code."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Capabilities:
         states: keywords of the states it keeps.
         sources: names of the sources it can look up beside the text.
         policies: names of the policies by which it keeps less than all text in a cache.
-        from_checkpoints: its models are loaded from checkpoints, of which judges have none that can
-            be loaded yet; whoever gives such models ready leaves it out.
+        from_checkpoints: it loads models from checkpoints, so it does not run judges, whose
+            checkpoints cannot be loaded yet; a backend that gets models ready-made leaves it out.
         any_layer: tracks may hold several layers, the last one or what comes from outside.
         single: (op keyword, field) of list fields that hold one item at most.
         sources_around: sources are asked before a round's one call, and taught after it.
         whole_rounds: a round is one call, and no op can be timed by itself.
         stops: loops may end before their last trip.
-        all_trips: where they end nothing is saved: all trips run, for whoever goes on.
+        all_trips: an early end saves no time, because all trips run for the requests that go on.
     """
 
     backend: str

@@ -1,4 +1,4 @@
-"""The one error root: every message says what is wrong, where, and how to mend it."""
+"""The root class of all errors: every message says what is wrong, where, and how to mend it."""
 
 from __future__ import annotations
 

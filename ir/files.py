@@ -1,4 +1,4 @@
-"""Files and folders that are never half written: a temporary name first, then a rename."""
+"""Atomic files and folders: written under a temporary name first, then renamed."""
 
 from __future__ import annotations
 

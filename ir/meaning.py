@@ -1,4 +1,4 @@
-"""What values are while a plan runs: the definition that the `oracle` backend executes.
+"""The values of a running plan (nodes, trees, opaque logits), as the `oracle` backend defines them.
 
 A node *is* its path: the tokens from the beginning of the text to it. So logits are keyed by
 paths; a node with another token is another node and has none; siblings with one token share

@@ -1,4 +1,4 @@
-"""What an op needs of a device and of memory, in sizes alone: cost models know what these take."""
+"""The work and memory that an op needs, as sizes: cost models turn them into seconds and bytes."""
 
 from __future__ import annotations
 

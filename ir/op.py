@@ -1,4 +1,4 @@
-"""What all ops share, and one op as it stands in a round.
+"""The base class of all ops, and one op at its place in a round.
 
 An op is a frozen dataclass in a file of its own (`specplan.ir.ops`), and everything that is known
 of it without torch is a method of that class. `results` are the names that it defines;

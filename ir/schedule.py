@@ -1,4 +1,4 @@
-"""Which round runs now: the plan's guards, with hysteresis."""
+"""The choice of the round that runs next: the guards of the schedule, with hysteresis."""
 
 from __future__ import annotations
 

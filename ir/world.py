@@ -1,4 +1,4 @@
-"""What ops run in, for the `oracle` backend: one request of a batch, and the batch."""
+"""The state in which the `oracle` backend runs ops: that of one request, and of its batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simplest plan that says the same: nothing that is never read, no law where chance is none."""
+"""The simplest equivalent plan: nothing that is never read, no draws where nothing is random."""
 
 from __future__ import annotations
 

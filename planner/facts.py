@@ -1,4 +1,4 @@
-"""What methods and the search may read of a problem: models, device, acceptance, lengths."""
+"""What methods and the search read of a problem: models, device, acceptance, lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a drafting method is to the planner, and how methods are found.
+"""The base class of drafting methods, and how the planner finds them.
 
 A method is one file in `planner/methods/` whose `METHOD` is an instance of `Method`, or an
 entry point of the group `specplan.methods` in another package. It says which settings of its

@@ -1,4 +1,4 @@
-"""Why plans are not tried or may not be chosen: a reason in words, and its cause as data."""
+"""Reasons why plans are not tried, or may not be chosen: in words, with the cause as data."""
 
 from __future__ import annotations
 

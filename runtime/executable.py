@@ -1,4 +1,4 @@
-"""A compiled plan: its executable, and the session of one batch."""
+"""The interface of a compiled plan: `Executable`, and the session that decodes one batch."""
 
 from __future__ import annotations
 

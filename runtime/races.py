@@ -1,4 +1,4 @@
-"""Draws by races, so that two distributions sampled with one number mostly agree.
+"""Sampling by exponential races: two distributions sampled with one number mostly agree.
 
 Every token x arrives at an exponential time of rate p(x), and the first is drawn. Two ways to make
 the times couple distributions. `gumbel`: E(x) / p(x), with E(x) = -ln U(x), which is the Gumbel

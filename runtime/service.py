@@ -1,4 +1,4 @@
-"""What a server with a continuous batch is given, and what it reports."""
+"""Input and report of a server with a continuous batch."""
 
 from __future__ import annotations
 

@@ -64,9 +64,9 @@ def read_state(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None
     changed = [name for name, value in wanted.items() if state.get(name) != value]
     if changed:
         raise UsageError(
-            f"the training there is of another {changed[0].replace('_', ' ')}",
+            f"the training in this folder has another {changed[0].replace('_', ' ')}",
             where=str(folder),
-            remedy="Name another folder, or give what it was started with.",
+            remedy="Name another folder, or give the settings with which it was started.",
         )
     return state
 

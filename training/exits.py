@@ -86,7 +86,7 @@ def _check(kind: str, depth_price: float | None) -> None:
         raise UsageError(f'no exits are called "{kind}"', where="exits", remedy=f"Write {known}.")
     if depth_price is not None and kind != "policy":
         raise UsageError(
-            "a classifier has no price of depth",
+            "depth_price is for policies, and these are classifiers",
             where="depth_price",
             remedy="Leave it out: the threshold is calibrated (limits.quality).",
         )

@@ -88,14 +88,13 @@ class Session:
         of_drafts += ["after"] if earlier else []
         if of_drafts and len(drafts) != len(drafters):
             raise UsageError(
-                "it is a setting of draft models, and heads read the target's states along its "
-                "own texts",
+                "this setting is for draft models: heads learn along the target's texts only",
                 where=of_drafts[0],
                 remedy="Leave it out, or train a draft model.",
             )
         if more.get("unroll") is not None and drafts:
             raise UsageError(
-                "a draft model drafts one token at a time from the text, and heads unroll",
+                "this setting is for heads: a draft model drafts one token at a time",
                 where="unroll",
                 remedy="Leave it out, or train a head.",
             )
@@ -133,8 +132,8 @@ class Session:
         recipe = DistillRecipe(**{**settings, **self.settings})
         if recipe.parallel > 1 and more.get("judge") is not None:
             raise UsageError(
-                "rounds of a draft model that drafts in one pass are priced by running them, "
-                "which training does not do",
+                "a draft model that drafts in one pass is measured by running its rounds, which "
+                "training does not do",
                 where="parallel",
                 remedy="Run all steps (no --worth, no pilot), and profile the result.",
             )

@@ -213,7 +213,7 @@ def size_vocabulary(
 
     if drafter != "eagle3":
         raise UsageError(
-            f"the vocabulary of {drafter} is the target's",
+            f"the vocabulary of {drafter} is the target's, so its size cannot be chosen",
             where="drafter",
             remedy='Write "eagle3".',
         )

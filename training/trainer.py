@@ -196,7 +196,7 @@ class _Training:
         each = min(recipe.rows, len(groups))
         if each < size:
             raise UsageError(
-                f"{size} processes share {each} rows of texts in a step",
+                f"{size} processes cannot share {each} rows of text per step",
                 remedy="Start fewer processes, or give more prompts.",
             )
         fixed = {**_identity(learner, objective, texts, recipe), "processes": size}
@@ -288,7 +288,7 @@ def _identity(
 def _no_number(step: int, folder: Path) -> SpecplanError:
     last = f"the last checkpoint, {folder}, is whole" if folder.exists() else "nothing is saved yet"
     return SpecplanError(
-        f"the loss or a weight of step {step + 1} is no number; {last}",
+        f"the loss or a weight of step {step + 1} is not a number; {last}",
         where=str(folder),
-        remedy="Train with a lower learning rate, or look for texts that are broken.",
+        remedy="Train with a lower learning rate, or look for broken texts.",
     )

@@ -60,7 +60,7 @@ class EagerSession(Interpreter):
             length = len(request.prompt_tokens) + request.max_new_tokens
             if length + batch.speculative > batch.slots:
                 raise UsageError(
-                    f"a text of {length} tokens passes the {batch.slots - batch.speculative} that "
+                    f"a text of {length} tokens exceeds the {batch.slots - batch.speculative} that "
                     "the batch has room for",
                     where="eager",
                     remedy="Start it with a larger capacity=.",

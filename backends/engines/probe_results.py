@@ -90,7 +90,7 @@ def read_results(folder: Path) -> ProbeResults:
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(
-            f"this is no probe (no {error})", where=str(statement), remedy=_REMEDY
+            f"this is not a probe folder (no {error})", where=str(statement), remedy=_REMEDY
         ) from error
     if not read:
         raise UsageError(

@@ -17,8 +17,8 @@ and the way to check them, and `projection.json` with the same as data.
 - If the engine can express a bundle's plan, that plan is emitted. For a problem, the best plan of
   all methods is taken, whether or not it runs here.
 - If the engine cannot express the plan, the best one that it can is emitted instead.
-  `projection.json` and `README.md` then state the reasons and the **projection loss**: how many
-  times as fast as the chosen plan the emitted one is predicted to be, and how fast both are over no
+  `projection.json` and `README.md` then state the reasons and the **projection loss**: the
+  predicted speed of the emitted plan relative to the chosen one, and the speedup of both over no
   speculation, with 90 % intervals.
 - `backend: NAME` or `backend: NAME@VERSION` in a [problem file](problem.md) lets the search choose
   among plans that the engine can express; every other candidate keeps its estimate and the reason.
@@ -29,18 +29,18 @@ and the way to check them, and `projection.json` with the same as data.
   is checked against a JSON Schema (`NAME.schema.json`) before it is written; golden files are in
   `tests/backends/engines/golden/`.
 - Each `README.md` says how to force the predicted acceptance in the engine (synthetic in vLLM and
-  llama.cpp, simulated in SGLang, forced in TensorRT-LLM), so that the predicted time is tested
-  apart from the drafter. With a schedule, the predicted tokens of every draft length are forced. If
-  the engine's option fails with a drafter, the command is left out.
+  llama.cpp, simulated in SGLang, forced in TensorRT-LLM), so that you can check the predicted
+  time independently of the drafter. With a schedule, the predicted tokens of every draft length are
+  forced. If the engine's option fails with a drafter, the command is left out.
 - The predictions are for the command that is written: if an engine runs a model on one device only,
-  they are for one device, also where the problem names several.
+  they are for one device, even if the problem names several.
 - `backends/engines/checkpoints.py` recognises the format of a drafter's checkpoint: an EAGLE-3
   head, P-EAGLE, PARD, DFlash, DSpark, in the layout of `speculators` or not. A format that the
   engine does not load is an error.
 - `make test-engines` installs the engines that install on a CPU, each in an environment of its own
-  under `.work/engines`, lets them read every case, and generates with OpenVINO GenAI, ONNX Runtime
-  GenAI and llama.cpp. `tests/engines/schemas` has the options that the engines listed; `make test`
-  checks every emission against them.
+  under `.work/engines`, has them parse every emitted file, and generates with OpenVINO GenAI, ONNX
+  Runtime GenAI and llama.cpp. `tests/engines/schemas` has the options that the engines listed;
+  `make test` checks every emitted file against them.
 
 ## Measuring a running engine
 

@@ -37,7 +37,7 @@ def check_documents(engine: str, emission: Emission) -> None:
         for error in Draft202012Validator(schema).iter_errors(document):
             key = ".".join(map(str, error.absolute_path))
             raise SpecplanError(
-                f"what was written is not what the engine takes ({error.message})",
+                f"the written file does not fit the engine's schema ({error.message})",
                 where=f"{engine}: {name}: {key}",
                 remedy="This is a bug of specplan; please report it with the plan.",
             )

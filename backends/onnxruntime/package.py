@@ -137,7 +137,7 @@ def load_package(
         if type(error).__name__ in _HERE:
             raise
         raise UsageError(
-            f"ONNX Runtime does not take this model: {str(error).strip()}",
+            f"ONNX Runtime cannot load this model: {str(error).strip()}",
             where=str(path),
             remedy="Compile it anew: `specplan compile DIR`.",
         ) from error
@@ -149,7 +149,7 @@ def _read_names(path: Path) -> Names:
         return TypeAdapter(Names).validate_python(data)
     except ValidationError:
         raise UsageError(
-            "these are no names of a compiled round",
+            "this is not the list of a compiled round's names",
             where=str(path),
             remedy="Compile it here: `specplan compile DIR`.",
         ) from None

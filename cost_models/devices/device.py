@@ -1,4 +1,4 @@
-"""What every device can be asked: how long a forward, an op and a round's glue take."""
+"""The interface of devices: the seconds of a forward pass, an op and a round's glue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class UnpricedError(UsageError):
 
 
 class Device(Protocol):
-    """Hardware, with what it makes of work. All times are seconds."""
+    """Hardware and the time that it takes for given work. All times are seconds."""
 
     @property
     def name(self) -> str:

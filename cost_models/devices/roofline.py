@@ -1,4 +1,4 @@
-"""A device known from its data sheet: forwards as the sum of their kernels, or the host's time."""
+"""A device priced by its data sheet: a forward takes the sum of its kernels, or the host's time."""
 
 from __future__ import annotations
 

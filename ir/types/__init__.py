@@ -1,1 +1,1 @@
-"""What is known of a plan before it runs: static types, sizes, scopes and lifetimes."""
+"""Static analysis of a plan: types, sizes, scopes and lifetimes of its values."""

@@ -55,7 +55,7 @@ def compared_splits(problem: Problem, pools: bool = False) -> Splits:
     device = load_device(one_device(problem.device), problem.backend)
     if not isinstance(device, AnalyticDevice):
         raise UsageError(
-            "splits are compared on devices with a data sheet",
+            "splits can be compared only on devices with a data sheet",
             where="device",
             remedy="Name one of `specplan devices`, with a number before it: 8xh200.",
         )

@@ -1,1 +1,1 @@
-"""Who may draft for a problem, and what is known of their acceptance."""
+"""The possible drafters of a problem, and what is known of their acceptance."""

@@ -30,9 +30,9 @@ def read_gates(path: Path, target: ModelShape) -> Gates:
         gates = tuple(tuple(map(float, line.split("\t"))) for line in lines if line.strip())
     except ValueError as error:
         raise UsageError(
-            f"{path.name} is no table of gates: {error}",
+            f"{path.name} is not a table of gates: {error}",
             where="gates",
-            remedy="Give a line per layer, in it a number per key/value head, tabs between.",
+            remedy="Write a line per layer with a number per key/value head, separated by tabs.",
         ) from error
     if tuple(map(len, gates)) != target.kv_heads or not all(target.kv_heads):
         heads = sorted(set(target.kv_heads))

@@ -69,5 +69,5 @@ def _wrong(what: str) -> UsageError:
     return UsageError(
         what,
         where="token_exits",
-        remedy="Give a line per token id, in it a layer or a share for each layer, tabs between.",
+        remedy="Write a line per token id: a layer, or a share per layer, separated by tabs.",
     )

@@ -1,1 +1,1 @@
-"""Plans that were measured as they ran, and estimates corrected by them."""
+"""Measured plans, and estimates that are corrected by them."""

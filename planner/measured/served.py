@@ -47,9 +47,9 @@ def served_plan(
     tokens = 1.0 if method == PLAIN else run.tokens_per_round
     if tokens is None:
         raise UsageError(
-            "the run does not tell how many tokens a round emits",
+            "the file does not state how many tokens a step emits",
             where=run.source,
-            remedy="Give a file of the engine's that counts drafts and accepted tokens.",
+            remedy="Give a file of the engine that counts drafts and accepted tokens.",
         )
     lengths = facts.problem.workload.lengths or [round(facts.mean_prompt_tokens)]
     outputs = {round(request.output_tokens) for request in facts.requests}

@@ -1,1 +1,1 @@
-"""Plans that change the output: which of them keep a quality limit, and what a loss buys."""
+"""Plans that change the output: which stay within a quality limit, and speed against loss."""

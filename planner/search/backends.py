@@ -57,9 +57,9 @@ def incomparable_backends(known: Mapping[str, ProblemFacts]) -> dict[str, Specpl
     timed = {name for name, facts in known.items() if isinstance(facts.device, CompiledDevice)}
     return {
         name: MissingCapabilityError(
-            "how long rounds take there was not measured on this device",
+            "how long its steps take was not measured on this device",
             where=f"backend {name}",
-            remedy="Run `specplan profile device` with this problem, where the backend is here.",
+            remedy="Run `specplan profile device` where the backend is installed.",
         )
         for name, facts in known.items()
         if timed and name not in timed and not _interprets(facts)

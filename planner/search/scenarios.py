@@ -1,4 +1,4 @@
-"""Times of candidates under draws of what their estimates leave open; see `uncertainty`."""
+"""Times of candidates under random draws within their estimates' intervals; see `uncertainty`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sure a choice is: chance of being the best, expected regret, and what to measure next.
+"""Uncertainty of a choice: probability of being best, expected regret, and what to measure next.
 
 Every candidate's time is recomputed under draws of what the estimates leave open, the same state of
 the world for all candidates of a draw:

@@ -33,10 +33,10 @@ class RoundTimes:
         for name in ("verify", "draft"):
             seconds = np.array(getattr(self, name), dtype=np.float64)
             if seconds.ndim != 1 or not len(seconds) or not (seconds >= 0.0).all():
-                raise UsageError(f"seconds to {name} are one row of numbers, none below 0")
+                raise UsageError(f"seconds to {name} must be one row of numbers, none below 0")
             object.__setattr__(self, name, seconds)
         if not self.verify.all() or not self.overhead >= 0.0:
-            raise UsageError("verifying takes time, and nothing takes less than none")
+            raise UsageError("seconds to verify must be above 0, and the overhead not below 0")
 
     @classmethod
     def of(

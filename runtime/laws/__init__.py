@@ -1,4 +1,4 @@
-"""Laws of the op `mix`, which combines logits of several models: one file of pure functions each.
+"""Distributions that the op `mix` makes of several models' logits: one file of pure functions each.
 
 A law's file has `combine(logits, shares, **parameters)`: logits `[..., V]` from those of K models,
 `[K, ..., V]`, and their shares `[K, ...]` (the op's `weights=`), None where the op gives none.

@@ -110,7 +110,7 @@ def _ends(folder: Path, counts: list[tuple[int, int]]) -> list[int]:
     ends = np.cumsum([places for _, places in counts if places], dtype=np.int64).tolist()
     if not ends:
         raise UsageError(
-            "no run of the corpus is kept",
+            "no run of tokens occurs often enough to be stored",
             where=str(folder),
             remedy="Give a longer corpus, or a smaller --common; in another folder.",
         )

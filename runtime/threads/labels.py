@@ -62,5 +62,5 @@ def branches(path: str) -> Branches:
     if lines:
         given = {str(label): f"\n{label}:" for label in given}
     if not isinstance(given, dict) or not all(isinstance(after, str) for after in given.values()):
-        raise UsageError("labels are a list, or prompts by label", where=str(path))
+        raise UsageError("labels must be a list, or an object of prompts by label", where=str(path))
     return Labels(given, ("\n",) if lines else ())

@@ -384,4 +384,4 @@ def test_a_report_of_a_bundle(bundle: Path, tmp_path: Path, ending: str) -> None
     for damaged in ('{"lines": [{}]}', '{"lines": 5}'):
         lines.write_text(damaged)
         wrong = specplan_here("report", str(bundle), "--out", str(out), "--bench", str(lines))
-        assert wrong.returncode == 2 and "this is no result of a bench run" in wrong.stderr
+        assert wrong.returncode == 2 and "this is not the result of a bench run" in wrong.stderr

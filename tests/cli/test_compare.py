@@ -41,7 +41,7 @@ def test_a_problem_on_two_devices_and_two_problems(folder: Path) -> None:
     for arguments, code, words in (
         (("8xh200.yaml",), 2, "two bundles or problem files"),
         (("8xh200.yaml", "--device", "8xh100-sxm"), 2, "--device A,B"),
-        (("8xh200.yaml", "8xh100-sxm.yaml", "--device", "l4,l40"), 2, "two things"),
+        (("8xh200.yaml", "8xh100-sxm.yaml", "--device", "l4,l40"), 2, "two bundles"),
         (("8xh200.yaml", "8xh100-sxm.yaml"), 6, "no acceptance is known"),
         (("8xh200.yaml", "none.yaml"), 2, "none.yaml"),
     ):

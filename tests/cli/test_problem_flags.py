@@ -133,7 +133,7 @@ def test_the_next_command_repeats_the_flags(record: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("optimize", "there is no problem"),
+        ("optimize", "no problem is given"),
         ("optimize --target target", "needs --batch, --prompt, --output as well"),
         ("optimize --batch 1,x same.yaml", "--batch: must be whole numbers"),
         ("optimize --batch 1,0 same.yaml", "--batch: workload.batch_sizes.1: must be at least 1"),

@@ -185,7 +185,7 @@ def test_one_is_shown_in_full(command: str, name: str, words: str) -> None:
     [
         (("devices", "h21"), 2, 'unknown device "h21"'),
         (("devices", "--nothing"), 2, "No such option: --nothing"),
-        (("optimize",), 2, "there is no problem"),
+        (("optimize",), 2, "no problem is given"),
         (("report", "none.yaml"), 2, ""),
     ],
 )

@@ -116,7 +116,7 @@ def test_a_range_with_a_step_and_several_devices(problem: Path) -> None:
     [
         (("--acceptance", "1.5"), "probabilities from 0 to 1"),
         (("--acceptance", "0.9..0.3"), "probabilities from 0 to 1"),
-        (("--set", "workload.batch_sizes"), "no KEY=VALUES"),
+        (("--set", "workload.batch_sizes"), "not KEY=VALUES"),
         (("--device", "nowhere"), "unknown device"),
         (("--plot", "gain.nothing"), "format of gain.nothing"),
     ],

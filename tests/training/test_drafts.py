@@ -160,7 +160,7 @@ def test_acceptance_rises_and_is_what_is_served(problem: Path, tmp_path: Path) -
     card = (published.folder / "README.md").read_text()
     assert "A draft model, distilled from its target (50% of the steps on policy)" in card
     load_model(published.folder)
-    with pytest.raises(UsageError, match="a setting of draft models"):
+    with pytest.raises(UsageError, match="setting is for draft models"):
         train_drafter(problem, "medusa", tmp_path / "m", on_policy=0.5)
 
 
@@ -229,7 +229,7 @@ def test_one_pass_drafts_what_its_masks_learned(problem: Path, tmp_path: Path) -
     ]
     assert runs[0].tokens == runs[1].tokens == texts[0].output
     assert runs[0].rounds == runs[1].rounds < len(texts[0].output)
-    with pytest.raises(UsageError, match="priced by running them"):
+    with pytest.raises(UsageError, match="measured by running its rounds"):
         train_drafter(problem, "draft", tmp_path / "draft", steps=40, worth=0.01, **more)
 
 

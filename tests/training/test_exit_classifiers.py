@@ -185,5 +185,5 @@ def test_a_problem_trains_and_names_them(tmp_path: Path) -> None:
         read_trained_exits(tmp_path / "exits", "classifier", replace(facts.target, hidden_size=8))
     with pytest.raises(UsageError, match='no exits are called "table"'):
         specplan.train_exits(path, "table", tmp_path / "other")
-    with pytest.raises(UsageError, match="no price of depth"):
+    with pytest.raises(UsageError, match="depth_price is for policies"):
         specplan.train_exits(path, "classifier", tmp_path / "other", depth_price=1.0)

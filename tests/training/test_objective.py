@@ -156,7 +156,7 @@ def test_aligned_states_are_the_targets_own_at_the_token_before_the_label(
     for chunk in (1, 10**9):
         difference = loss("1*ce+2*state", chunk) - loss("ce", chunk)
         torch.testing.assert_close(difference, 2 * plain)
-    with pytest.raises(UsageError, match="states that are to be the target's"):
+    with pytest.raises(UsageError, match="states that approximate the target's"):
         learner = HeadLearner(head_of(target, "medusa", folder))
         loss("ce+1*state", 1)
 

@@ -250,7 +250,7 @@ def test_what_ends_a_training_leaves_the_last_checkpoint(
         train_head(config, target, texts, 4, folder, RECIPE)
     assert whole() and [path.name for path in tmp_path.iterdir()] == ["head"]
     diverging = replace(RECIPE, learning_rate=1e200, warmup=1, save_every=1)
-    with pytest.raises(SpecplanError, match=r"of step 2 is no number; .* is whole"):
+    with pytest.raises(SpecplanError, match=r"of step 2 is not a number; .* is whole"):
         train_head(config, target, texts, 4, tmp_path / "far", diverging)
     assert json.loads((tmp_path / "far/training.json").read_text())["step"] == 1
     with pytest.raises(UsageError, match="another texts"):

@@ -123,7 +123,7 @@ class DraftLearner(Learner):
         known = {token for text in texts for token in text.tokens}
         free = next((t for t in reversed(range(self.vocabulary)) if t not in known), None)
         if stated is None and free is None:
-            raise UsageError("the texts have every token, and none is left for masks")
+            raise UsageError("the texts contain every token, so none is free as the mask token")
         return int(free if stated is None else stated)  # type: ignore[arg-type]
 
     @property

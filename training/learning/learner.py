@@ -74,7 +74,7 @@ class Learner(ABC):
             UsageError: there is none.
         """
         raise UsageError(
-            "this drafter has no states that are to be the target's",
+            "this drafter has no states that approximate the target's",
             where="loss",
             remedy="Leave the part `state` out.",
         )

@@ -89,7 +89,7 @@ def registry_of(version: str) -> Registry:
         if release_of(name) == release_of(version):
             return _read(name)
     raise MissingCapabilityError(
-        f"what torch-tensorrt {version} converts is not known here",
+        f"specplan does not know which ops torch-tensorrt {version} converts",
         where="backend tensorrt",
         remedy=f"Install torch and torch-tensorrt of one of {', '.join(versions())}.",
     )

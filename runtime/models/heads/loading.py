@@ -227,4 +227,4 @@ def _fill(head: Drafter, tensors: Mapping[str, list[Tensor]], where: str) -> Non
         )
     broken = [name for name, weight in weights.items() if weight.isnan().any()]
     if broken:
-        raise UsageError(f"{broken[0]} holds what is no number", where=where)
+        raise UsageError(f"{broken[0]} has values that are not numbers", where=where)

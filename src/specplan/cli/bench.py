@@ -47,7 +47,8 @@ def bench(
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of prompts.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Runs of each prompt per plan.")] = 3,
     kinds: Annotated[
-        bool, typer.Option("--kinds", help="Also run the best plan of every other kind.")
+        bool,
+        typer.Option("--kinds", help="Also run the best plan of every other kind of drafting."),
     ] = False,
     stock: Annotated[
         bool, typer.Option("--stock/--no-stock", help="Also run stock transformers.")
@@ -78,7 +79,9 @@ def bench(
     if is_plan_text(bundle) or problem is not None or model:
         if kinds:
             raise UsageError(
-                "a plan text has no other kinds", where="--kinds", remedy="Leave it out."
+                "only the plan of a bundle has other kinds to compare with",
+                where="--kinds",
+                remedy="Leave it out.",
             )
         result, limits = _bench_text(bundle, problem, checkpoints(model or ()), prompts, runs)
     else:
@@ -133,7 +136,7 @@ def _bench_text(
 
     if (problem is None) == (not models) or (models and prompts is None):
         raise UsageError(
-            "a plan text is run for a problem, or on checkpoints with prompts",
+            "a plan text needs a problem, or checkpoints and prompts",
             where="specplan bench",
             remedy="Give --problem FILE, or --model target=DIR ... --prompts FILE.",
         )

@@ -92,7 +92,7 @@ def _calibrate_text(
         values = GRID if grid is None else tuple(map(float, grid.split(",")))
     except ValueError:
         raise UsageError(
-            f"{grid} is no list of numbers", where="--grid", remedy="Write 1.0,0.9,0.8."
+            f"{grid} is not a list of numbers", where="--grid", remedy="Write 1.0,0.9,0.8."
         ) from None
     written = edited(source, problem)
     assert written is not None, "it is a plan text"

@@ -98,7 +98,7 @@ def _two(
         variants = [replace(source, settings=(*source.settings, f"device={d}")) for d in devices]
         return list(zip(devices, map(_decision, variants), strict=True))
     raise UsageError(
-        "there are not two things to compare",
+        "a comparison needs two bundles, problems or devices",
         remedy="Give two bundles or problem files, or one problem and --device A,B.",
     )
 

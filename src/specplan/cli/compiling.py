@@ -74,9 +74,9 @@ def _bundled(source: Path, problem: Path | None, out: Path | None) -> Path:
     written = edited(ProblemSource(source), problem)
     if (written is None) != (out is None):
         raise UsageError(
-            "a plan text needs a folder for its bundle, and a bundle has one",
+            "a plan text needs --out, the folder of its bundle; a bundle does not",
             where="--out",
-            remedy="Leave it out for a bundle; for a plan text give --problem FILE --out DIR.",
+            remedy="For a plan text give --problem FILE --out DIR; for a bundle leave --out away.",
         )
     if written is None or out is None:
         return source

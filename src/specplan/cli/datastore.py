@@ -63,11 +63,13 @@ def build(
 def states(
     corpus: Annotated[Path, typer.Argument(help="A UTF-8 text, or token ids as .npy.")],
     target: Annotated[Path, typer.Option(help="Folder of the target's checkpoint.")],
-    out: Annotated[Path, typer.Option(help="Folder for the store.")],
+    out: Annotated[Path, typer.Option(help="Folder for the stored states.")],
     dtype: Annotated[str, typer.Option(help="Number type in which the target runs.")] = "auto",
     device: Annotated[str, typer.Option(help="A torch device.")] = "cpu",
-    window: Annotated[int, typer.Option(min=2, help="Tokens that are read together.")] = 512,
-    nearest: Annotated[int, typer.Option(min=1, help="Neighbours of a state that count.")] = MOST,
+    window: Annotated[int, typer.Option(min=2, help="Tokens per forward pass.")] = 512,
+    nearest: Annotated[
+        int, typer.Option(min=1, help="Number of nearest neighbours that are used.")
+    ] = MOST,
     offset: Annotated[
         float,
         typer.Option(

@@ -70,7 +70,7 @@ def emit(
         return
     for flag, value in (("--draft-tokens", draft_tokens), ("--prompts", prompts)):
         if value is not None:
-            raise UsageError("this is for a probe", where=flag, remedy="Add --probe.")
+            raise UsageError("this option is for a probe only", where=flag, remedy="Add --probe.")
     replaced = out.is_dir() and any(out.iterdir())
     done = _projected(source, problem, engine, out, any_version)
     if json:

@@ -88,7 +88,7 @@ def _check(source: ProblemSource, law: str | None, *, graph: bool, answers: int)
         )
     if answers > 1:
         raise UsageError(
-            "--mermaid, --dot and --json are three answers",
+            "--mermaid, --dot and --json cannot be combined",
             where="specplan explain",
-            remedy="Ask for one of them.",
+            remedy="Give one of them.",
         )

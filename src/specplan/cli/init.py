@@ -107,7 +107,7 @@ def init(
         return
     if file.exists() and not force:
         raise UsageError(
-            "there is such a file", where=str(file), remedy="Name another one, or add --force."
+            "the file exists already", where=str(file), remedy="Name another one, or add --force."
         )
     write_atomic(file, text)
     if json:

@@ -33,11 +33,15 @@ RequestsOption = Annotated[
 ]
 BurstinessOption = Annotated[
     float,
-    typer.Option(min=0.0, help="With --rate: 1 is Poisson arrivals, 0 arrivals by the clock."),
+    typer.Option(
+        min=0.0, help="With --rate: 1 is Poisson arrivals, 0 arrivals at equal intervals."
+    ),
 ]
 RunningOption = Annotated[
     int | None,
-    typer.Option(min=1, help="With --rate or --trace: most requests that run at a time."),
+    typer.Option(
+        min=1, help="With --rate or --trace: maximum number of requests that run at a time."
+    ),
 ]
 
 

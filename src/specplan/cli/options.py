@@ -71,7 +71,7 @@ class ProblemSource:
 
         if self.empty:
             raise UsageError(
-                "there is no problem",
+                "no problem is given",
                 remedy="Give a problem file (`specplan init` writes one), or flags: --target DIR "
                 "--device 8xh100-sxm --batch 1,16 --prompt 1024 --output 512",
             )

@@ -189,7 +189,11 @@ def gates(
     problem: ProblemArgument,
     out: Annotated[Path, typer.Option(help="File to write.")],
     budget: Annotated[
-        int, typer.Option(min=1, help="Tokens that a head would read instead of the whole text.")
+        int,
+        typer.Option(
+            min=1,
+            help="Number of tokens that an attention head would read instead of the whole text.",
+        ),
     ] = 256,
     json: JsonOption = False,
 ) -> None:

@@ -67,7 +67,7 @@ def _measured(path: Path) -> dict[str, Any]:
         isinstance(line, dict) and line.keys() >= MEASURED for line in lines
     ):
         raise UsageError(
-            "this is no result of a bench run",
+            "this is not the result of a bench run",
             where=str(path),
             remedy="Write it with `specplan bench DIR --json`.",
         )

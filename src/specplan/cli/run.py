@@ -25,7 +25,9 @@ _AS_PROBLEM = "Default: as in the bundle's problem, {} for a plan text."
 
 PromptOption = Annotated[
     list[str] | None,
-    typer.Option("--prompt", metavar="TEXT", help="A text to continue; repeat for a batch."),
+    typer.Option(
+        "--prompt", metavar="TEXT", help="A text to continue; may be repeated, for a batch."
+    ),
 ]
 PromptFileOption = Annotated[
     list[Path] | None,
@@ -143,7 +145,9 @@ def _decoder(source: Path, models: Sequence[str], backend: str | None) -> TextDe
 def _followed(json_schema: Path | None, grammar: Path | None) -> tuple[str, str] | None:
     """Kind and text of what texts must follow."""
     if json_schema is not None and grammar is not None:
-        raise UsageError("there are two grammars", where="--grammar", remedy="Give one of them.")
+        raise UsageError(
+            "--json-schema and --grammar cannot be combined", where="--grammar", remedy="Give one."
+        )
     if json_schema is not None:
         return "json_schema", read_text(json_schema, "JSON schema")
     return None if grammar is None else ("lark", read_text(grammar, "grammar"))
@@ -176,7 +180,7 @@ def _read(path: Path) -> str:
 def _check(texts: Sequence[str], *, stream: bool) -> None:
     if not texts:
         raise UsageError(
-            "there is no prompt",
+            "no prompt is given",
             where="specplan run",
             remedy="Give one with --prompt TEXT or --prompt-file FILE.",
         )

@@ -41,7 +41,7 @@ def train(
     learning_rate: Annotated[
         float | None,
         typer.Option(
-            help="Of Adam; default 1e-3, up to 4e-3 for a narrow target, of draft models 3e-4.",
+            help="Of Adam. Default: 1e-3; up to 4e-3 for a narrow target, 3e-4 for a draft.",
             show_default=False,
         ),
     ] = None,
@@ -59,11 +59,11 @@ def train(
     exits: ExitsOption = None,
     depth_price: DepthPriceOption = None,
     dtype: Annotated[
-        str, typer.Option(help="Of published weights: bfloat16 or float32.")
+        str, typer.Option(help="Number type of the published weights: bfloat16 or float32.")
     ] = "bfloat16",
     json: JsonOption = False,
 ) -> None:
-    """Say which drafter is worth training: the speedup to expect and its cost. Or train one."""
+    """Predict which drafter is worth training: its speedup and its cost. Or train one."""
     more: dict[str, Any] = {"steps": steps, "prompts": prompts, "answers": answers, "rows": rows}
     more["learning_rate"] = learning_rate
     if exits is not None or depth_price is not None:
@@ -195,7 +195,7 @@ def _exits(
     """Train exits; `more` are the other arguments of `train_exits`."""
     if kind is None or out is None:
         raise UsageError(
-            "training exits needs their kind and a folder",
+            "training exits needs --exits KIND and --out",
             where="--exits",
             remedy="Write --exits classifier --out models/exits",
         )

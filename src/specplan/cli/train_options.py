@@ -37,27 +37,27 @@ class ExitsName(StrEnum):
 StageOption = Annotated[
     StageName,
     typer.Option(
-        help="pays: which drafters would pay, before anything is trained. pilot: train some "
-        "for a few per cent of the steps, and say what all would give. train: train one "
-        "(eagle3, eagle, medusa, dflash, an exit, or a draft model). hand-over: publish it, "
-        "checked to be served as it was trained. vocabulary: how many tokens an EAGLE-3 head is to "
-        "draft from, by what they cover of the texts and by their price."
+        help="pays: predict, without training, which drafters would pay. pilot: train some for 4 % "
+        "of the steps and predict what all steps would give. train: train one drafter (eagle3, "
+        "eagle, medusa, dflash, an exit, or a draft model). hand-over: check that it decodes as in "
+        "training, and publish it. vocabulary: choose the vocabulary size of an EAGLE-3 head, by "
+        "its coverage of the texts and its price."
     ),
 ]
 AnswersOption = Annotated[
     bool,
     typer.Option(
         "--answers/--as-is",
-        help="Let the target answer the prompts and learn its answers, or learn the prompts "
-        "themselves, as the target would go on after each token: no decoding.",
+        help="Train on the target's answers to the prompts, or on the prompts themselves: the "
+        "target's next-token distribution after each of their tokens, without decoding.",
     ),
 ]
 WorthOption = Annotated[
     float | None,
     typer.Option(
         metavar="PART",
-        help="End early where the rest of the steps is expected to speed decoding up by less "
-        "than this part; 0.01 is usual. Default: run all.",
+        help="End early if the remaining steps are expected to speed decoding up by less than this "
+        "fraction; 0.01 is usual. Default: run all steps.",
     ),
 ]
 
@@ -69,8 +69,8 @@ PolicyOption = Annotated[
         metavar="SHARE",
         min=0.0,
         max=1.0,
-        help="Of the steps of a draft model: those that learn from its own samples after the "
-        "prompts, judged by the target, instead of the target's answers. Default: 0.5.",
+        help="For a draft model: the share of steps that learn from its own samples, with the "
+        "target's distribution, instead of from the target's answers. Default: 0.5.",
     ),
 ]
 
@@ -91,7 +91,8 @@ AfterOption = Annotated[
     typer.Option(
         "--after",
         metavar="NAME",
-        help="Train a draft model on what this one, trained before, misses; may be repeated.",
+        help="Train a draft model on the tokens that this trained draft model misses; may be "
+        "repeated.",
     ),
 ]
 
@@ -100,9 +101,9 @@ ExitsOption = Annotated[
     ExitsName | None,
     typer.Option(
         "--exits",
-        help="Train no drafter, but what lets tokens leave the target early. classifier: whether "
-        "an exit's token is that of all layers (CALM). policy: where to leave, by a policy "
-        "gradient (ConsistentEE).",
+        help="Train exits, at which tokens leave the target early, instead of a drafter. "
+        "classifier: predicts whether an exit's token is that of all layers (CALM). policy: learns "
+        "where to leave, by a policy gradient (ConsistentEE).",
         show_default=False,
     ),
 ]
@@ -112,8 +113,8 @@ DepthPriceOption = Annotated[
         "--depth-price",
         metavar="NATS",
         min=0.0,
-        help="Of --exits policy: what all layers cost a token that the first ones know. A higher "
-        "price leaves earlier. Default: 0.6.",
+        help="With --exits policy: the price of running all layers for a token that the first "
+        "layers predict. A higher price leaves earlier. Default: 0.6.",
         show_default=False,
     ),
 ]
@@ -136,7 +137,7 @@ PromptsOption = Annotated[
     typer.Option(
         "--prompts",
         metavar="FILE",
-        help="Prompts to train on, JSON Lines; default the problem's of the split train.",
+        help="Prompts to train on, JSON Lines. Default: the problem's prompts with split train.",
     ),
 ]
 
@@ -146,7 +147,7 @@ RowsOption = Annotated[
     typer.Option(
         "--rows",
         min=1,
-        help="Rows of up to 512 tokens in a step; default 8, of heads of a narrow target 2.",
+        help="Rows of up to 512 tokens per step. Default: 8; 2 for heads of a narrow target.",
         show_default=False,
     ),
 ]
@@ -158,7 +159,7 @@ UnrollOption = Annotated[
         "--unroll",
         metavar="K",
         min=1,
-        help="Tokens ahead that a head learns; default 7, or as many as it drafts.",
+        help="Tokens ahead that a head learns. Default: 7, or the number that it drafts.",
         show_default=False,
     ),
 ]

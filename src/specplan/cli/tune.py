@@ -114,7 +114,10 @@ def tune(
         common |= {"machine": machine, "progress": progress}
         if engine is None:
             if commands != EngineCommands() or prompts or retry_failed or any_version:
-                raise UsageError("this is for an engine", remedy="Add --engine NAME.")
+                raise UsageError(
+                    "some of these options are for tuning on a serving engine only",
+                    remedy="Add --engine NAME.",
+                )
             done = run(problem.problem(), **common)
         else:
             common |= {"any_version": any_version, "prompts": prompts}

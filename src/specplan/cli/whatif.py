@@ -103,7 +103,7 @@ def _swept(device: str | None, settings: list[str]) -> dict[str, list[str]]:
         key, equals, text = setting.partition("=")
         if not equals or not text or key in swept:
             raise UsageError(
-                "a key is given twice" if key in swept else "it is no KEY=VALUES",
+                "a key is given twice" if key in swept else "it is not KEY=VALUES",
                 where=f"--set {setting}",
                 remedy="Write the dotted key and its values: --set workload.prompt_tokens=512,2048",
             )

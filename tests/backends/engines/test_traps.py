@@ -301,5 +301,5 @@ def test_what_an_engine_would_refuse_is_never_written(
     check_documents(engine, emission)
     documents = copy.deepcopy(dict(emission.documents))
     breaks(documents)
-    with pytest.raises(SpecplanError, match="not what the engine takes"):
+    with pytest.raises(SpecplanError, match="does not fit the engine's schema"):
         check_documents(engine, Emission(documents))

@@ -66,7 +66,7 @@ def test_loads_that_the_problem_does_not_have(facts: ProblemFacts) -> None:
         with pytest.raises(UsageError, match=named):
             served_plan(facts, replace(RUN, **changed), *plain)
     plan, _, words = plain
-    with pytest.raises(UsageError, match="tokens a round"):
+    with pytest.raises(UsageError, match="tokens a step"):
         served_plan(facts, RUN, plan, "draft_model", words)
 
 

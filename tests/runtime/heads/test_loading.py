@@ -72,8 +72,8 @@ BROKEN: dict[str, tuple[Stored, str]] = {
     "another width": (
         changed(formats.eagle3(), **{"fc.weight": torch.zeros(32, 64)}), "project.weight is"
     ),
-    "no number": (
-        changed(formats.eagle3(), **{"norm.weight": torch.full((32,), torch.nan)}), "no number"
+    "not numbers": (
+        changed(formats.eagle3(), **{"norm.weight": torch.full((32,), torch.nan)}), "not numbers"
     ),
     "fewer slots than config.json says": (
         Stored(formats.look_ahead_tokens(4).config, formats.look_ahead_tokens().tensors),

@@ -308,9 +308,9 @@ def test_pieces_sorted_together_are_found_as_one(tmp_path: Path) -> None:
 
 def test_what_keeps_nothing_is_refused_or_left_out(tmp_path: Path) -> None:
     small = np.arange(8)
-    with pytest.raises(UsageError, match="no run of the corpus is kept"):
+    with pytest.raises(UsageError, match="no run of tokens occurs often enough"):
         built(tmp_path / "none", [small], 9, common=50)
-    with pytest.raises(UsageError, match="no run of the corpus is kept"):
+    with pytest.raises(UsageError, match="no run of tokens occurs often enough"):
         build_datastore(tmp_path / "empty", [], 9, "test", silent)
     shards = [np.zeros(0, dtype=np.int64), np.tile(small, 9), np.zeros(0, dtype=np.int64)]
     store = built(tmp_path / "some", shards, 9)

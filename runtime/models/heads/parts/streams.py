@@ -96,7 +96,7 @@ class AtSlots(NamedTuple):
             return replace(mask, text=torch.cat([zeros, mask.text], 3))
         if not isinstance(mask, Tensor):
             raise MissingCapabilityError(
-                "attention by kernels, or of heads that see less, has no soft prompt",
+                "soft prompts do not run with kernels, or with heads that read a part of the cache",
                 remedy="Run the plan by another backend, or without its policy.",
             )
         columns = tokens if self.columns is None else self.columns

@@ -45,7 +45,7 @@ def check_show(show: Show | None, *, json: bool) -> None:
     """
     if show is not None and json:
         raise UsageError(
-            "--show and --json are two answers",
+            "--show and --json cannot be combined",
             where=f"--show {show.value}",
             remedy="Leave one out; the JSON document has everything.",
         )
