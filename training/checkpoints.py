@@ -64,7 +64,7 @@ def read_state(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None
     changed = [name for name, value in wanted.items() if state.get(name) != value]
     if changed:
         raise UsageError(
-            f"the training in this folder has another {changed[0].replace('_', ' ')}",
+            f"the training in this folder differs in its {changed[0].replace('_', ' ')}",
             where=str(folder),
             remedy="Name another folder, or give the settings with which it was started.",
         )

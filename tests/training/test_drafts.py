@@ -127,7 +127,7 @@ def test_half_and_half_is_the_whole_and_transformers_loads_it(
         causal = Texts.alone(tokens).causal()
         mine = served.forward(tokens, positions, positions, causal, served.new_cache(1, 24))
         torch.testing.assert_close(loaded.double()(tokens).logits, mine, rtol=1e-4, atol=1e-4)
-    with pytest.raises(UsageError, match="another recipe"):
+    with pytest.raises(UsageError, match="differs in its recipe"):
         trained(bench, tmp_path / "whole", replace(recipe, on_policy=0.25), None)
 
 

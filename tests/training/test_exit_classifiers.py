@@ -75,7 +75,7 @@ def test_a_training_goes_on_exactly_where_it_was(
     rest = trained(target, kind, tmp_path / "parts", 40)
     assert len(rest.losses) == 27 and rest.losses == whole.losses[13:]
     assert weights_of(tmp_path / "parts") == weights_of(tmp_path / "whole")
-    with pytest.raises(UsageError, match="training there is of another exits"):
+    with pytest.raises(UsageError, match="differs in its exits"):
         other = {"classifier": "policy", "policy": "classifier"}[kind]
         trained(target, other, tmp_path / "whole", 40)
     if kind == "classifier":

@@ -253,9 +253,9 @@ def test_what_ends_a_training_leaves_the_last_checkpoint(
     with pytest.raises(SpecplanError, match=r"of step 2 is not a number; .* is whole"):
         train_head(config, target, texts, 4, tmp_path / "far", diverging)
     assert json.loads((tmp_path / "far/training.json").read_text())["step"] == 1
-    with pytest.raises(UsageError, match="another texts"):
+    with pytest.raises(UsageError, match="differs in its texts"):
         train_head(config, target, texts[1:], 4, folder, RECIPE)
-    with pytest.raises(UsageError, match="another head"):
+    with pytest.raises(UsageError, match="differs in its head"):
         train_head({**config, "num_heads": 2}, target, texts, 4, folder, RECIPE)
     other = tmp_path / "other"
     other.mkdir()
