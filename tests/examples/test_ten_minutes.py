@@ -25,19 +25,18 @@ def test_the_page_has_the_commands_of_the_script() -> None:
     text = SCRIPT.read_text()
     for name, value in values.items():
         text = text.replace(name, value)
-    text = re.sub(r" *\|\|\s+echo .*", "", text)
     commands = re.findall(r"^ *((?:specplan|python) (?:\\\n|.)*)$", text, re.MULTILINE)
-    assert len(commands) == 10
+    assert len(commands) == 3
     page = " ".join((ROOT / "docs/train.md").read_text().replace("\\\n", "").split())
     for command in commands:
         assert " ".join(command.replace("\\\n", "").split()) in page, command
 
 
 def test_its_problem_leaves_lookups_out() -> None:
-    """Trained heads are its draft, so that it loads once they are there."""
+    """Trained heads are one of its drafters, so that it loads once they are there."""
     path = ROOT / "examples/training/problem.yaml"
     value = yaml.safe_load(path.read_text())
-    assert [draft["name"] for draft in value["models"]["drafts"]] == ["medusa"]
+    assert [draft["name"] for draft in value["models"]["drafts"]] == ["medusa", "draft"]
     value["models"]["drafts"] = []
     problem = problem_from_dict(value, path.parent)
     assert problem.sources == () and problem.workload.greedy
@@ -45,7 +44,7 @@ def test_its_problem_leaves_lookups_out() -> None:
 
 @pytest.mark.long
 def test_it_trains_and_measures(tmp_path: Path) -> None:
-    """A few steps: two races stand at its end."""
+    """A few steps: a race stands at its end."""
     work = ROOT / ".work/medusa"
     if work.exists():
         pytest.skip("somebody trains there")
@@ -58,7 +57,9 @@ def test_it_trains_and_measures(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         state = json.loads((work / "heads/training.json").read_text())
         assert state["step"] == 2 and state["recipe"]["rows"] == 2
-        assert done.stdout.count("times the base's time") == 2
+        contenders = re.findall(r"^(\w+) .* ([\d.]+)x$", done.stdout, re.MULTILINE)
+        assert [kind for kind, _ in contenders] == ["no", "Medusa", "draft"]
+        assert float(contenders[0][1]) == 1.0
     finally:
         subprocess.run(["rm", "-rf", str(work)], check=True)
 
