@@ -34,6 +34,10 @@ LEAST, MOST = 0.02, 2.0
 """Of the interpreter's pass over one token, what a compiled one takes at least and at most."""
 LEAST_ERROR = 0.03
 """Relative half width of a round's 90 % interval, however well the form predicts those that ran."""
+MISSED, COUNTS = 0.05, 4
+"""What forms missed rounds by on the machines that were measured, and how many rounds that is worth
+beside a machine's own: a few rounds that happen to fit well are no proof.
+"""
 PRIOR = 0.005
 """Weight of `USUAL` against a relative error, so that each round can be left out."""
 USUAL = 0.5, 0.2, 0.05, 0.5, 2.0
@@ -101,8 +105,9 @@ class CompiledForm:
 def fit_compiled(runs: tuple[CompiledRun, ...]) -> CompiledForm:
     """The form that predicts rounds best, by least squares of relative errors.
 
-    Its error is Student's, of what rounds are missed by with the unknowns counted. Where there are
-    no more rounds than these, it is of what each is missed by where the others are fitted.
+    Its error is Student's, of what rounds are missed by with the unknowns counted and of `MISSED`.
+    Where there are no more rounds than unknowns, it is of what each is missed by where the others
+    are fitted.
 
     Args:
         runs: at least one, of texts of one length.
@@ -111,7 +116,8 @@ def fit_compiled(runs: tuple[CompiledRun, ...]) -> CompiledForm:
     form, trees = _fitted(runs, models), any(run.moves for run in runs)
     spare = len(runs) - len(models) - len(USUAL[1:-1]) - trees
     if spare > 0:
-        error = _student([_missed(form, run) for run in runs], spare)
+        missed = [_missed(form, run) for run in runs]
+        error = _student([*missed, *[MISSED] * COUNTS], spare + COUNTS)
     else:
         left = (_fitted([*runs[:i], *runs[i + 1 :]], models) for i in range(len(runs)))
         missed = [_missed(one, run) for one, run in zip(left, runs, strict=True)]

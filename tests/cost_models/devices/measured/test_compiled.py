@@ -87,7 +87,7 @@ def test_the_form_is_fitted_again(
     assert form.token == pytest.approx(token, abs=0.01)
     assert form.others == pytest.approx(others, abs=0.3)
     assert form.moves == pytest.approx(moves, rel=0.1, abs=0.5)
-    assert form.error == LEAST_ERROR
+    assert LEAST_ERROR < form.error < 0.06, "so few rounds are no proof"
     for run in runs:
         assert form.seconds(run) == pytest.approx(run.seconds, rel=0.01)
 
@@ -96,7 +96,7 @@ def test_what_the_form_misses_is_reported() -> None:
     """It grows with the noise, and is not below it."""
     draws = np.random.default_rng(0).normal(size=2 * len(PASSES))
     errors = []
-    for size in (0.03, 0.1):
+    for size in (0.03, 0.15):
         form = fit_compiled(tuple(rounds((0.8, 0.6), 0.2, 0.05, 0.5, list(size * draws))))
         errors.append(form.error)
         assert form.error > size
