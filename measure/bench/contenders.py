@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter
 
+from specplan.backends.registry import round_backend
+from specplan.backends.static.buckets import Bucket
 from specplan.cost_models.forecast import Forecast
 from specplan.ir.plan import Plan
 from specplan.measure.bench.stock import Runner
@@ -100,6 +102,25 @@ class Contender:
 def plan_timer(bench: Workbench, plan: Plan, served: Sequence[TokenPrompt] = ()) -> Timer:
     """Runs of a plan through the problem's backend; see `executable_timer`."""
     return executable_timer(bench, bench.compile(plan), served)
+
+
+def compiled_timer(
+    bench: Workbench, backend: str, loads: Sequence[tuple[int, int]], plan: Plan
+) -> Timer:
+    """Runs of a plan whose rounds a backend compiles, in the first run of each load.
+
+    Args:
+        bench: the problem's models and settings.
+        backend: its name.
+        loads: batch sizes with prompt lengths.
+        plan: one of the search for this backend.
+
+    Raises:
+        MissingCapabilityError: the backend cannot run here, or does not compile the plan.
+    """
+    buckets = [Bucket(batch, tokens + bench.output_tokens) for batch, tokens in loads]
+    models = {name: bench.models[name] for name in plan.models_run}
+    return executable_timer(bench, round_backend(backend).compile(plan, models, buckets=buckets))
 
 
 def executable_timer(

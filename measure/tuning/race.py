@@ -39,15 +39,17 @@ class Turn:
 
 @dataclass(kw_only=True)
 class Race(Contest):
-    """A race of plans that the interpreter runs on this machine.
+    """A race of plans on this machine.
 
     Attributes:
         timer: makes a plan's timed runs.
         prompts: to run on.
+        compiling: seconds before the first run of a plan, about.
     """
 
     timer: Callable[[Plan], Timer]
     prompts: Sequence[TokenPrompt]
+    compiling: float = 0.0
 
     def __post_init__(self) -> None:
         self._timers: dict[str, Timer] = {}
@@ -59,6 +61,10 @@ class Race(Contest):
                 where="workload.prompts",
                 remedy="Give more prompts, or tune smaller batches.",
             )
+
+    def opening(self, seconds: float) -> float:
+        """See `Contest.opening`."""
+        return self.compiling + super().opening(seconds)
 
     def run(self) -> None:
         """Take turns until every load is decided or the budget is spent.
@@ -112,7 +118,7 @@ class Race(Contest):
         return tuple(replace(prompt, tokens=prompt.tokens[-longest:]) for prompt in chosen)
 
     def _trial(self, key: str, turn: Turn, trials: Sequence[Trial]) -> Trial:
-        """Run a plan; its first run in a process only warms caches and allocators."""
+        """Run a plan; its first run in a process may compile it, and warms caches."""
         candidate, warming = self.contenders[key], 0.0
         assert candidate.plan is not None, "it has a price"
         if key not in self._timers:

@@ -208,11 +208,11 @@ def check_runs(problem: Problem) -> None:
             )
 
 
-def check_interpreted(problem: Problem) -> None:
-    """Refuse what is done by the interpreter alone, for a problem of compiled rounds.
+def check_tunes(problem: Problem) -> None:
+    """Refuse to tune in several number formats, or on several backends where one compiles rounds.
 
     Raises:
-        UsageError: the problem names a backend that compiles rounds, or several number formats.
+        UsageError: the problem names these.
     """
     if len(problem.formats) > 1:
         raise UsageError(
@@ -220,11 +220,9 @@ def check_interpreted(problem: Problem) -> None:
             where="formats",
             remedy="Keep one; `specplan optimize` chooses among them.",
         )
-    compilers = compilers_of(problem)
-    if compilers:
+    if compilers_of(problem) and len(problem.all_backends) > 1:
         raise UsageError(
-            f"plans are tuned by the interpreter, and {compilers[0]} compiles rounds",
-            where="backends" if problem.backends else "backend",
-            remedy="Tune with `backend: eager`; `specplan compile DIR` then compiles the "
-            "bundle by whatever is fastest.",
+            "plans are tuned on one backend, and the problem names several",
+            where="backends",
+            remedy="Keep one; `specplan optimize` chooses among them.",
         )

@@ -15,6 +15,7 @@ from specplan.progress import Progress, silent
 if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
     from specplan.backends.engines.report import Projection
+    from specplan.cost_models.devices.measured.table import Provenance
     from specplan.ir.plan import Plan
     from specplan.measure.tuning.outcome import Line
     from specplan.measure.tuning.race import Race
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from specplan.result import Result
 
 MINUTES = 10.0
+COMPILING = 10.0
+"""Seconds to compile a contender, about: how many enter a short race depends on it."""
 
 
 @dataclass(frozen=True)
@@ -121,11 +124,11 @@ def tune(
     from specplan.bundles.writing import check_out, write_result
     from specplan.gathering import gather
     from specplan.planner.search.search import search
-    from specplan.problems import as_problem, check_interpreted, check_runs
+    from specplan.problems import as_problem, check_runs, check_tunes
 
     checked = as_problem(problem)
     check_runs(checked)
-    check_interpreted(checked)
+    check_tunes(checked)
     check_out(checked, out)
     facts = gather(checked, progress, tuned=False)
     searched = search(facts, lambda done, total: progress("pricing candidates", done, total))
@@ -143,18 +146,23 @@ def _contest(
     from specplan.runtime import require_torch
 
     require_torch()
-    from specplan.measure.bench.contenders import plan_timer
+    from specplan.measure.bench.contenders import compiled_timer, plan_timer
     from specplan.measure.tuning.contenders import Contenders
     from specplan.measure.tuning.race import Race
     from specplan.measure.workbench import PROFILE, Workbench
     from specplan.planner import measured_here
 
     bench = Workbench(measured_here(searched.facts.problem))
-    prompts = bench.prompts(PROFILE)
+    prompts, contenders = bench.prompts(PROFILE), Contenders(searched)
+    compiler = _compiler(bench)
+    timer = partial(plan_timer, bench)
+    if compiler is not None:
+        timer = partial(compiled_timer, bench, compiler, contenders.loads)
     contest = Race(
-        contenders=Contenders(searched),
+        contenders=contenders,
         log=_log(bench, prompts, storage),
-        timer=partial(plan_timer, bench),
+        timer=timer,
+        compiling=0.0 if compiler is None else COMPILING,
         prompts=prompts,
         machine=machine,
         budget=60.0 * minutes,
@@ -164,18 +172,33 @@ def _contest(
     return contest, bench
 
 
+def _compiler(bench: Workbench) -> str | None:
+    """The problem's backend, if it compiles rounds."""
+    from specplan.problems import compilers_of
+
+    return next(iter(compilers_of(bench.problem)), None)
+
+
+def _machine(bench: Workbench) -> Provenance:
+    """This machine, and what runs the contenders on it."""
+    from specplan.measure.device.profile import machine_of
+
+    here = machine_of(bench)
+    return replace(here, backend=_compiler(bench) or here.backend)
+
+
 def _log(bench: Workbench, prompts: Sequence[TokenPrompt], storage: str | None) -> TrialLog:
     """The study of these models, prompts and settings on machines and software of this kind."""
-    from specplan.measure.device.profile import machine_of
     from specplan.measure.tuning.study import open_log
 
-    workload, here = bench.problem.workload, machine_of(bench)
+    workload, here = bench.problem.workload, _machine(bench)
     name = bench.fingerprint(
         "tuning",
         (workload.temperature, workload.top_k, workload.top_p, bench.problem.seed),
         bench.output_tokens,
         [prompt.tokens for prompt in prompts],
         (here.hardware, here.threads, here.versions),
+        *((here.backend,) if _compiler(bench) else ()),
     )
     journal = bench.problem.profiles / "tuning" / "journal.log"
     return open_log(storage, journal, f"specplan-{name}")
@@ -183,7 +206,6 @@ def _log(bench: Workbench, prompts: Sequence[TokenPrompt], storage: str | None) 
 
 def _tuned(searched: SearchResult, contest: Race, bench: Workbench, interrupted: bool) -> Tuned:
     """The answer by all trials; what was measured is stored for the searches to come."""
-    from specplan.measure.device.profile import machine_of
     from specplan.measure.tuning.outcome import lines, measured_plans
     from specplan.planner import tuned
     from specplan.planner.measured.store import plans_path
@@ -191,7 +213,7 @@ def _tuned(searched: SearchResult, contest: Race, bench: Workbench, interrupted:
 
     trials: tuple[Trial, ...] = contest.log.trials()
     contest.contenders.recall(trials)
-    here = machine_of(bench)
+    here = _machine(bench)
     about = {"study": contest.log.name, "trials": len(trials), "machine": asdict(here)}
     plans = measured_plans(contest, trials, about)
     plans.save(plans_path(searched.facts, here))

@@ -97,6 +97,31 @@ def test_interrupts(problem: Path, tmp_path: Path) -> None:
         tune(problem, minutes=0.0)
 
 
+def test_compiled_rounds_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a backend that compiles them, in a study of their own; one backend at a time."""
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend
+
+    written, write_round = list[str](), OnnxRuntimeBackend.write
+
+    def counted(self: Any, graph: Any, *others: Any) -> None:
+        written.append(graph.plan.name)
+        write_round(self, graph, *others)
+
+    monkeypatch.setattr(OnnxRuntimeBackend, "write", counted)
+    path, storage = write(tmp_path, methods=["prompt_lookup"]), str(tmp_path / "journal.log")
+    interpreted = tune(path, minutes=MINUTES, storage=storage, progress=Listener("tuning", 3))
+    assert not written
+    compiled = write(tmp_path, methods=["prompt_lookup"], backend="onnxruntime")
+    done = tune(compiled, minutes=MINUTES, storage=storage, progress=Listener("tuning", 5))
+    assert len(written) >= len(done.lines) >= 1 and "autoregressive" in written
+    assert done.study != interpreted.study and done.trials == 4
+    several = write(tmp_path, backends=["onnxruntime", "eager"])
+    with pytest.raises(UsageError, match="on one backend, and the problem names several"):
+        tune(several)
+
+
 def distance(searched: SearchResult, lines: Any) -> list[float]:
     """How far the predicted speeds of the plans that ran are from the measured ones."""
     predicted = {
