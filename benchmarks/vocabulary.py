@@ -116,10 +116,9 @@ def restricted(work: Path, sizes: Sequence[int]) -> dict[int, Path]:
     import torch
     from safetensors.torch import load_file, save_file
 
-    from specplan.measure.workbench import Workbench
-    from specplan.problems import as_problem
+    from specplan.runtime.tokenizer import load_tokenizer
 
-    encode = Workbench(as_problem(problem_of(work))).tokenizer.encode
+    encode = load_tokenizer(HEAD.parents[1] / "target").encode
     texts = (encode(json.loads(line)["text"]) for line in pieces(work).open())
     counts = Counter(token for text in texts for token in text)
     tensors, config = load_file(HEAD / "model.safetensors"), read_json(HEAD / "config.json", "head")

@@ -4,19 +4,18 @@
 
 The problem names both drafters, `medusa` and `draft`. Rounds are compiled by ONNX Runtime. Some
 prompts of the split `profile` decide which chain or tree of each drafter is the fastest; these two
-then take turns with plain decoding on prompts of the split `bench`, in random order, each prompt
-twice. Lookups and all other methods are left out.
+then take turns with plain decoding on prompts of the split `bench`, each prompt twice. Lookups and
+all other methods are left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
 from collections.abc import Mapping, Sequence
 
-from specplan.backends.registry import round_backend
-from specplan.backends.static.buckets import Bucket
 from specplan.gathering import open_bench
+from specplan.measure.bench.contenders import Timer, compiled_timer
+from specplan.measure.bench.interleave import seconds_in_turns
 from specplan.measure.device.probes import plain_plan
 from specplan.measure.workbench import BENCH, PROFILE, TokenPrompt
 from specplan.planner import load_problem
@@ -25,9 +24,6 @@ from specplan.planner.methods.draft_model import DraftModelOptions
 from specplan.planner.methods.parallel_heads import METHOD as HEADS
 from specplan.planner.templates.head_drafts import HeadTreeOptions
 from specplan.planner.trees import chain, expansion_tree
-from specplan.runtime.executable import Executable
-from specplan.runtime.generate import generate
-from specplan.runtime.requests import Request
 
 PLAIN = "no speculation"
 OF_HEADS = {"K=1": chain(1), "K=2": chain(2), "tree 2-1": expansion_tree((2, 1))}
@@ -52,14 +48,13 @@ def main() -> None:
         model = DraftModelOptions("draft", tree.parents, tree.ranks)
         plans[f"draft model {words}"] = DRAFT_MODEL.written(facts, model)
     deciding, judged = bench.prompts(PROFILE)[:DECIDING], bench.prompts(BENCH)[: asked.prompts]
-    tokens = problem.workload.output_tokens or 96
-    room = max(len(one.tokens) for one in (*deciding, *judged)) + tokens + 8
-    backend = round_backend("onnxruntime")
-    ready: dict[str, Executable] = {}
-    for name, plan in plans.items():
-        print(f"compiling {name}", flush=True)
-        models = {role: bench.models[role] for role in plan.models_run}
-        ready[name] = backend.compile(plan, models, buckets=[Bucket(1, room)])
+    tokens = bench.output_tokens
+    longest = max(len(one.tokens) for one in (*deciding, *judged))
+    ready = {
+        name: compiled_timer(bench, "onnxruntime", [(1, longest)], plan)
+        for name, plan in plans.items()
+    }
+    print(f"compiling {len(ready)} plans", flush=True)
     first = speeds(ready, deciding, tokens)
     best = [
         max((name for name in first if name.startswith(kind)), key=first.__getitem__)
@@ -72,20 +67,14 @@ def main() -> None:
 
 
 def speeds(
-    ready: Mapping[str, Executable], prompts: Sequence[TokenPrompt], tokens: int
+    ready: Mapping[str, Timer], prompts: Sequence[TokenPrompt], tokens: int
 ) -> dict[str, float]:
     """Tokens per second of whole requests, by name; all take turns on every prompt."""
-    seconds, emitted = dict.fromkeys(ready, 0.0), dict.fromkeys(ready, 0)
-    draws = random.Random(0)
-    requests = [Request(prompt_tokens=one.tokens, max_new_tokens=tokens) for one in prompts]
-    for executable in ready.values():
-        generate(executable, requests[:1])  # allocates memory and warms caches
-    for request in requests:
-        for name in draws.sample(list(ready), len(ready)):
-            ran = generate(ready[name], [request])
-            seconds[name] += ran.prefill_seconds + ran.decode_seconds
-            emitted[name] += ran.emitted
-    return {name: emitted[name] / seconds[name] for name in ready}
+    runs = {name: lambda turn, run=run: run([prompts[turn]]).seconds for name, run in ready.items()}
+    for run in runs.values():
+        run(0)  # compiles, allocates memory and warms caches
+    seconds = seconds_in_turns(runs, len(prompts))
+    return {name: tokens * len(prompts) / sum(spent) for name, spent in seconds.items()}
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def time_compiled(
     cells: Sequence[tuple[int, int]],
     progress: Progress,
 ) -> None:
-    """Add the compiled rounds that a table lacks; the table is saved after each.
+    """Add the compiled rounds that a table lacks; it is saved after those of each backend.
 
     Args:
         bench: the problem's models, and the interpreter.
