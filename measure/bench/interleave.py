@@ -49,10 +49,19 @@ def seconds_in_turns(
         turns: in each of which all programs run once.
     """
     seconds: dict[Name, list[float]] = {name: [] for name in runs}
-    for turn in range(turns):
-        for name in list(runs) if turn % 2 else list(runs)[::-1]:
-            seconds[name].append(runs[name](turn))
+    for turn in each_turn(runs, 0, turns):
+        for name, one in turn.items():
+            seconds[name].append(one)
     return seconds
+
+
+def each_turn(
+    runs: Mapping[Name, Callable[[int], float]], first: int, end: int
+) -> Iterator[dict[Name, float]]:
+    """Seconds by program of the turns from `first` up to `end`; see `seconds_in_turns`."""
+    for turn in range(first, end):
+        order = list(runs) if turn % 2 else list(runs)[::-1]
+        yield {name: runs[name](turn) for name in order}
 
 
 @dataclass(frozen=True)

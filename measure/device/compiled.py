@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from statistics import median
-from typing import Any, Self
+from typing import Any
 
 from specplan.backends.registry import round_backend
-from specplan.backends.static.buckets import Bucket
 from specplan.cost_models.devices.measured.compiled_form import MOVES
 from specplan.cost_models.devices.measured.compiled_runs import CompiledRun, Passes
 from specplan.cost_models.devices.measured.device import MeasuredDevice
 from specplan.cost_models.devices.measured.table import MeasuredTable
 from specplan.cost_models.rounds.demands import OpDemand, round_demands
 from specplan.cost_models.rounds.pricer import RoundPricer
-from specplan.ir.capabilities import refusals
+from specplan.ir.capabilities import Capabilities, refusals
 from specplan.ir.errors import MissingCapabilityError, SpecplanError, foreign_words
-from specplan.measure.bench.interleave import seconds_in_turns
+from specplan.ir.files import name_of
 from specplan.measure.device import time_probe as times
 from specplan.measure.device.coverage import head_probes
 from specplan.measure.device.probes import Probe, probes
+from specplan.measure.device.round_turns import TimedRound, TurnLog
 from specplan.measure.progress import Progress
 from specplan.measure.workbench import Workbench
 from specplan.planner import ProblemFacts
-from specplan.runtime.executable import Executable
-from specplan.runtime.generate import generate
 
 TURNS = 7
 """Texts that each round runs on."""
+TURN_LOG = "turns.json"
+NAMED = 3
+"""Rounds that an error names for each reason."""
 
 
 def check_compilers(bench: Workbench, backends: Sequence[str]) -> None:
@@ -55,6 +55,9 @@ def time_compiled(
 ) -> None:
     """Add the compiled rounds that a table lacks; it is saved after those of each backend.
 
+    What was compiled, and the turns so far, are in a folder beside the table until then: after an
+    end of any kind, the next call goes on from there.
+
     Args:
         bench: the problem's models, and the interpreter.
         facts: their shapes.
@@ -63,11 +66,11 @@ def time_compiled(
         backends: that compile rounds.
         cells: (batch, context in tokens) of the problem; the smallest and the largest batch run
             halfway between the shortest and the longest context, with room for the longest.
-        progress: called for every round.
+        progress: called for every round, and for every turn of all of them.
 
     Raises:
         MissingCapabilityError: one of the backends cannot run here, or does not compile a round;
-            the others are timed first.
+            all others are timed and saved first.
     """
     errors = []
     for backend in backends:
@@ -84,49 +87,95 @@ def _time_backend(
     facts: ProblemFacts,
     table: MeasuredTable,
     path: Path,
-    backend: str,
+    name: str,
     cells: Sequence[tuple[int, int]],
     progress: Progress,
 ) -> None:
-    missing = round_backend(backend).available()
-    if missing is not None:
-        raise MissingCapabilityError(missing, where=f"backend {backend}")
+    backend = round_backend(name)
+    backend.check(bench.models, frozen=False)
     batches, contexts = zip(*cells, strict=True)
     context, room = (min(contexts) + max(contexts)) // 2, max(contexts) + times.EMITTED
-    version, doing = round_backend(backend).version, f"rounds compiled by {backend}"
-    runs = [
-        one
-        for one in table.compiled.get(backend, ())
-        if (one.context, one.version) == (context, version)
-    ]
+    about = context, backend.version
+    runs = [one for one in table.compiled.get(name, ()) if (one.context, one.version) == about]
     known = {(run.batch, run.probe) for run in runs}
-    todo = [
-        (batch, probe)
-        for batch, probe in product(
-            sorted({min(batches), max(batches)}), _rounds(bench, facts, backend)
-        )
-        if (batch, probe.name) not in known
-    ]
-    timed = list[_TimedRound]()
+    ends = sorted({min(batches), max(batches)})
+    every = product(ends, _rounds(bench, facts, backend.capabilities))
+    todo = [(batch, probe) for batch, probe in every if (batch, probe.name) not in known]
+    doing, whole = f"rounds compiled by {name}", len(todo) + TURNS
+    home, timed, failures = _work_folder(path, name), list[TimedRound](), dict[str, Exception]()
     for done, (batch, probe) in enumerate(todo):
-        progress(doing, done, len(todo))
-        timed.append(_TimedRound.compiled(bench, probe, backend, (batch, context), room))
-    # All in turns: a machine that is slower for a while is so for each of them.
-    every = seconds_in_turns(dict(enumerate(timed)), TURNS)
-    for one, seconds in zip(timed, every.values(), strict=True):
-        text = context + times.EMITTED / 2
-        pricer = RoundPricer(MeasuredDevice(table), facts.shapes, one.batch, text)
-        share = median(one.prompts) / _prompt_seconds(pricer, one.probe, facts.drafters, context)
-        about = one.probe.name, one.batch, context, version
-        runs.append(CompiledRun(*about, median(seconds), share, *_parts(pricer, one.probe)))
-    table.compiled[backend] = tuple(runs)
-    table.save(path)
-    progress(doing, len(todo), len(todo))
+        progress(doing, done, whole)
+        place = home / name_of(repr((batch, probe.name, room, backend.version)))
+        try:
+            cell = batch, context
+            timed.append(TimedRound.compiled(bench, probe, backend, cell, room, place))
+        except Exception as error:  # whatever a compiler raises: the others are timed first
+            failures[f"{probe.name} at batch {batch}"] = error
+    if timed:
+        names = [[one.batch, one.probe.name] for one in timed]
+        log = TurnLog(home / TURN_LOG, {"about": list(about), "room": room, "rounds": names})
+        while len(log) < TURNS:
+            progress(doing, len(todo) + len(log), whole)
+            log.run(timed)
+        for one, (seconds, prompts) in zip(timed, log.medians(), strict=True):
+            runs.append(_run(facts, table, one, seconds, prompts, backend.version))
+    if runs:
+        table.compiled[name] = tuple(runs)
+        table.save(path)
+    timed.clear()
+    shutil.rmtree(home, ignore_errors=True)
+    progress(doing, whole, whole)
+    if failures:
+        raise _refusal(name, failures, len(todo))
 
 
-def _rounds(bench: Workbench, facts: ProblemFacts, backend: str) -> Iterator[Probe]:
+def _work_folder(path: Path, backend: str) -> Path:
+    """Of what is not in the table yet: compiled rounds and turns."""
+    return path.with_name(f"{path.stem}.{backend}")
+
+
+def _refusal(backend: str, failures: Mapping[str, Exception], tried: int) -> MissingCapabilityError:
+    """One error for all rounds that do not compile: which, why, and what to do."""
+    by_reason: dict[str, list[str]] = {}
+    remedies = []
+    for name, error in failures.items():
+        reason = foreign_words(error)
+        if isinstance(error, SpecplanError):
+            reason = f"{error.where}: {error.what}" if error.where else error.what
+            remedies.append(error.remedy)
+        by_reason.setdefault(reason, []).append(name)
+    reasons = "; ".join(f"{_few(names)}: {reason}" for reason, names in by_reason.items())
+    remedy = next(filter(None, remedies), "Mend that, or name another backend.")
+    return MissingCapabilityError(
+        f"it does not compile {len(failures)} of {tried} rounds ({reasons})",
+        where=f"backend {backend}",
+        remedy=f"{remedy} The next measurement repeats only these rounds.",
+    )
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _run(
+    facts: ProblemFacts,
+    table: MeasuredTable,
+    one: TimedRound,
+    seconds: float,
+    prompts: float,
+    version: str,
+) -> CompiledRun:
+    """A round as it ran, and the interpreter's seconds of its parts."""
+    text = one.context + times.EMITTED / 2
+    pricer = RoundPricer(MeasuredDevice(table), facts.shapes, one.batch, text)
+    share = prompts / _prompt_seconds(pricer, one.probe, facts.drafters, one.context)
+    about = one.probe.name, one.batch, one.context, version
+    return CompiledRun(*about, seconds, share, *_parts(pricer, one.probe))
+
+
+def _rounds(bench: Workbench, facts: ProblemFacts, able: Capabilities) -> Iterator[Probe]:
     """A few probes, with passes of each model over few and over many tokens."""
-    able = round_backend(backend).capabilities
     models = [name for name in bench.drafts if name not in facts.drafters]
     wanted = {"autoregressive", "lookup 2", "lookup 5", "lookup 10"}
     for draft in models:
@@ -141,54 +190,6 @@ def _rounds(bench: Workbench, facts: ProblemFacts, backend: str) -> Iterator[Pro
             by_head[head].append(probe)
     for every in by_head.values():
         yield from dict.fromkeys((*every[:3], *every[-1:]))
-
-
-@dataclass
-class _TimedRound:
-    """A compiled round, called with the number of a turn, each on another text.
-
-    Attributes:
-        prompts: seconds until its prompts were read, by turn.
-    """
-
-    bench: Workbench
-    probe: Probe
-    batch: int
-    context: int
-    executable: Executable
-    prompts: list[float] = field(default_factory=list)
-
-    @classmethod
-    def compiled(
-        cls, bench: Workbench, probe: Probe, backend: str, cell: tuple[int, int], room: int
-    ) -> Self:
-        """Compile a round for a batch and context, with room for longer texts, and run it once.
-
-        Raises:
-            MissingCapabilityError: the backend does not compile it.
-        """
-        bucket = Bucket(cell[0], room)
-        executable = round_backend(backend).compile(probe.plan, bench.models, buckets=[bucket])
-        made = cls(bench, probe, *cell, executable)
-        try:
-            made(-1)
-        except SpecplanError:
-            raise
-        except Exception as error:  # whatever a compiler raises
-            raise MissingCapabilityError(
-                f"it does not compile the round of {probe.name}: {foreign_words(error)}",
-                where=f"backend {backend}",
-                remedy="Name another backend.",
-            ) from error
-        made.prompts.clear()
-        return made
-
-    def __call__(self, turn: int) -> float:
-        """Seconds of a round behind the first, in which a head reads the prompt."""
-        requests = times.requests_of(self.bench, self.batch, self.context, seed=turn + 1)
-        ran = generate(self.executable, requests)
-        self.prompts.append(ran.prefill_seconds)
-        return ran.seconds_per_later_round
 
 
 def _prompt_seconds(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,17 @@ pytest.importorskip("transformers")
 from specplan.backends.registry import backend_capabilities  # noqa: E402
 from specplan.cost_models.devices.measured.compiled import CompiledDevice  # noqa: E402
 from specplan.cost_models.devices.measured.compiled_form import LEAST  # noqa: E402
+from specplan.cost_models.devices.measured.compiled_runs import CompiledRun  # noqa: E402
 from specplan.cost_models.devices.measured.device import MeasuredDevice  # noqa: E402
 from specplan.cost_models.devices.measured.table import MeasuredTable  # noqa: E402
 from specplan.gathering import find, open_bench  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError, UsageError  # noqa: E402
-from specplan.measure.device import compiled  # noqa: E402
+from specplan.measure.device import compiled, coverage  # noqa: E402
 from specplan.measure.device import time_probe as times  # noqa: E402
 from specplan.measure.device.profile import measure_device  # noqa: E402
 from specplan.planner import PLAIN, Problem, gather_facts, load_problem  # noqa: E402
 from specplan.planner.search.backends import incomparable_backends  # noqa: E402
-from specplan.progress import silent  # noqa: E402
+from specplan.progress import Progress, silent  # noqa: E402
 from specplan.tuning import tune  # noqa: E402
 from tests.benchmarks.fake_backend import Fake  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
@@ -56,7 +58,7 @@ def measured(problem: Problem) -> MeasuredDevice:
     return measure_device(bench, facts, passes=1, compilers=(BY,))
 
 
-def test_few_rounds_are_timed_beside_the_interpreter(
+def test_compiled_rounds_and_the_parts_they_are_priced_by(
     problem: Problem, measured: MeasuredDevice
 ) -> None:
     runs = measured.table.compiled[BY]
@@ -127,6 +129,54 @@ def test_plans_are_priced_as_they_run_compiled(problem: Problem, measured: Measu
     )
 
 
+def test_one_round_that_does_not_compile_costs_no_other(
+    problem: Problem, measured: MeasuredDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ends a measurement: what was compiled and timed before is not done again."""
+    table, path = measured.table, tmp_path / "device.json"
+    before = table.compiled.pop(BY)
+    names = [run.probe for run in before]
+    calls, write = list[int](), Fake.write
+
+    def failing(self: Fake, *others: Any) -> None:
+        calls.append(len(calls) + 1)
+        if len(calls) in (3, 9):
+            raise RuntimeError("no such kernel\nmore")
+        write(self, *others)
+
+    monkeypatch.setattr(Fake, "write", failing)
+    monkeypatch.setattr(compiled, "TURNS", 2)
+    bench, facts = open_bench(problem)
+    cells, steps = coverage.cells(facts, (), ()), list[int]()
+
+    def measure(progress: Progress = silent) -> tuple[CompiledRun, ...]:
+        compiled.time_compiled(bench, facts, table, path, (BY,), cells, progress)
+        return MeasuredTable.load(path).compiled[BY]
+
+    def interrupt(_: str, done: int, __: int) -> None:
+        if done == len(names) + 1:  # all are compiled, and ran one turn
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(interrupt)
+    (log,) = tmp_path.glob("*/turns.json")
+    assert len(calls) == len(names) and len(json.loads(log.read_text())["turns"]) == 1
+    with pytest.raises(MissingCapabilityError) as caught:
+        measure(lambda _, done, __: steps.append(done))
+    assert len(calls) == 9 and steps == [*range(8), 9, 10], "the second turn alone is left"
+    assert str(caught.value) == (
+        "backend onnxruntime: it does not compile 1 of 8 rounds (lookup 5 at batch 1: RuntimeError:"
+        " no such kernel). Mend that, or name another backend. The next measurement repeats only"
+        " these rounds."
+    )
+    saved = MeasuredTable.load(path).compiled[BY]
+    assert [run.probe for run in saved] == [*names[:2], *names[3:]]
+    assert [*tmp_path.iterdir()] == [path], "all else is in the table"
+    assert measure()[:-1] == saved and table.compiled[BY][-1].probe == names[2] == "lookup 5"
+    assert len(calls) == 10
+    table.compiled[BY] = before
+
+
 def test_the_only_backend_is_refused_before_anything_is_measured(
     problem: Problem, fake: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -151,7 +201,8 @@ def test_a_backend_that_does_not_compile_is_no_choice(
     profiles = tmp_path / "profiles"
     table.save(profiles / "device" / stored.name)
     asked = problem.model_copy(update={"profiles": profiles})
-    with pytest.raises(MissingCapabilityError, match="autoregressive: RuntimeError: no such kern"):
+    reason = "8 of 8 rounds .autoregressive at batch 1, .* and 5 more: RuntimeError: no such kern"
+    with pytest.raises(MissingCapabilityError, match=reason):
         find(asked, silent)
     both = asked.model_copy(update={"backend": "eager", "backends": (BY, "eager")})
     searched = find(both, silent)

@@ -1,0 +1,118 @@
+"""Rounds that a backend compiles, and their seconds by turn, which outlast the process.
+
+A turn runs every round once, so that a machine that is slower for a while is so for each of them.
+It is written when it is whole: a process that is killed loses its current turn, and the next one
+goes on behind the last whole turn of the same rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Self
+
+from specplan.backends.static.buckets import Bucket
+from specplan.backends.static.packages import RoundBackend
+from specplan.ir.errors import UsageError
+from specplan.ir.files import read_json, write_json_atomic
+from specplan.measure.bench.interleave import each_turn
+from specplan.measure.device import time_probe as times
+from specplan.measure.device.probes import Probe
+from specplan.measure.workbench import Workbench
+from specplan.runtime.executable import Executable
+from specplan.runtime.generate import generate
+
+
+@dataclass
+class TimedRound:
+    """A compiled round, called with the number of a turn, each on another text.
+
+    Attributes:
+        prompts: seconds until its prompts were read, in the last turn.
+    """
+
+    bench: Workbench
+    probe: Probe
+    batch: int
+    context: int
+    executable: Executable
+    prompts: float = 0.0
+
+    @classmethod
+    def compiled(
+        cls,
+        bench: Workbench,
+        probe: Probe,
+        backend: RoundBackend,
+        cell: tuple[int, int],
+        room: int,
+        folder: Path,
+    ) -> Self:
+        """Compile a round and run it once.
+
+        Args:
+            bench: the problem's models.
+            probe: whose round it is.
+            backend: compiles it.
+            cell: batch, and context in tokens.
+            room: longest text in tokens.
+            folder: of what is compiled, which is taken from there if it is there.
+
+        Raises:
+            Exception: whatever the compiler raises.
+        """
+        bucket = Bucket(cell[0], room)
+        made = backend.compile(probe.plan, bench.models, folder, buckets=[bucket])
+        timed = cls(bench, probe, *cell, made)
+        timed(-1)
+        return timed
+
+    def __call__(self, turn: int) -> float:
+        """Seconds of a round behind the first, in which a head reads the prompt."""
+        requests = times.requests_of(self.bench, self.batch, self.context, seed=turn + 1)
+        ran = generate(self.executable, requests)
+        self.prompts = ran.prefill_seconds
+        return ran.seconds_per_later_round
+
+
+class TurnLog:
+    """Whole turns of some rounds, in a file.
+
+    Args:
+        path: of the file; one of other rounds, or a damaged one, is begun anew.
+        about: what the turns depend on, as JSON data: the rounds in their order among it.
+    """
+
+    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+        self._path = path
+        self._about = dict(about)
+        self._turns = self._read()
+
+    def __len__(self) -> int:
+        """Whole turns so far."""
+        return len(self._turns)
+
+    def run(self, rounds: Sequence[TimedRound]) -> None:
+        """Run the next turn, and write it."""
+        runs = dict(enumerate(rounds))
+        for seconds in each_turn(runs, len(self), len(self) + 1):
+            self._turns.append([[seconds[i], one.prompts] for i, one in runs.items()])
+            write_json_atomic(self._path, {**self._about, "turns": self._turns})
+
+    def medians(self) -> list[tuple[float, float]]:
+        """Seconds of each round, and until its prompts were read."""
+        by_round = zip(*self._turns, strict=True)
+        return [(median(s for s, _ in one), median(p for _, p in one)) for one in by_round]
+
+    def _read(self) -> list[list[list[float]]]:
+        if not self._path.is_file():
+            return []
+        try:
+            stored = read_json(self._path)
+            turns = stored.pop("turns")
+            whole = [[[float(s), float(p)] for s, p in turn] for turn in turns]
+        except (UsageError, AttributeError, KeyError, TypeError, ValueError):
+            return []
+        return whole if stored == self._about else []
