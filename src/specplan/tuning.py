@@ -183,8 +183,12 @@ def _machine(bench: Workbench) -> Provenance:
     """This machine, and what runs the contenders on it."""
     from specplan.measure.device.profile import machine_of
 
-    here = machine_of(bench)
-    return replace(here, backend=_compiler(bench) or here.backend)
+    here, compiler = machine_of(bench), _compiler(bench)
+    if compiler is None:
+        return here
+    from specplan.backends.registry import round_backend
+
+    return here.compiled_by(compiler, round_backend(compiler).version)
 
 
 def _log(bench: Workbench, prompts: Sequence[TokenPrompt], storage: str | None) -> TrialLog:

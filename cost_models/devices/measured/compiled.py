@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Literal
 
 from specplan.cost_models.cost import Quantity, maximum
@@ -28,14 +27,18 @@ class CompiledDevice:
         base: the device as the interpreter was measured on it.
         backend: what compiles rounds.
         form: what that makes of times.
+        version: of the backend, where it has one of its own.
     """
 
     kind: Literal["measured"] = "measured"
     lane_overlap = 0.0
 
-    def __init__(self, base: MeasuredDevice, backend: str, form: CompiledForm) -> None:
+    def __init__(
+        self, base: MeasuredDevice, backend: str, form: CompiledForm, version: str = ""
+    ) -> None:
         self.base = base
         self.backend = backend
+        self.version = version
         self.form = form
         self.name = base.name
         self.memory_bytes = base.memory_bytes
@@ -44,7 +47,7 @@ class CompiledDevice:
     @property
     def provenance(self) -> Provenance:
         """Of the interpreter's times, with what compiles the rounds."""
-        return replace(self.base.provenance, backend=self.backend)
+        return self.base.provenance.compiled_by(self.backend, self.version)
 
     def forward_seconds(
         self,
@@ -113,4 +116,6 @@ def compiled_by(device: Device, backend: str) -> Device:
     if not isinstance(device, MeasuredDevice):
         return device
     runs = device.table.compiled.get(backend)
-    return CompiledDevice(device, backend, fit_compiled(tuple(runs))) if runs else device
+    if not runs:
+        return device
+    return CompiledDevice(device, backend, fit_compiled(tuple(runs)), runs[-1].version)

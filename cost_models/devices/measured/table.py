@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import mode
 from types import MappingProxyType
@@ -61,6 +61,16 @@ class Provenance:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "backend", backend_name(self.backend))
+
+    def compiled_by(self, backend: str, version: str) -> Provenance:
+        """Of rounds that a backend compiles here.
+
+        Args:
+            backend: its name.
+            version: its own; empty where that is torch's.
+        """
+        versions = {**self.versions, backend: version} if version else self.versions
+        return replace(self, backend=backend, versions=versions)
 
     def differences(self, other: Provenance) -> tuple[str, ...]:
         """Why rows of `other` cannot join this table; the date is no reason."""

@@ -98,7 +98,7 @@ def test_interrupts(problem: Path, tmp_path: Path) -> None:
 
 
 def test_compiled_rounds_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a backend that compiles them, in a study of their own."""
+    """By a backend that compiles them, in a study of their own, and of its version."""
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")
     from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend
@@ -117,6 +117,12 @@ def test_compiled_rounds_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     done = tune(compiled, minutes=MINUTES, storage=storage, progress=Listener("tuning", 5))
     assert len(written) >= len(done.lines) >= 1 and "autoregressive" in written
     assert done.study != interpreted.study and done.trials == 4
+    monkeypatch.setattr(OnnxRuntimeBackend, "version", "of next year")
+    with pytest.raises(KeyboardInterrupt):
+        tune(compiled, minutes=MINUTES, storage=storage, progress=Listener("tuning", 1))
+    lines = [json.loads(line) for line in Path(storage).read_text().splitlines()]
+    studies = list(dict.fromkeys(one["study_name"] for one in lines if "study_name" in one))
+    assert studies[:2] == [interpreted.study, done.study] and len(studies) == 3
 
 
 def distance(searched: SearchResult, lines: Any) -> list[float]:

@@ -9,10 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from specplan.cost_models.devices.measured.compiled import compiled_by
+from specplan.cost_models.devices.measured.compiled_runs import CompiledRun, Passes
+from specplan.cost_models.devices.measured.device import MeasuredDevice
+from specplan.cost_models.devices.measured.table import MeasuredTable, Provenance
 from specplan.ir.errors import UsageError
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.measured.plans import MeasuredPlan, MeasuredPlans, plan_key
-from specplan.planner.measured.store import known_plans
+from specplan.planner.measured.store import known_plans, plans_path
 from specplan.planner.measured.tuned import tuned
 from specplan.planner.search.candidates import Candidate
 from specplan.planner.search.open_settings import OpenSettings
@@ -66,6 +70,24 @@ def same(result: SearchResult, candidate: Candidate) -> Candidate:
 
 def single(result: SearchResult, family: str) -> list[Candidate]:
     return [c for c in result.candidates if c.priced and c.family == family]
+
+
+def test_plans_that_another_version_compiled_are_others(
+    facts: ProblemFacts, before: SearchResult, tmp_path: Path
+) -> None:
+    here = Provenance("x", "eager", 2, "2026-11-27", 1e12, {"torch": "2.11"})
+    problem = facts.problem.model_copy(update={"profiles": tmp_path})
+    plans = MeasuredPlans((measured(single(before, "chain from the text")[0], 0, 1.5),))
+
+    def by(version: str) -> ProblemFacts:
+        run = CompiledRun("p", 1, 8, version, 1.0, 1.0, (Passes("m", "f", 1, 1, 1.0),), 1.0, 0.0)
+        table = MeasuredTable("here", here, compiled={"onnxruntime": (run,)})
+        device = compiled_by(MeasuredDevice(table), "onnxruntime")
+        return replace(facts, problem=problem, device=device)
+
+    plans.save(plans_path(by("1.23"), here.compiled_by("onnxruntime", "1.23")))
+    assert known_plans(by("1.23")).plans == plans.plans
+    assert not known_plans(by("1.24")).plans and not known_plans(by("")).plans
 
 
 def test_a_measured_plan_has_the_measured_price(facts: ProblemFacts, before: SearchResult) -> None:
