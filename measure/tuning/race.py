@@ -44,15 +44,17 @@ class Race(Contest):
     Attributes:
         timer: makes a plan's timed runs.
         prompts: to run on.
-        compiling: seconds before the first run of a plan, about.
+        compiles: the first run of a plan at a load compiles it. Plain decoding runs first then:
+            what its compiling took tells how many contenders the budget is enough for.
     """
 
     timer: Callable[[Plan], Timer]
     prompts: Sequence[TokenPrompt]
-    compiling: float = 0.0
+    compiles: bool = False
 
     def __post_init__(self) -> None:
         self._timers: dict[str, Timer] = {}
+        self._warm: set[tuple[str, Load | None]] = set()
         self._finished = -1
         largest = max(batch for batch, _ in self.contenders.loads)
         if len(self.prompts) < largest:
@@ -66,12 +68,23 @@ class Race(Contest):
         """See `Contest.opening`."""
         return self.compiling + super().opening(seconds)
 
+    @property
+    def compiling(self) -> float:
+        """Seconds to compile a contender: those of the first that ran on this machine."""
+        first = next(iter(self.own(self.log.trials())), None) if self.compiles else None
+        return 0.0 if first is None else max(first.warming - first.seconds, 0.0)
+
     def run(self) -> None:
         """Take turns until every load is decided or the budget is spent.
 
         An interruption loses the current run and no other.
         """
         trials = self.log.trials()
+        if self.compiles and not self.own(trials):
+            self.report("", trials)
+            load, plain = self.contenders.loads[0], self.contenders.plain
+            self.log.add(self._trial(plain, Turn(0, load, (plain,), self._group(load, 0)), trials))
+            trials = self.log.trials()
         while (turn := self.next_turn(trials)) is not None:
             best = self.best(trials)
             done = {t.plan for t in self.own(trials) if t.turn == turn.number}
@@ -118,13 +131,16 @@ class Race(Contest):
         return tuple(replace(prompt, tokens=prompt.tokens[-longest:]) for prompt in chosen)
 
     def _trial(self, key: str, turn: Turn, trials: Sequence[Trial]) -> Trial:
-        """Run a plan; its first run in a process may compile it, and warms caches."""
+        """Run a plan; its first run in a process warms caches, that of a load may compile it."""
         candidate, warming = self.contenders[key], 0.0
         assert candidate.plan is not None, "it has a price"
         if key not in self._timers:
             self._timers[key] = self.timer(candidate.plan)
+        new = key, turn.load if self.compiles else None
+        if new not in self._warm:
+            self._warm.add(new)
             warming = self._timers[key](turn.prompts).seconds
-        known = any(trial.plan == key for trial in self.own(trials))
+        known = any(t.plan == key and new[1] in (None, t.load) for t in self.own(trials))
         outcome = self._timers[key](turn.prompts)
         return Trial(
             machine=self.machine,

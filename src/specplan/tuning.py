@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from specplan.backends.engines.report import Projection
     from specplan.cost_models.devices.measured.table import Provenance
     from specplan.ir.plan import Plan
+    from specplan.measure.bench.contenders import Timer
     from specplan.measure.tuning.outcome import Line
     from specplan.measure.tuning.race import Race
     from specplan.measure.tuning.study import Failure, Trial, TrialLog
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from specplan.result import Result
 
 MINUTES = 10.0
-COMPILING = 10.0
-"""Seconds to compile a contender, about: how many enter a short race depends on it."""
 
 
 @dataclass(frozen=True)
@@ -132,21 +131,49 @@ def tune(
     check_out(checked, out)
     facts = gather(checked, progress, tuned=False)
     searched = search(facts, lambda done, total: progress("pricing candidates", done, total))
-    contest, bench = _contest(searched, minutes, storage, machine or platform.node(), progress)
-    done = _tuned(searched, contest, bench, contest.interrupted())
+    contest, here = _contest(searched, minutes, storage, machine or platform.node(), progress)
+    done = _tuned(searched, contest, here, contest.interrupted())
     if out is None:
         return done
     bundle = write_result(done.result, Path(out), {"tuning": done.report()})
     return replace(done, result=replace(done.result, bundle=bundle))
 
 
+@dataclass(frozen=True)
+class _Runner:
+    """What runs the contenders.
+
+    Attributes:
+        machine: this one, with that software.
+        timer: makes a plan's timed runs.
+        compiles: whether the first run of a plan at a load compiles it.
+    """
+
+    machine: Provenance
+    timer: Callable[[Plan], Timer]
+    compiles: bool
+
+
+def _runner(bench: Workbench, loads: Sequence[tuple[int, int]]) -> _Runner:
+    """The problem's backend if it compiles rounds, else the interpreter."""
+    from specplan.backends.registry import round_backend
+    from specplan.measure.bench.contenders import compiled_timer, plan_timer
+    from specplan.measure.device.profile import machine_of
+    from specplan.problems import compilers_of
+
+    here = machine_of(bench)
+    for name in compilers_of(bench.problem):
+        machine = here.compiled_by(name, round_backend(name).version)
+        return _Runner(machine, partial(compiled_timer, bench, name, loads), compiles=True)
+    return _Runner(here, partial(plan_timer, bench), compiles=False)
+
+
 def _contest(
     searched: SearchResult, minutes: float, storage: str | None, machine: str, progress: Progress
-) -> tuple[Race, Workbench]:
+) -> tuple[Race, Provenance]:
     from specplan.runtime import require_torch
 
     require_torch()
-    from specplan.measure.bench.contenders import compiled_timer, plan_timer
     from specplan.measure.tuning.contenders import Contenders
     from specplan.measure.tuning.race import Race
     from specplan.measure.workbench import PROFILE, Workbench
@@ -154,61 +181,41 @@ def _contest(
 
     bench = Workbench(measured_here(searched.facts.problem))
     prompts, contenders = bench.prompts(PROFILE), Contenders(searched)
-    compiler = _compiler(bench)
-    timer = partial(plan_timer, bench)
-    if compiler is not None:
-        timer = partial(compiled_timer, bench, compiler, contenders.loads)
+    runner = _runner(bench, contenders.loads)
     contest = Race(
         contenders=contenders,
-        log=_log(bench, prompts, storage),
-        timer=timer,
-        compiling=0.0 if compiler is None else COMPILING,
+        log=_log(bench, prompts, storage, runner),
+        timer=runner.timer,
+        compiles=runner.compiles,
         prompts=prompts,
         machine=machine,
         budget=60.0 * minutes,
         seed=bench.problem.seed,
         progress=progress,
     )
-    return contest, bench
+    return contest, runner.machine
 
 
-def _compiler(bench: Workbench) -> str | None:
-    """The problem's backend, if it compiles rounds."""
-    from specplan.problems import compilers_of
-
-    return next(iter(compilers_of(bench.problem)), None)
-
-
-def _machine(bench: Workbench) -> Provenance:
-    """This machine, and what runs the contenders on it."""
-    from specplan.measure.device.profile import machine_of
-
-    here, compiler = machine_of(bench), _compiler(bench)
-    if compiler is None:
-        return here
-    from specplan.backends.registry import round_backend
-
-    return here.compiled_by(compiler, round_backend(compiler).version)
-
-
-def _log(bench: Workbench, prompts: Sequence[TokenPrompt], storage: str | None) -> TrialLog:
+def _log(
+    bench: Workbench, prompts: Sequence[TokenPrompt], storage: str | None, runner: _Runner
+) -> TrialLog:
     """The study of these models, prompts and settings on machines and software of this kind."""
     from specplan.measure.tuning.study import open_log
 
-    workload, here = bench.problem.workload, _machine(bench)
+    workload, here = bench.problem.workload, runner.machine
     name = bench.fingerprint(
         "tuning",
         (workload.temperature, workload.top_k, workload.top_p, bench.problem.seed),
         bench.output_tokens,
         [prompt.tokens for prompt in prompts],
         (here.hardware, here.threads, here.versions),
-        *((here.backend,) if _compiler(bench) else ()),
+        *((here.backend,) if runner.compiles else ()),
     )
     journal = bench.problem.profiles / "tuning" / "journal.log"
     return open_log(storage, journal, f"specplan-{name}")
 
 
-def _tuned(searched: SearchResult, contest: Race, bench: Workbench, interrupted: bool) -> Tuned:
+def _tuned(searched: SearchResult, contest: Race, here: Provenance, interrupted: bool) -> Tuned:
     """The answer by all trials; what was measured is stored for the searches to come."""
     from specplan.measure.tuning.outcome import lines, measured_plans
     from specplan.planner import tuned
@@ -217,7 +224,6 @@ def _tuned(searched: SearchResult, contest: Race, bench: Workbench, interrupted:
 
     trials: tuple[Trial, ...] = contest.log.trials()
     contest.contenders.recall(trials)
-    here = _machine(bench)
     about = {"study": contest.log.name, "trials": len(trials), "machine": asdict(here)}
     plans = measured_plans(contest, trials, about)
     plans.save(plans_path(searched.facts, here))

@@ -16,6 +16,7 @@ pytest.importorskip("optuna")
 from specplan.ir.errors import NothingToCompareError
 from specplan.ir.plan import Plan
 from specplan.measure.bench.contenders import Outcome, Timer
+from specplan.measure.tuning import contenders
 from specplan.measure.tuning.contenders import Contenders
 from specplan.measure.tuning.outcome import lines, measured_plans
 from specplan.measure.tuning.race import Race
@@ -136,6 +137,83 @@ def test_killed_at_any_moment_it_ends_in_the_same_answer(
     assert log.trials() == whole.trials()
     assert leader_of(undisturbed, log.trials()) == leader_of(undisturbed, whole.trials())
     assert len(whole.trials()) > 20
+
+
+def compiled(timers: Timers, seconds: float) -> Timers:
+    """The first run of a plan with so many requests takes that much longer."""
+
+    def of_plan(plan: Plan) -> Timer:
+        run, seen = timers(plan), set[int]()
+
+        def slow_first(prompts: Sequence[TokenPrompt]) -> Outcome:
+            once = run(prompts)
+            more = 0.0 if len(prompts) in seen else seconds
+            seen.add(len(prompts))
+            return replace(once, seconds=once.seconds + more)
+
+        return slow_first
+
+    return of_plan
+
+
+def test_what_the_first_compilation_took_tells_how_many_enter(
+    searched: SearchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plain decoding runs first; a race that was killed there goes on with the same contenders."""
+    monkeypatch.setattr(contenders, "LEAST", 1)
+    run_seconds, entered = searched.chosen.estimates[0].request_seconds.median, []
+    for compiling in (0.0, 20.0):  # over a run
+        timers = compiled(recorded(searched), compiling * run_seconds)
+        trials = []
+        for kills in (False, True):
+            log = open_log(None, tmp_path / f"{compiling} {kills}.log", "study")
+            run = replace(contest(searched, log, timers, 30), compiles=True)
+            if kills:
+                run.timer = dying_after(timers, 1)
+                with pytest.raises(Killed):
+                    run.run()
+                (first,) = log.trials()
+                assert first.plan == run.contenders.plain and first.turn == 0
+                run = replace(run, timer=timers)
+            run.run()
+            trials.append(log.trials())
+        assert trials[0] == trials[1]
+        assert run.compiling == pytest.approx(compiling * run_seconds, abs=1e-12)
+        warm = {trial.plan: trial for trial in reversed(trials[0])}
+        assert all(one.warming > compiling * run_seconds for one in warm.values())
+        assert all(one.seconds < 5.0 * run_seconds for one in trials[0])
+        (load,) = run.contenders.loads
+        entered.append(len(run.entrants[load]))
+    assert entered[0] > entered[1] == 2, "the likeliest, and plain decoding"
+
+
+def dying_after(timers: Timers, plans: int) -> Timers:
+    """Timers of so many plans; the next one ends the contest."""
+    left = [None] * plans
+
+    def of_plan(plan: Plan) -> Timer:
+        if not left:
+            raise Killed
+        left.pop()
+        return timers(plan)
+
+    return of_plan
+
+
+def test_no_run_that_counts_compiles_at_any_load(tmp_path: Path) -> None:
+    """A plan is compiled anew for each batch size."""
+    loads = search(example_facts(tmp_path, workload=workload(batch_sizes=[2, 4])))
+
+    def timers(_: Plan) -> Timer:
+        return lambda prompts: Outcome(1.0, None, ((1,) * OUTPUT,) * len(prompts), ROUNDS)
+
+    run = contest(loads, open_log(None, tmp_path / "log", "study"), compiled(timers, 9.0), 1e9)
+    run = replace(run, compiles=True, budget=60.0)
+    run.run()
+    trials = run.log.trials()
+    assert {trial.batch for trial in trials} == {2, 4} and {t.seconds for t in trials} == {1.0}
+    first = {(trial.plan, trial.batch): trial.warming for trial in reversed(trials)}
+    assert set(first.values()) == {10.0} and sum(t.warming > 0 for t in trials) == len(first)
 
 
 def test_an_interrupt_while_a_trial_is_recorded_loses_no_trial(
