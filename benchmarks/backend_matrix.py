@@ -49,7 +49,7 @@ from specplan.runtime.requests import Request
 
 BATCHES, TEMPERATURES = (1, 4), (0.0, 0.8)
 LOGITS = 1e-5
-"""Of the largest logit: the bound that docs/backends.md states for float32."""
+"""Of the largest logit: the bound that docs/compiled_rounds.md states for float32."""
 FASTEST = ("onnxruntime", "inductor")
 """Backends, the one that compiles fastest first; others come last."""
 

@@ -9,12 +9,12 @@ from math import inf
 MOST_SHAPES = 4
 """Shapes that are compiled at most."""
 COMPILE_SECONDS = 80.0
-"""Of one round in one shape by every backend: 50 s and 17 to 33 s (docs/backends.md)."""
+"""Of one round in one shape by every backend: 50 s and 17 to 33 s (docs/compiled_rounds.md)."""
 SERVING_SECONDS = 3600.0
 """Time of decoding that compiling must have paid within."""
 UNCOMPILED = 1.2
 """Part by which a round takes longer where no compiled shape holds it: the interpreter took 2.2 to
-2.9 times as long (docs/backends.md)."""
+2.9 times as long (docs/compiled_rounds.md)."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Bundles with compiled rounds as they are opened: damaged, of another version, of another machine.
 
 What a changed graph means is up to whoever changed it: it may run to other tokens. All else is
-refused, or gives the same tokens (`docs/backends.md`).
+refused, or gives the same tokens (`docs/bundles.md`).
 """
 
 from __future__ import annotations
