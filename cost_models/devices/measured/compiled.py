@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from specplan.cost_models.cost import Quantity, maximum
 from specplan.cost_models.devices.device import Device
@@ -60,15 +62,34 @@ class CompiledDevice:
         skips: Skips = NO_SKIPS,
     ) -> Seconds:
         """One forward pass; see `Device`."""
-        usual, ran = self.base.forward_seconds, self.form.context
-        about = logit_rows, layers, skips
-        time = usual(shape, batch, tokens, context, *about)
-        longer = time.median - usual(shape, batch, tokens, ran, *about).median
-        single = usual(shape, 1, 1, ran, *about).median
+        about, ran = (logit_rows, layers, skips), self.form.context
+        time, at_ran = self._interpreted(shape, batch, tokens, context, *about)
+        single = self.base.forward_seconds(shape, 1, 1, ran, *about).median  # is remembered
         model = shape.digest, shape.dtype
-        compiled = self.form.pass_seconds(single, batch * tokens, model) + longer
+        compiled = self.form.pass_seconds(single, batch * tokens, model) + time.median - at_ran
         compiled = maximum(compiled, LEAST * single)
         return self._within(time, compiled, compiled / maximum(time.median, 1e-300))
+
+    def _interpreted(
+        self,
+        shape: ModelShape,
+        batch: Quantity,
+        tokens: Quantity,
+        context: Quantity,
+        *about: Any,
+    ) -> tuple[Seconds, Quantity]:
+        """A pass by the interpreter, and its median at the context of the rounds that ran.
+
+        The table is searched once for arrays; it remembers single points.
+        """
+        usual, ran = self.base.forward_seconds, self.form.context
+        if not any(isinstance(one, np.ndarray) for one in (batch, tokens, context)):
+            time = usual(shape, batch, tokens, context, *about)
+            return time, usual(shape, batch, tokens, ran, *about).median
+        asked = np.broadcast_arrays(batch, tokens, context)[2]
+        both = usual(shape, batch, tokens, np.stack((asked, np.full_like(asked, ran))), *about)
+        (median, at_ran), (low, _), (high, _) = both.median, both.low, both.high
+        return Seconds(median, low, high, both.extrapolated), at_ran
 
     def prefill_seconds(
         self, shape: ModelShape, batch: Quantity, tokens: Quantity, cached: Quantity = 0

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from specplan.cost_models.devices.measured.compiled_form import (
 )
 from specplan.cost_models.devices.measured.compiled_runs import CompiledRun, Passes
 from specplan.cost_models.devices.measured.device import MeasuredDevice
+from specplan.cost_models.devices.measured.interpolation import Axis
 from specplan.cost_models.devices.measured.rows import ForwardRow, OpRow, PrefillRow, RoundRow
 from specplan.cost_models.devices.measured.table import MeasuredTable, Provenance
 from specplan.cost_models.models.model_shape import ModelShape
@@ -177,6 +179,27 @@ def test_passes_are_shares_of_the_interpreters_over_one_token() -> None:
     assert both == pytest.approx([1.6, 2.48])
     late = CompiledDevice(MeasuredDevice(table(0.01)), "onnxruntime", FORM)
     assert late.forward_seconds(LLAMA, 1, 8, 50).median == pytest.approx(2.48 + 0.5)
+    tokens, contexts = np.array([1, 8]), np.array([[0], [50], [100]])
+    every = late.forward_seconds(LLAMA, 1, tokens, contexts)
+    for (row, column), time in np.ndenumerate(every.median):
+        one = late.forward_seconds(LLAMA, 1, int(tokens[column]), int(contexts[row, 0]))
+        ends = every.low[row, column], time, every.high[row, column]
+        assert ends == pytest.approx((one.low, one.median, one.high))
+
+
+def test_the_table_is_searched_once_for_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the pass over one token, which the table remembers."""
+    compiled, searched, search = device(), list[int](), Axis.at
+
+    def counted(self: Axis, points: tuple[np.ndarray, ...], *others: Any) -> Any:
+        if self.level == 0:
+            searched.append(len(points[0]))
+        return search(self, points, *others)
+
+    monkeypatch.setattr(Axis, "at", counted)
+    for _ in range(2):
+        compiled.forward_seconds(LLAMA, 1, np.array([1, 2, 8]), 10)
+    assert searched == [2 * 3, 1, 2 * 3]
 
 
 def test_everything_else_is_a_share_and_prompts_stay() -> None:
