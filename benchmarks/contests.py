@@ -1,4 +1,4 @@
-"""Plans take turns on the same prompts, until the fastest of them is known.
+"""Plans take turns on the same prompts: so many of them, or until the fastest is known.
 
 Turn by turn every contender runs the same group of prompts, in random order, so that what slows the
 machine slows all of them alike; compared are logarithms of times within turns.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from scipy.special import stdtrit
 
-from specplan.measure.bench.contenders import Timer
+from specplan.measure.bench.contenders import Outcome, Timer
 from specplan.measure.workbench import TokenPrompt
 
 FIRST_TURNS = 5
@@ -23,6 +24,7 @@ CERTAINTY = 0.99
 """That one is slower than the leader, by Student's t over turns, before it drops out."""
 
 Groups = Iterator[Sequence[TokenPrompt]]
+Name = TypeVar("Name")
 
 
 @dataclass(eq=False)
@@ -37,6 +39,26 @@ class Contender:
         """Run one batch of prompts."""
         outcome = self.run(prompts)
         self.spent.append(outcome.seconds / sum(map(len, outcome.outputs)))
+
+
+def in_random_turns(
+    ready: Mapping[Name, Timer], prompts: Sequence[TokenPrompt], repeats: int = 1, seed: int = 1
+) -> dict[Name, list[Outcome]]:
+    """What every contender does on each prompt alone, after a run that does not count.
+
+    Args:
+        ready: the contenders.
+        prompts: all of them are continued before the first repeats.
+        repeats: of all prompts.
+        seed: of the order in each turn.
+    """
+    for run in ready.values():
+        run(prompts[:1])  # compiles, allocates memory and warms caches
+    draws, outcomes = random.Random(seed), {name: list[Outcome]() for name in ready}
+    for prompt in [*prompts] * repeats:
+        for name in draws.sample(list(ready), len(ready)):
+            outcomes[name].append(ready[name]([prompt]))
+    return outcomes
 
 
 def contest(

@@ -18,24 +18,25 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from contests import in_random_turns
 from reference_problem import ROOT, dealt_problem
 from regret import tell
 
-from specplan.backends.registry import round_backend
-from specplan.backends.static.buckets import Bucket
+from specplan.backends.registry import backend_capabilities
 from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.gathering import gather, lost_by_formats, open_bench
 from specplan.ir.capabilities import refusals
 from specplan.ir.files import write_json_atomic
 from specplan.ir.plan import Plan
+from specplan.measure.bench.contenders import Outcome, Timer, compiled_timer
 from specplan.measure.device.probes import plain_plan
 from specplan.measure.machine import hardware_name, versions
 from specplan.measure.workbench import BENCH
@@ -50,9 +51,6 @@ from specplan.planner.methods.prompt_lookup import PromptLookupOptions
 from specplan.planner.templates.head_drafts import HeadTreeOptions
 from specplan.planner.trees import chain, expansion_tree
 from specplan.problems import each_variant
-from specplan.runtime.executable import Executable
-from specplan.runtime.generate import Generation, generate
-from specplan.runtime.requests import Request
 
 FORMATS = ("float32", "Q8_0", "Q4_0")
 OUTPUT_TOKENS = 128
@@ -68,29 +66,26 @@ class Contender:
     format: str
     backend: str
     plan: str
-    executable: Executable
+    timer: Timer
     price: Estimate | None = None
-    runs: list[Generation] = field(default_factory=list)
 
-    def row(self, plain: Contender) -> dict[str, Any]:
-        """Its row in the table."""
-        runs = self.runs
-        emitted = sum(run.emitted for run in runs)
-        whole = sum(run.prefill_seconds + run.decode_seconds for run in runs)
-        decoding = sum(run.decode_seconds - run.first_seconds for run in runs)
-        later = sum(run.emitted - len(run.completions) for run in runs)
-        pairs = zip(runs, plain.runs, strict=True)
-        same = sum(a.completions[0].tokens == b.completions[0].tokens for a, b in pairs)
+    def row(self, runs: Sequence[Outcome], plain: Sequence[Outcome]) -> dict[str, Any]:
+        """Its row in the table, by its runs and those of plain decoding."""
+        emitted = sum(len(run.outputs[0]) for run in runs)
+        decoding = [run.seconds - (run.first or 0.0) for run in runs]
+        rounds = (
+            seconds / max(run.rounds - 1, 1) for seconds, run in zip(decoding, runs, strict=True)
+        )
         return {
             "format": self.format,
             "backend": self.backend,
             "plan": self.plan,
-            "tokens_per_second": emitted / whole,
-            "decoding_tokens_per_second": later / decoding,
+            "tokens_per_second": emitted / sum(run.seconds for run in runs),
+            "decoding_tokens_per_second": (emitted - len(runs)) / sum(decoding),
             "tokens_per_round": emitted / sum(run.rounds for run in runs),
-            "same_texts": same,
-            "round_seconds": median(run.seconds_per_later_round for run in runs),
-            "prompt_seconds": median(run.prefill_seconds for run in runs),
+            "same_texts": sum(a.outputs == b.outputs for a, b in zip(runs, plain, strict=True)),
+            "round_seconds": median(rounds),
+            "prompt_seconds": median(run.prompts or 0.0 for run in runs),
             **priced(self.price),
         }
 
@@ -151,27 +146,24 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
         measured = gather(variant, tell) if asked.priced else None
         bench, facts = open_bench(variant)
         prompts = bench.prompts(BENCH)[: asked.prompts]
-        room = max(len(one.tokens) for one in prompts) + OUTPUT_TOKENS + 8
-        backend, format_ = round_backend(variant.backend), variant.models.target.dtype
+        longest = max(len(one.tokens) for one in prompts)
+        able, format_ = backend_capabilities(variant.backend), variant.models.target.dtype
         for words, (plan, drafter) in plans_of(facts).items():
-            if refusals(plan, backend.capabilities):
+            if refusals(plan, able):
                 continue
-            models = {name: bench.models[name] for name in plan.models_run}
-            executable = backend.compile(plan, models, buckets=[Bucket(1, room)])
+            timer = compiled_timer(bench, variant.backend, [(1, longest)], plan)
             price = price_of(measured, plan, drafter) if measured else None
-            contenders.append(Contender(format_, variant.backend, words, executable, price))
-    requests = [Request(prompt_tokens=p.tokens, max_new_tokens=OUTPUT_TOKENS) for p in prompts]
-    for one in contenders:
-        generate(one.executable, requests[:1])  # compiles, allocates and warms caches
-    draws = random.Random(1)
-    for request in requests:
-        for one in draws.sample(contenders, len(contenders)):
-            one.runs.append(generate(one.executable, [request]))
-    plain = {(one.format, one.backend): one for one in contenders if one.plan == PLAIN}
+            contenders.append(Contender(format_, variant.backend, words, timer, price))
+    ready = {(one.format, one.backend, one.plan): one.timer for one in contenders}
+    runs = in_random_turns(ready, prompts)
+    rows = [
+        one.row(runs[key], runs[one.format, one.backend, PLAIN])
+        for key, one in zip(runs, contenders, strict=True)
+    ]
     return {
-        "rows": [one.row(plain[one.format, one.backend]) for one in contenders],
+        "rows": rows,
         "losses": {dtype: loss.as_dict() for dtype, loss in lost.items()},
-        "prompts": len(requests),
+        "prompts": len(prompts),
         "date": date.today().isoformat(),
         "hardware": hardware_name(bench.models["target"].device),
         "versions": versions(),

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import subprocess
 import sys
 from collections import Counter
@@ -28,12 +27,15 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reference_problem import ROOT, pair_problem
 from reporting import every, write_between
 
 from specplan.ir.files import read_json, write_json_atomic
+
+if TYPE_CHECKING:
+    from specplan.measure.bench.contenders import Outcome
 
 RESULTS = ROOT / "benchmarks/results/vocabulary.json"
 PAGE = ROOT / "docs/train.md"
@@ -165,9 +167,10 @@ def large(work: Path, tokenizer: Path) -> list[dict[str, Any]]:
 
 def timed(work: Path, data: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
     """The rows with the speed of the fastest chain of each head, all in turns with no drafting."""
-    from specplan.backends.registry import round_backend
-    from specplan.backends.static.buckets import Bucket
+    from contests import in_random_turns
+
     from specplan.gathering import open_bench
+    from specplan.measure.bench.contenders import compiled_timer
     from specplan.measure.device.probes import plain_plan
     from specplan.measure.machine import hardware_name, versions
     from specplan.measure.workbench import BENCH
@@ -175,14 +178,12 @@ def timed(work: Path, data: dict[str, Any], asked: argparse.Namespace) -> dict[s
     from specplan.planner.methods.eagle3 import METHOD
     from specplan.planner.templates.head_drafts import HeadTreeOptions
     from specplan.planner.trees import chain
-    from specplan.runtime.generate import Generation, generate
-    from specplan.runtime.requests import Request
 
     sizes = [row["tokens"] for row in data["rows"] if row["tokens"] >= TIMED]
     write_json_atomic(work / "timed.json", problem_of(work, restricted(work, sizes)))
     bench, facts = open_bench(load_problem(work / "timed.json"))
     prompts = bench.prompts(BENCH)[: asked.prompts]
-    room = max(len(one.tokens) for one in prompts) + OUTPUT_TOKENS + 8
+    loads = [(1, max(len(one.tokens) for one in prompts))]
     plans = {(0, 0): plain_plan(True)} | {
         (size, length): METHOD.written(
             facts, HeadTreeOptions(f"v{size}", chain(length).parents, chain(length).ranks)
@@ -190,20 +191,8 @@ def timed(work: Path, data: dict[str, Any], asked: argparse.Namespace) -> dict[s
         for size in sizes
         for length in CHAINS
     }
-    backend, runs = round_backend(asked.backend), dict[tuple[int, int], list[Generation]]()
-    ready = {
-        key: backend.compile(
-            plan, {name: bench.models[name] for name in plan.models_run}, buckets=[Bucket(1, room)]
-        )
-        for key, plan in plans.items()
-    }
-    requests = [Request(prompt_tokens=p.tokens, max_new_tokens=OUTPUT_TOKENS) for p in prompts]
-    for executable in ready.values():
-        generate(executable, requests[:1])  # compiles, allocates and warms caches
-    draws = random.Random(1)
-    for request in requests * asked.repeats:
-        for key in draws.sample(list(ready), len(ready)):
-            runs.setdefault(key, []).append(generate(ready[key], [request]))
+    ready = {key: compiled_timer(bench, asked.backend, loads, plan) for key, plan in plans.items()}
+    runs = in_random_turns(ready, prompts, asked.repeats)
     fast = {key: speed_of(own) for key, own in runs.items()}
     rows = []
     for row in data["rows"]:
@@ -219,10 +208,9 @@ def timed(work: Path, data: dict[str, Any], asked: argparse.Namespace) -> dict[s
     return {**data, "rows": rows, "timed": about}
 
 
-def speed_of(runs: Sequence[Any]) -> float:
+def speed_of(runs: Sequence[Outcome]) -> float:
     """Tokens per second of whole requests."""
-    seconds = sum(run.prefill_seconds + run.decode_seconds for run in runs)
-    return float(sum(run.emitted for run in runs) / seconds)
+    return sum(len(run.outputs[0]) for run in runs) / sum(run.seconds for run in runs)
 
 
 def pieces(work: Path) -> Path:

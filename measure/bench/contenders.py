@@ -30,12 +30,14 @@ class Outcome:
         first: seconds until the first token; None where it is not known.
         outputs: emitted tokens per prompt.
         rounds: of each request, summed; 0 where rounds are not known.
+        prompts: seconds until the prompts are in the caches; None where it is not known.
     """
 
     seconds: float
     first: float | None
     outputs: tuple[tuple[int, ...], ...]
     rounds: int
+    prompts: float | None = None
 
 
 Timer = Callable[[Sequence[TokenPrompt]], Outcome]
@@ -169,7 +171,8 @@ def executable_timer(
         seconds = perf_counter() - start
         outputs = tuple(item.tokens for item in output.completions)
         rounds = sum(item.rounds for item in output.completions)
-        return Outcome(seconds, arrivals[0] if arrivals else None, outputs, rounds)
+        first = arrivals[0] if arrivals else None
+        return Outcome(seconds, first, outputs, rounds, output.prefill_seconds)
 
     return run
 

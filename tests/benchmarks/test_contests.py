@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -53,6 +54,18 @@ def groups() -> Iterator[list[int]]:
 def noisy(seed: int, mean: float, scatter: float) -> Callable[[], float]:
     rng = np.random.default_rng(seed)
     return lambda: float(mean * np.exp(scatter * rng.standard_normal()))
+
+
+def test_all_continue_the_same_prompts_in_turns(contests: ModuleType, clock: FakeTime) -> None:
+    ready = {
+        name: clock.runs(name, partial(next, count(1))) for name in ("a", "b", "c", "d")
+    }  # seconds say how often one ran
+    outcomes = contests.in_random_turns(ready, [10, 11, 12], repeats=2)
+    for name in ready:
+        assert [prompt for ran, prompt in clock.ran if ran == name] == [10, *[10, 11, 12] * 2]
+        assert [one.seconds for one in outcomes[name]] == [2, 3, 4, 5, 6, 7], "the first warms up"
+    turns = [tuple(name for name, _ in clock.ran[4 * i :][:4]) for i in range(1, 7)]
+    assert {frozenset(turn) for turn in turns} == {frozenset(ready)} and len(set(turns)) > 3
 
 
 def test_the_slow_drop_out_and_the_chosen_one_never(contests: ModuleType, clock: FakeTime) -> None:
