@@ -88,8 +88,9 @@ class CompiledDevice:
             return time, usual(shape, batch, tokens, ran, *about).median
         asked = np.broadcast_arrays(batch, tokens, context)[2]
         both = usual(shape, batch, tokens, np.stack((asked, np.full_like(asked, ran))), *about)
-        (median, at_ran), (low, _), (high, _) = both.median, both.low, both.high
-        return Seconds(median, low, high, both.extrapolated), at_ran
+        ends = np.array((both.median, both.low, both.high))
+        median, low, high = ends[:, 0]
+        return Seconds(median, low, high, both.extrapolated), ends[0, 1]
 
     def prefill_seconds(
         self, shape: ModelShape, batch: Quantity, tokens: Quantity, cached: Quantity = 0
