@@ -1,20 +1,26 @@
 """A server that batches continuously, step by step: the distributions behind the mean values.
 
-A discrete-event simulation with one resource, the device, so that an event is a step and a clock is
-a number; a simulation library would add only its queue. Arrivals, and how many tokens
-a request gets in a step, are drawn; a seed gives the same run again.
+A discrete-event simulation with one resource, the device, so that an event is a step (or several
+between which nobody comes or goes) and a clock is a number; a simulation library would add only its
+queue. Arrivals, and how many tokens a request gets in a step, are drawn; a seed gives the same run
+again.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 
 from specplan.cost_models.serving.server import Floats, Server, StepTimes, Traffic
+
+_TOGETHER = 512
+"""Most steps that are computed at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +57,14 @@ class Served:
 
 @dataclass(slots=True)
 class _Request:
-    """One request: when it arrived, what is left of it, and when its tokens came."""
+    """One request: when it arrived, what is left of its prompt, and when its tokens came."""
 
     arrival: float
     ready: float
     unread: float
     output: float
-    left: float
-    first: float = np.nan
-    done: float = np.nan
+    first: float = math.nan
+    done: float = math.nan
 
 
 def arrivals(traffic: Traffic, requests: int, rng: np.random.Generator) -> Floats:
@@ -113,8 +118,7 @@ def replay(
 def _served(device: _Device, trace: Sequence[Wanted], warming: int) -> Served:
     """What all but the first requests meet, which warm the server up."""
     every = [
-        _Request(one.arrival, one.arrival, one.prompt_tokens, one.output_tokens, one.output_tokens)
-        for one in trace
+        _Request(one.arrival, one.arrival, one.prompt_tokens, one.output_tokens) for one in trace
     ]
     device.serve(every)
     counted = every[warming:]
@@ -149,6 +153,8 @@ class _Device:
         self.now = 0.0
         self.waiting: deque[_Request] = deque()
         self.running: list[_Request] = []
+        self.left = np.empty(0)  # tokens that each running request still wants
+        self.silent = 0  # the last so many that run have no token yet
 
     def serve(self, requests: list[_Request]) -> None:
         """Run until the last request is done."""
@@ -161,15 +167,23 @@ class _Device:
             while coming and coming[0].ready <= self.now:
                 self.waiting.append(coming.popleft())
             reading = self._admitted()
-            if self.server.prefill == "elsewhere":
-                for _ in reading:
-                    self._join(self.waiting.popleft())
-                self._step([])
-            elif self.server.prefill == "first":
+            if reading and self.server.prefill == "chunked":
+                self._read_along(reading)
+                continue
+            if self.server.prefill == "first":
                 self._read_first(reading)
-                self._step([])
             else:
-                self._step(reading)
+                self._join([self.waiting.popleft() for _ in reading])
+            if self.running:
+                self._decode(self._next_joins(coming))
+
+    def _next_joins(self, coming: deque[_Request]) -> float:
+        """From when another request could decode along if none were done, seconds."""
+        if len(self.running) >= self.most:
+            return math.inf
+        if self.waiting:
+            return self.now
+        return coming[0].ready if coming else math.inf
 
     def _admitted(self) -> list[_Request]:
         """Waiting requests that may be read now, in order."""
@@ -199,15 +213,11 @@ class _Device:
             tokens += one.unread
             joined.append(self.waiting.popleft())
         self.now += self.prefill + tokens * self.per_token
-        for one in joined:
-            self._join(one)
+        self._join(joined)
 
-    def _step(self, reading: list[_Request]) -> None:
+    def _read_along(self, reading: list[_Request]) -> None:
         """A step of all that decode, with chunks of prompts along."""
-        count = len(self.running)
-        if not count and not reading:
-            return
-        budget = self.server.step_tokens
+        count, budget = len(self.running), self.server.step_tokens
         tokens, read = 0.0, 0
         for one in reading:
             chunk = min(one.unread, budget - tokens)
@@ -218,29 +228,56 @@ class _Device:
             read += 1
         self.now += (self.step[count - 1] if count else self.prefill) + tokens * self.per_token
         if count:
-            self._emit(count)
-        for _ in range(read):
-            self._join(self.waiting.popleft())
+            self._emit(np.array([self.now]))
+        self._join([self.waiting.popleft() for _ in range(read)])
 
-    def _join(self, one: _Request) -> None:
-        """A request whose prompt has been read decodes from now on."""
-        if self.times.first_steps == 0:
-            one.first = self.now if np.isnan(one.first) else one.first
-            one.left -= 1.0
-        if one.left > 0.0:
-            self.running.append(one)
-        else:
-            one.done = self.now
+    def _join(self, joined: Sequence[_Request]) -> None:
+        """Requests whose prompts have been read decode from now on."""
+        sent = 1.0 if self.times.first_steps == 0 else 0.0  # by the prefill
+        for one in joined:
+            if sent and math.isnan(one.first):
+                one.first = self.now
+            if one.output <= sent:
+                one.done = self.now
+        stay = [one for one in joined if one.output > sent]
+        if stay:
+            self.running += stay
+            self.left = np.append(self.left, [one.output - sent for one in stay])
+            self.silent += 0 if sent else len(stay)
 
-    def _emit(self, count: int) -> None:
-        """Give every request of a step its tokens: the mean's whole part, or one more by chance."""
+    def _decode(self, until: float) -> None:
+        """Steps of all that decode, as many as end alike: until one may be done, or one arrives.
+
+        Args:
+            until: a time at which another request can join.
+        """
+        count = len(self.running)
+        least = int(self.left.min() / math.ceil(self.tokens[count - 1]))
+        clock = np.full(min(max(least, 1), _TOGETHER) + 1, self.step[count - 1])
+        clock[0] = self.now
+        ends = np.cumsum(clock)[1:]
+        self._emit(ends[: int(np.searchsorted(ends, until)) + 1])
+
+    def _emit(self, ends: Floats) -> None:
+        """Give every request its tokens: the mean's whole part, or one more by chance.
+
+        Args:
+            ends: when each of these steps ends, seconds, [steps]; none is done before the last.
+        """
+        count = len(self.running)
         mean = self.tokens[count - 1]
         whole = int(mean)
-        more = self.rng.random(count) < mean - whole
-        for one, extra in zip(self.running, more.tolist(), strict=True):
-            if np.isnan(one.first):
-                one.first = self.now
-            one.left -= whole + extra
-            if one.left <= 0.0:
-                one.done = self.now
-        self.running = [one for one in self.running if one.left > 0.0]
+        for one in self.running[count - self.silent :]:
+            one.first = float(ends[0])
+        self.silent = 0
+        self.now = float(ends[-1])
+        self.left -= whole * len(ends)
+        if mean > whole:
+            self.left -= (self.rng.random((len(ends), count)) < mean - whole).sum(axis=0)
+        stay = self.left > 0.0
+        if stay.all():
+            return
+        for place in np.flatnonzero(~stay).tolist():
+            self.running[place].done = self.now
+        self.running = list(compress(self.running, stay.tolist()))
+        self.left = self.left[stay]
