@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.benchmarks.scripts import run_script
 
 SETTINGS = ((3, 1, 4), (5, 1, 6), (5, 3, 6), (7, 1, 8), (7, 4, 8))
 
@@ -24,12 +24,7 @@ def benchmark_modules(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def score(repository: Path, grid: Path, *arguments: str) -> dict[str, Any]:
     script = repository / "benchmarks" / "decision_quality.py"
-    done = subprocess.run(
-        [sys.executable, str(script), "--grid", str(grid), "--json", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_script(script, "--grid", str(grid), "--json", *arguments)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -128,8 +123,7 @@ def test_configs_are_found_by_sizes_and_family(
 @pytest.mark.parametrize("rows", [[], [{"target": "x"}], [row((5, 1, 6), 2.0, 600.0)]])
 def test_what_is_no_grid_is_refused(repository: Path, tmp_path: Path, rows: Any) -> None:
     script = repository / "benchmarks" / "decision_quality.py"
-    command = [sys.executable, str(script), "--grid", str(write(tmp_path, rows))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_script(script, "--grid", str(write(tmp_path, rows)))
     assert done.returncode == 2 and "grid.json" in done.stderr and "Traceback" not in done.stderr
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -13,54 +11,55 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+import train
 from recipe import corpus, data, draft, nets, stages, store, weights
 from recipe.loop import Schedule
 from recipe.target import dropped, exits_of
 
+from tests.forked import Forked
+
 STEPS = 40
 
 
-def _start(models: Path, folder: Path, stage: str) -> subprocess.Popen[str]:
+def _start(folder: Path, stage: str) -> Forked:
     arguments = [
-        sys.executable, str(models / "train.py"), stage, "--tiny", "--steps", str(STEPS),
+        stage, "--tiny", "--steps", str(STEPS),
         "--threads", "1", "--save-every", "0", "--out", str(folder / "out"),
         "--work", str(folder / "work"), "--prompts", str(folder / "prompts"),
     ]  # fmt: skip
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+    return Forked(lambda: sys.exit(train.main(arguments)))
 
 
-def _finish(models: Path, folder: Path, stage: str) -> None:
-    process = _start(models, folder, stage)
-    out, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, out
+def _finish(folder: Path, stage: str) -> None:
+    process = _start(folder, stage)
+    assert process.wait(120) == 0, process.output + process.errors
 
 
-def _kill_midway(models: Path, folder: Path, stage: str) -> int:
+def _kill_midway(folder: Path, stage: str) -> int:
     """Kill a run once it has a checkpoint; returns the step it had reached."""
-    process = _start(models, folder, stage)
+    process = _start(folder, stage)
     checkpoint = folder / "work" / f"{stage}.safetensors"
     until = time.monotonic() + 120
     while not checkpoint.exists() and process.poll() is None and time.monotonic() < until:
         time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.kill()
     loaded = store.load_checkpoint(checkpoint)
     assert loaded is not None
     return int(loaded[1]["step"])
 
 
-def test_a_killed_run_ends_with_the_same_bits(models: Path, tmp_path: Path) -> None:
+def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path) -> None:
     """The first and the last stage that trains; those between are run once, as what they need."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     for stage in ("target", "draft", "target_functions", "draft_functions"):
         if stage == "draft_functions":
             subprocess.run(["rm", "-rf", str(broken)], check=True)
             subprocess.run(["cp", "-r", str(whole), str(broken)], check=True)
-        _finish(models, whole, stage)
+        _finish(whole, stage)
         if stage in ("draft", "target_functions"):
             continue
-        assert _kill_midway(models, broken, stage) < STEPS
-        _finish(models, broken, stage)
+        assert _kill_midway(broken, stage) < STEPS
+        _finish(broken, stage)
         place = f"out/{stage.removesuffix('_functions')}/model.safetensors"
         assert (whole / place).read_bytes() == (broken / place).read_bytes()
         ends = [store.load_checkpoint(f / "work" / f"{stage}.safetensors") for f in (whole, broken)]

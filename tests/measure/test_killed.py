@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,22 +12,16 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from specplan.backends.bundle import load_bundle  # noqa: E402
+from specplan.measure.device import time_probe  # noqa: E402
+from specplan.runtime.models import loading  # noqa: E402, F401  before the processes fork
+from tests.forked import forked_specplan  # noqa: E402
 from tests.matrix import sized  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
+torch.set_num_threads(1)
 KILLS = sized(1, 3)
 METHODS = ["draft_model", "prompt_lookup"]
 """What is measured for them takes long enough to be killed in: device, acceptance, bundle."""
-
-
-def _start(problem: Path, out: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "specplan.cli", "optimize", str(problem), "--out", str(out)]
-    return subprocess.Popen(
-        command,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
 
 
 def _check_files(folder: Path, out: Path) -> dict[str, int]:
@@ -48,25 +38,22 @@ def _check_files(folder: Path, out: Path) -> dict[str, int]:
     return lengths
 
 
-def test_killed_at_random_moments(tmp_path: Path) -> None:
+def test_killed_at_random_moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_probe, "EMITTED", 6)  # the processes are forked from this one
     problem, out = write_problem(tmp_path, prompts=12), tmp_path / "bundle"
     problem.write_text(json.dumps(json.loads(problem.read_text()) | {"methods": METHODS}))
-    profiles = tmp_path / ".specplan"
+    profiles, command = tmp_path / ".specplan", ("optimize", str(problem), "--out", str(out))
     chance = random.Random(7)
     known: dict[str, int] = {}
     for kill in range(KILLS):
-        process = _start(problem, out)
-        try:
-            process.communicate(timeout=3.5 + 3.0 * kill + chance.uniform(0.0, 3.0))
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
+        process = forked_specplan(*command)
+        if process.wait(0.5 + 2.0 * kill + chance.uniform(0.0, 3.0)) is None:
+            process.kill()
         now = _check_files(profiles, out) if profiles.exists() else {}
         assert all(now.get(name, 0) >= size for name, size in known.items()), "nothing is lost"
         known = now
-    process = _start(problem, out)
-    _, errors = process.communicate(timeout=240)
-    assert process.returncode == 0, errors.decode()
+    process = forked_specplan(*command)
+    assert process.wait(240) == 0, process.errors
     finished = _check_files(profiles, out)
     assert all(finished[name] >= size for name, size in known.items())
     assert load_bundle(out).report["candidates"]

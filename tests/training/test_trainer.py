@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
@@ -54,10 +52,9 @@ from specplan.training.recipe import Recipe
 from specplan.training.trainer import train_head
 from tests.measure.problems import write_problem
 from tests.training.head_losses import head_loss
+from tests.training.two_processes import train_heads
 
 torch.set_num_threads(1)
-REPOSITORY = Path(__file__).resolve().parents[2]
-SOURCES = (REPOSITORY / "src", REPOSITORY)
 RECIPE = Recipe(rows=2, row_tokens=40, learning_rate=0.02, warmup=2, unroll=3, clip=10.0)
 
 
@@ -117,11 +114,19 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+SERVED = (
+    "eagle3", "medusa", "hydra", "mlp_speculator", "redrafter", "kangaroo", "clover", "clover2",
+    "fspad", "amphista", "chimera", "tandem",
+)  # fmt: skip
+"""Families that are trained, loaded and served by `test_acceptance_in_training_...` too."""
+
+
 @pytest.mark.parametrize(
     "family",
-    ["eagle3", "medusa", "short_medusa", "eagle", "dflash", "peagle", "hydra", "blockwise",
-     "cerberus", "mlp_speculator", "redrafter", "kangaroo", "clover", "clover2", "fspad",
-     "amphista", "chimera", "tandem"],
+    [
+        "eagle3", "short_medusa", "dflash", "peagle", "blockwise", "cerberus",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("eagle", *SERVED[1:])),
+    ],
 )  # fmt: skip
 def test_half_and_half_is_the_whole_and_is_what_is_loaded(
     bench: Workbench, texts: list[Text], family: str, tmp_path: Path
@@ -145,23 +150,7 @@ def test_half_and_half_is_the_whole_and_is_what_is_loaded(
         assert seen <= set(known.tolist()), "the texts' own tokens are in the vocabulary"
 
 
-@pytest.mark.parametrize(
-    "family",
-    [
-        "eagle3",
-        "medusa",
-        "hydra",
-        "mlp_speculator",
-        "redrafter",
-        "kangaroo",
-        "clover",
-        "clover2",
-        "fspad",
-        "amphista",
-        "chimera",
-        "tandem",
-    ],
-)
+@pytest.mark.parametrize("family", SERVED)
 def test_acceptance_in_training_is_acceptance_served(
     bench: Workbench, texts: list[Text], family: str, tmp_path: Path
 ) -> None:
@@ -269,18 +258,15 @@ def test_what_ends_a_training_leaves_the_last_checkpoint(
 
 
 def test_two_processes_train_what_one_does(bench: Workbench, tmp_path: Path) -> None:
-    """torchrun on the CPU: each process takes half of the texts, of which some are longer."""
+    """As torchrun starts them, on the CPU: each process takes half of the texts, of which some are
+    longer."""
     problem = bench.problem.profiles.parent / "problem.yaml"
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    script = Path(__file__).with_name("two_processes.py")
-    for start in (command, [sys.executable]):
-        folder = tmp_path / ("two" if start is command else "one")
-        done = subprocess.run(
-            [*start, str(script), str(problem), str(folder)],
-            capture_output=True, text=True, timeout=200, cwd=REPOSITORY,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, SOURCES)])},
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
+    settings = LaunchConfig(
+        min_nodes=1, max_nodes=1, nproc_per_node=2, rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0", run_id="two", start_method="fork", monitor_interval=0.1,
+    )  # fmt: skip
+    elastic_launch(settings, train_heads)(problem, tmp_path / "two")
+    train_heads(problem, tmp_path / "one")
     one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, rtol=1e-9, atol=1e-12)

@@ -1,9 +1,8 @@
-"""Trains Medusa heads in as many processes as start it; a script of `test_trainer.py`."""
+"""Trains Medusa heads in as many processes as call it; see `test_trainer.py`."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 from specplan.cost_models.models.new_heads import medusa_config
@@ -14,15 +13,11 @@ from specplan.training.recipe import Recipe
 from specplan.training.trainer import train_head
 
 
-def main(problem: str, folder: str) -> None:
+def train_heads(problem: Path, folder: Path) -> None:
     """Four texts of other lengths, two steps."""
     bench = Workbench(load_problem(problem))
     path = bench.problem.models.target.path / "config.json"
     config = medusa_config(json.loads(path.read_text()), "target", heads=2)
     texts = [Text(tuple(range(5, 5 + length)), 3) for length in (9, 12, 20, 30)]
     recipe = Recipe(row_tokens=30, learning_rate=0.01, warmup=1)
-    train_head(config, bench.models["target"], texts, 2, Path(folder), recipe)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    train_head(config, bench.models["target"], texts, 2, folder, recipe)

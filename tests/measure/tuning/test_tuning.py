@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from math import log
 from pathlib import Path
@@ -26,6 +23,7 @@ from specplan.measure.tuning.study import Trial, open_log  # noqa: E402
 from specplan.planner import SearchResult, plan_key  # noqa: E402
 from specplan.planner.search.comparing import TIE  # noqa: E402
 from specplan.tuning import tune  # noqa: E402
+from tests.forked import Forked, forked_specplan  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 
 torch.set_num_threads(1)
@@ -155,21 +153,9 @@ def test_the_next_search_is_nearer_to_what_was_measured(tmp_path: Path) -> None:
     assert "of plans that ran" not in api.optimize(path).explain()
 
 
-def start(problem: Path, storage: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "specplan.cli", "tune", str(problem), "--minutes", "10"]
-    return subprocess.Popen(
-        [*command, "--storage", str(storage), "--json"],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=heed_interrupts,
-    )
-
-
-def heed_interrupts() -> None:
-    """What a shell starts in the background ignores SIGINT, and so do its children."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def start(problem: Path, storage: Path) -> Forked:
+    storage_flags = ("--storage", str(storage), "--json")
+    return forked_specplan("tune", str(problem), "--minutes", "10", *storage_flags)
 
 
 def recorded(storage: Path) -> int:
@@ -177,7 +163,7 @@ def recorded(storage: Path) -> int:
     return storage.read_bytes().count(b'{"op_code":4,') if storage.exists() else 0
 
 
-def wait_for_a_trial(process: subprocess.Popen[str], storage: Path) -> None:
+def wait_for_a_trial(process: Forked, storage: Path) -> None:
     before = recorded(storage)
     while process.poll() is None and recorded(storage) <= before:
         time.sleep(0.005)
@@ -198,8 +184,7 @@ def test_killed_at_random_moments_and_interrupted_at_last(tmp_path: Path) -> Non
         process = start(problem, storage)
         wait_for_a_trial(process, storage)
         time.sleep(chance.uniform(0.0, 0.2))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        process.kill()
         study = json.loads(storage.read_text().splitlines()[0])["study_name"]
         now = trials_of(storage, study)
         assert now[: len(earlier)] == earlier, "nothing is lost"
@@ -207,10 +192,9 @@ def test_killed_at_random_moments_and_interrupted_at_last(tmp_path: Path) -> Non
     process = start(problem, storage)
     wait_for_a_trial(process, storage)
     process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    assert "best plan so far" in errors
-    answer = json.loads(out)
+    assert process.wait(120) == 0, process.errors
+    assert "best plan so far" in process.errors
+    answer = json.loads(process.output)
     assert answer["tuning"]["interrupted"] and answer["tuning"]["study"] == study
     finished = trials_of(storage, study)
     assert len(finished) == answer["tuning"]["trials"] and finished[: len(earlier)] == earlier
