@@ -26,12 +26,11 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal, TypeAlias, get_args
 
-import yaml
-
 from specplan.backends.engines.checkpoints import words_of
 from specplan.backends.engines.structure import DRAFTERS, Drafting, Shape, Structure, read_structure
 from specplan.ir.capabilities import Refusal
 from specplan.ir.plan import Plan
+from specplan.ir.text.yaml_text import read_data
 
 Level: TypeAlias = Literal["documentation", "schema", "parser", "run"]
 Schedules: TypeAlias = Literal["lengths", "rise", "stop"]
@@ -222,7 +221,7 @@ class Table:
 def read_tables(engine: str) -> dict[str, Table]:
     """The tables of an engine by version, the newest first."""
     source = resources.files("specplan.backends.engines").joinpath(f"{engine}.yaml")
-    data = yaml.safe_load(source.read_text(encoding="utf-8"))
+    data = read_data(source.read_text(encoding="utf-8"))
     shared = {"engine": engine, "title": data["title"], "home": data["home"]}
     return {version: _table(version, shared | given) for version, given in data["versions"].items()}
 

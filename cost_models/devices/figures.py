@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from specplan.ir.errors import UsageError
@@ -47,12 +48,7 @@ def read_figures(
     Raises:
         UsageError: not YAML, an unknown or missing key, a figure without a source.
     """
-    import yaml
-
-    try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UsageError(f"not YAML ({error})", where=where) from error
+    data = _parsed(text, where)
     if not isinstance(data, dict) or data.get("schema_version") != 1:
         raise UsageError(f"not a {kind} file with schema_version: 1", where=where)
     values: dict[str, Any] = {}
@@ -64,7 +60,8 @@ def read_figures(
             raise UsageError(
                 f"unknown key {key!r}", where=where, remedy=f"Known keys: {', '.join(known)}."
             )
-        values[key], sources[key] = _figure(entry, f"{where}: {key}", key in by_format)
+        value, sources[key] = _figure(entry, f"{where}: {key}", key in by_format)
+        values[key] = dict(value) if isinstance(value, dict) else value
     missing = [key for key in required if key not in values]
     if missing:
         raise UsageError(
@@ -73,6 +70,19 @@ def read_figures(
             remedy="Add the figure as {value: ..., source: ...}.",
         )
     return Figures(str(data.get("name", where)), values, sources, str(data.get("basis", "")))
+
+
+@lru_cache(maxsize=128)
+def _parsed(text: str, where: str) -> Any:
+    """The value of a file; a search asks for the same few devices again and again."""
+    import yaml
+
+    from specplan.ir.text.yaml_text import read_data
+
+    try:
+        return read_data(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"not YAML ({error})", where=where) from error
 
 
 def _figure(entry: Any, where: str, by_format: bool) -> tuple[Any, str]:

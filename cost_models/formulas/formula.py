@@ -238,9 +238,9 @@ def _load(name: str) -> FormulaSet:
 
 
 def _read(file: Traversable) -> dict[str, Any]:
-    import yaml
+    from specplan.ir.text.yaml_text import read_data
 
-    data: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    data: dict[str, Any] = read_data(file.read_text(encoding="utf-8"))
     return data
 
 

@@ -165,9 +165,10 @@ def _reading(
     # The more come in a step and its prefill, the more share a prefill; at first, very many come.
     reading = (prompt + prefill / (rate * step)) / (1.0 + prefill / step)
     reading = np.minimum(reading, prompt + prefill)
+    in_step = rate * step
     for _ in range(4):
-        come = rate * step / np.maximum(1.0 - rate * reading, 0.02)
-        together = np.clip(come / -np.expm1(-come), 1.0, most)
+        come = in_step / np.maximum(1.0 - rate * reading, 0.02)
+        together = np.minimum(np.maximum(come / -np.expm1(-come), 1.0), most)
         reading = (reading + prompt + prefill / together) / 2.0
     return np.asarray(reading)
 

@@ -13,8 +13,9 @@ from importlib import resources
 from typing import Literal
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
+
+from specplan.ir.text.yaml_text import read_data
 
 Floats = NDArray[np.float64]
 PrefillOrder = Literal["chunked", "first", "elsewhere"]
@@ -45,7 +46,7 @@ def server_of(backend: str) -> Server:
     Any other backend reads the prompts of new requests, whole, before the next step.
     """
     text = resources.files("specplan.cost_models.serving").joinpath("servers.yaml").read_text()
-    known = yaml.safe_load(text).get(backend)
+    known = read_data(text).get(backend)
     return Server("first") if known is None else Server(**known["server"])
 
 

@@ -16,7 +16,23 @@ class _Loader(yaml.SafeLoader):
     """The safe loader, which also reads `2e9` and `2.0e9` as numbers (YAML 1.2 does)."""
 
 
+_Quick = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The safe loader, by libyaml where PyYAML was built with it: ten times as quick."""
+
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+
+
+def read_data(text: str) -> Any:
+    """The value of a YAML document that tells data: figures, formulas, tables.
+
+    Raises:
+        yaml.YAMLError: on a syntax error or an unknown tag.
+    """
+    loader = _Quick(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
 
 
 def read_yaml(text: str, file: str) -> tuple[Any, dict[str, int]]:

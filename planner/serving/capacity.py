@@ -103,10 +103,13 @@ class AtLength:
     @cached_property
     def goodput(self) -> Floats:
         """Requests per second served within the limits, [...]."""
-        rate = self.load.request_rate
-        if self.whole.all():
-            return np.full(self.whole.shape, rate)
-        return np.where(self.whole, rate, np.minimum(self.most, rate))
+        served: Floats = np.full(self.whole.shape, self.load.request_rate)
+        if self.whole.any():  # only worlds that do not bear it need a search for what they bear
+            rest = ~self.whole
+            some = replace(self, steps=_of_worlds(self.steps, rest)).most if rest.any() else 0.0
+            served[rest] = np.minimum(some, self.load.request_rate)
+            return served
+        return np.asarray(np.minimum(self.most, served))
 
     @property
     def bound(self) -> str:
@@ -137,6 +140,20 @@ class AtLength:
         """Whether a server under load keeps all limits, [...]."""
         limited = [getattr(loads, name) <= limit for name, limit in self._limits.items()]
         return np.asarray(np.logical_and.reduce([_no_limit(loads), *limited]))
+
+
+def _of_worlds(steps: StepTimes, chosen: NDArray[np.bool_]) -> StepTimes:
+    """The step times of some of their worlds.
+
+    Args:
+        steps: of all worlds, [..., batches].
+        chosen: [...].
+    """
+    of_world = (np.broadcast_to(times, chosen.shape) for times in (steps.prompt, steps.prefill))
+    prompt, prefill = (times[chosen] for times in of_world)
+    return replace(
+        steps, step=steps.step[chosen], tokens=steps.tokens[chosen], prompt=prompt, prefill=prefill
+    )
 
 
 def _no_limit(loads: Loads) -> NDArray[np.bool_]:

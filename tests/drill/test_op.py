@@ -37,6 +37,7 @@ round decode {{
   commit @dkv %e
 }}
 """
+BACKENDS = ("oracle", "eager", "static")
 DEPTH, LENGTH = 2, 4
 """Tokens that are judged where the draft is trimmed, and that are drafted."""
 TEXTS = {
@@ -67,10 +68,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def answers(home: Path, backend: str = "") -> Any:
+@pytest.fixture(scope="module")
+def answers(home: Path) -> Any:
     """What the copy says of the plans; see `op/checks.py`."""
     done = subprocess.run(
-        [sys.executable, HERE / "checks.py", home, backend],
+        [sys.executable, HERE / "checks.py", home, *BACKENDS],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(home / "site")},
@@ -80,19 +82,18 @@ def answers(home: Path, backend: str = "") -> Any:
     return json.loads(done.stdout)
 
 
-def test_it_is_read_verified_and_priced(home: Path) -> None:
-    by_plan = answers(home)
-    for name, answer in by_plan.items():
+def test_it_is_read_verified_and_priced(answers: Any) -> None:
+    for name, answer in answers.items():
         assert answer["broken"] == [] and answer["read_again"]
         assert ("prune" in answer["asked"]) == (name == "trimmed")
 
 
-@pytest.mark.parametrize("backend", ["oracle", "eager", "static"])
-def test_it_runs(home: Path, backend: str) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_it_runs(answers: Any, backend: str) -> None:
     """The same text in more rounds: of each draft, all of it right, fewer tokens are judged."""
-    by_plan = answers(home, backend)
+    by_plan = {name: answer["completions"][backend] for name, answer in answers.items()}
     for depth, name in ((DEPTH, "trimmed"), (LENGTH, "whole")):
-        for tokens, rounds in by_plan[name]["completions"]:
+        for tokens, rounds in by_plan[name]:
             assert rounds == ceil(len(tokens) / (depth + 1)), name
-    trimmed, whole = ([tokens for tokens, _ in by_plan[name]["completions"]] for name in TEXTS)
+    trimmed, whole = ([tokens for tokens, _ in by_plan[name]] for name in TEXTS)
     assert trimmed == whole

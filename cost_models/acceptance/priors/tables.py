@@ -98,10 +98,10 @@ def kind_table(kind: str) -> KindTable:
     Raises:
         UsageError: the file of the kind is broken.
     """
-    import yaml
+    from specplan.ir.text.yaml_text import read_data
 
     path = Path(__file__).with_name(f"{kind}.yaml")
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data = read_data(path.read_text(encoding="utf-8"))
     try:
         low, high = data["concentration"]
         lengths = tuple(

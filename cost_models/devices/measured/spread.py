@@ -66,11 +66,11 @@ def pass_scatter(cells: Sequence[ArrayLike]) -> float:
         cells: of each cell of the grid, seconds [rows, passes]. What a pass's rows have in common
             is taken out; the scatter is the median over all rows, as each alone has few passes.
     """
-    scatters: list[float] = []
+    scatters = []
     for cell in cells:
         times = _relative(cell)
-        scatters += [scale(row) for row in times / np.median(times, axis=0)]
-    return float(np.median(scatters)) if scatters else 0.0
+        scatters.append(scales(times / np.median(times, axis=0)))
+    return float(np.median(np.concatenate(scatters))) if scatters else 0.0
 
 
 def drift_half_width(cells: Sequence[ArrayLike]) -> float:
@@ -105,10 +105,16 @@ def _relative(cell: ArrayLike) -> NDArray[np.float64]:
 
 def scale(numbers: ArrayLike) -> float:
     """Standard deviation by the median absolute deviation of at least two numbers."""
-    values = np.asarray(numbers, dtype=np.float64)
-    count = len(values)
-    factor = _FEW.get(count, count / (count - 0.8))
-    return factor * _DEVIATION * float(np.median(np.abs(values - np.median(values))))
+    return float(scales(np.asarray(numbers, dtype=np.float64)))
+
+
+def scales(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The `scale` of each row, [...] of [..., numbers]."""
+    count = rows.shape[-1]
+    factor = _FEW.get(count, count / (count - 0.8)) * _DEVIATION
+    away = np.abs(rows - np.median(rows, axis=-1, keepdims=True))
+    deviations: NDArray[np.float64] = factor * np.median(away, axis=-1)
+    return deviations
 
 
 def bounds(seconds: float, own: float, drift: float) -> tuple[float, float]:

@@ -170,10 +170,10 @@ def _natural(version: str) -> tuple[tuple[int, int | str], ...]:
 
 @lru_cache(maxsize=32)
 def _yaml(file: Path) -> Any:
-    import yaml
+    from specplan.ir.text.yaml_text import read_data
 
     try:
-        return yaml.safe_load(file.read_text(encoding="utf-8"))
+        return read_data(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(
             f"no data sheet ({error.strerror})", where=str(file), remedy="Check the name."

@@ -1,7 +1,7 @@
 """What is asked of specplan with an op more; run as a script where the op is in place.
 
-Arguments: a folder of plan texts and of the checkpoints `target` and `draft`, and the name of a
-backend (empty: nothing is run). Prints JSON, by name of the text.
+Arguments: a folder of plan texts and of the checkpoints `target` and `draft`, and the names of
+backends. Prints JSON, by name of the text.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from specplan.ir.text.parser import parse_plan
 from specplan.ir.text.printer import print_plan
 
 
-def checked(path: Path, backend: str) -> dict[str, Any]:
-    """Read, check and price a plan, and run it."""
+def checked(path: Path, backends: list[str]) -> dict[str, Any]:
+    """Read, check and price a plan, and run it on each backend."""
     plan = parse_plan(path.read_text())
     read_again = plan_from_json(json.loads(json.dumps(plan_to_json(plan))))
     demands = round_demands(plan, plan.rounds[0]).steps
@@ -29,7 +29,7 @@ def checked(path: Path, backend: str) -> dict[str, Any]:
         "broken": [str(broken) for broken in verify_plan(plan)],
         "read_again": parse_plan(print_plan(plan)) == plan == read_again,
         "asked": [getattr(demand, "name", "forward") for demand in demands],
-        "completions": _completions(plan, backend, path.parent) if backend else [],
+        "completions": {name: _completions(plan, name, path.parent) for name in backends},
     }
 
 
@@ -42,4 +42,4 @@ def _completions(plan: Plan, backend: str, home: Path) -> list[tuple[Any, ...]]:
 
 if __name__ == "__main__":
     texts = Path(sys.argv[1]).glob("*.txt")
-    print(json.dumps({path.stem: checked(path, sys.argv[2]) for path in texts}))
+    print(json.dumps({path.stem: checked(path, sys.argv[2:]) for path in texts}))

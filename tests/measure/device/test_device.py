@@ -48,7 +48,11 @@ def short_probes() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", params=[0.0, 0.7], ids=["greedy", "sampled"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(0.0, marks=pytest.mark.long), 0.7],
+    ids=["greedy", "sampled"],
+)
 def measured(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Workbench, MeasuredDevice, list[str]]:
@@ -65,13 +69,20 @@ def measured(
 @pytest.fixture
 def batches(tmp_path: Path) -> Workbench:
     """Sampled, one request or three at a time."""
-    return Workbench(load_problem(write_problem(tmp_path, batch_sizes=[1, 3], temperature=0.7)))
+    path = write_problem(tmp_path, batch_sizes=[1, 3], temperature=0.7)
+    return Workbench(load_problem(of_chains(path)))
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Workbench:
     """Greedy, one request at a time."""
-    return Workbench(load_problem(write_problem(tmp_path)))
+    return Workbench(load_problem(of_chains(write_problem(tmp_path))))
+
+
+def of_chains(problem: Path) -> Path:
+    """A problem with one method, so that the grid has few probes."""
+    problem.write_text(json.dumps(json.loads(problem.read_text()) | {"methods": ["draft_model"]}))
+    return problem
 
 
 def facts_of(bench: Workbench) -> ProblemFacts:

@@ -31,6 +31,15 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 LIMIT = 0.005
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of prompts, half as many as there are, and of what was measured on them: once."""
+    folder = tmp_path_factory.mktemp("formats")
+    lines = (EXAMPLES / "prompts/code.jsonl").read_text("utf-8").splitlines()
+    (folder / "prompts.jsonl").write_text("\n".join(lines[::2]), "utf-8")
+    return folder
+
+
 def described(folder: Path, **changes: Any) -> Problem:
     models = EXAMPLES / "reference_models"
     return problem_from_dict(
@@ -53,7 +62,7 @@ def described(folder: Path, **changes: Any) -> Problem:
                 "prompt_tokens": 64,
                 "output_tokens": 32,
                 "task": "code",
-                "prompts": str(EXAMPLES / "prompts/code.jsonl"),
+                "prompts": str(folder / "prompts.jsonl"),
             },
             "profiles": str(folder),
         }
@@ -61,8 +70,8 @@ def described(folder: Path, **changes: Any) -> Problem:
     )
 
 
-def test_the_fastest_format_that_keeps_the_limit_is_chosen(tmp_path: Path) -> None:
-    problem = described(tmp_path)
+def test_the_fastest_format_that_keeps_the_limit_is_chosen(folder: Path) -> None:
+    problem = described(folder)
     result = find(problem, silent)
     chosen = result.facts.problem
     assert chosen.label == "eager, Q8_0" and chosen.formats == ("Q8_0",)
@@ -98,9 +107,9 @@ def test_the_fastest_format_that_keeps_the_limit_is_chosen(tmp_path: Path) -> No
     assert "No plan for eager, Q4_0" in words
 
 
-def test_formats_by_model_and_without_a_limit(tmp_path: Path) -> None:
+def test_formats_by_model_and_without_a_limit(folder: Path) -> None:
     by_model = {"target": "Q8_0", "draft": "Q4_0"}
-    problem = described(tmp_path, formats=["float32", by_model], limits={}, backends=["eager"])
+    problem = described(folder, formats=["float32", by_model], limits={}, backends=["eager"])
     _, second = each_variant(problem)
     assert second.label == "eager, target Q8_0 and draft Q4_0"
     assert [m.dtype for m in second.models.by_role.values()] == ["Q8_0", "Q4_0", "auto"]

@@ -30,7 +30,7 @@ from tests.matrix import sized
 from tests.plan_texts import greedy_chain
 from tests.planner.rich_facts import usual_facts
 
-STRIDE = sized(19, 5)
+STRIDE = sized(59, 5)
 """Every so many of all pairs are merged; no divisor of how many settings a method has."""
 CONDITIONS = (("batch <= 2", "r0"), ("", "r1"))
 
