@@ -31,6 +31,7 @@ from specplan.training.learning.packing import Text
 from specplan.training.recipe import Recipe
 from specplan.training.trainer import train_head
 from tests.backends.pairs import in_batches, plain, save_pair
+from tests.matrix import LONG
 from tests.planner.example_facts import example_facts
 
 VOCABULARY, NEW, STEPS = 61, 8, 150
@@ -96,7 +97,7 @@ class Learned(NamedTuple):
 
 
 def learn(folder: Path, more: dict[str, Any]) -> Learned:
-    """Train two look-ahead tokens, whole and in parts."""
+    """Train two look-ahead tokens; streams in parts too, bit by bit as in one go."""
     save_pair(folder, VOCABULARY, scale=0.14, sureness=6.0)
     target = load_model(folder / "target", dtype="float64")
     weights = {name: one.clone() for name, one in target.weights().items()}
@@ -110,10 +111,11 @@ def learn(folder: Path, more: dict[str, Any]) -> Learned:
 
     whole, parts = folder / "slots", folder / "parts"
     train_head(config, target, texts, STEPS, whole, RECIPE)
-    train_head(config, target, texts, STEPS, parts, RECIPE, until=STEPS // 2)
-    train_head(config, target, texts, STEPS, parts, RECIPE)
-    for name in ("model.safetensors", "optimizer.state", "training.json"):
-        assert (whole / name).read_bytes() == (parts / name).read_bytes(), name
+    if LONG or more is STREAMS:  # which have all kinds of tensors
+        train_head(config, target, texts, STEPS, parts, RECIPE, until=STEPS // 2)
+        train_head(config, target, texts, STEPS, parts, RECIPE)
+        for name in ("model.safetensors", "optimizer.state", "training.json"):
+            assert (whole / name).read_bytes() == (parts / name).read_bytes(), name
     stored = load_file(whole / "model.safetensors")
     maps = "transfer_layer" in more and "stream_rank" not in more
     assert stored["slots.weight"].shape == (2, *[target.hidden_size] * (1 + maps))
