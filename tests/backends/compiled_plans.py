@@ -6,7 +6,7 @@ from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
 from specplan.runtime.requests import Request
 from tests.backends.dynamic_trees import dynamic_plan
-from tests.plan_texts import drafted
+from tests.plan_texts import drafted, drafted_chain
 
 TREE = drafted(
     """
@@ -167,6 +167,9 @@ FEWER = {
     "loops that end, trees that differ, numbers": (parse_plan(ENDED), {}),
 }
 """The same in fewer plans, for models of two layers: compilers take their time by the op."""
+DRAWN_CHAIN = "a drawn token"
+SHORT = (parse_plan(drafted_chain(1, drawn=True)), {"temperature": 0.8})
+"""What native code takes least time for: both models, draws of drafts and of the judge."""
 
 
 def requests_of(**settings: float) -> list[Request]:

@@ -14,7 +14,7 @@ from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
-from tests.backends.pairs import plain, run
+from tests.backends.pairs import plainly
 
 Outputs = list[tuple[tuple[int, ...], int]]
 """Emitted tokens and rounds of each request."""
@@ -45,4 +45,4 @@ def decodes_as_defined(
     decodes = outputs(EagerBackend().compile(plan, models), requests)
     assert decodes == outputs(OracleBackend().compile(plan, models), requests)
     if plan.assumptions.lossless and not any(request.temperature for request in requests):
-        assert [tokens for tokens, _ in decodes] == run(plain(), models, requests)
+        assert [tokens for tokens, _ in decodes] == plainly(models, requests)

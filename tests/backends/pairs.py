@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import transformers
@@ -87,6 +88,23 @@ def in_batches(
     """`run` over consecutive groups of `batch` requests."""
     groups = [requests[i : i + batch] for i in range(0, len(requests), batch)]
     return [tokens for group in groups for tokens in run(plan, models, group)]
+
+
+def plainly(models: Mapping[str, Any], requests: Sequence[Request]) -> list[tuple[int, ...]]:
+    """What the target says alone, greedily; what it said before is remembered.
+
+    All requests run in one batch: that they do not matter to each other is asserted of plain
+    decoding as of every plan, in `test_every_plan.py`. Half precision rounds otherwise by batch.
+    """
+    target = models["target"]
+    known = _DECODED.setdefault(target, {})
+    new = [one for one in dict.fromkeys(requests) if one not in known]
+    if new:
+        known.update(zip(new, run(plain(), {"target": target}, new), strict=True))
+    return [known[one] for one in requests]
+
+
+_DECODED: WeakKeyDictionary[CausalModel, dict[Request, tuple[int, ...]]] = WeakKeyDictionary()
 
 
 def plain(greedy: bool = True) -> Plan:

@@ -14,7 +14,7 @@ from specplan.runtime.requests import Request
 from tests.backends import test_layer_spans as layer_spans
 from tests.backends.definition import decodes_as_defined, edited
 from tests.backends.dynamic_trees import dynamic_text
-from tests.backends.pairs import load_pair, plain, run
+from tests.backends.pairs import load_pair, plainly, run
 from tests.ir.edits import change_name, delete, duplicate, swap
 from tests.ir.plans_on_disk import plan_of, text_of
 from tests.matrix import sized
@@ -115,7 +115,7 @@ def test_well_formed_plans_decode_as_the_target(pair_folder: Path) -> None:
         for size in (3, 11)
     ]
     requests.append(Request(prompt_tokens=(5, 6, 7, 8) * 4, max_new_tokens=10))
-    expected = run(plain(), models, requests)
+    expected = plainly(models, requests)
     seen: set[str] = set()
     ran = 0
     for seed in range(60_000):

@@ -32,19 +32,28 @@ from tests.backends.pairs import in_batches, load_pair, plain, plans_after_passe
 from tests.matrix import LONG
 
 VOCABULARY = 61
-BATCH = 50
+FIRST = 5
+"""Requests of the first batch, which other forms of a plan decode too; the others are one more."""
+FEW = 25
+"""Requests of all kinds but a method's last one, which gets all."""
 PROMPTS = ((3, 1, 4, 1, 5, 3, 1, 4, 1), (2, 7), (5, 9, 5, 9, 5, 9, 5, 9, 5, 9, 5), (8, 2, 8, 2, 8))
 """Of different lengths; most of them repeat themselves."""
+COLD = 1
+"""Place of the request that is decoded greedily among those that are sampled."""
 BUCKETS = [Bucket(8, 96)]
 """Larger than the batches, so that graphs run with rows to spare."""
 
 
 class Case(NamedTuple):
-    """What every method decodes: models, 100 requests with plain outputs, facts by temperature."""
+    """What every method decodes: models, 100 requests with plain outputs, facts by temperature.
+
+    `cold` is the plain output of the one request of temperature 0 among those that are sampled.
+    """
 
     models: dict[str, Any]
     requests: list[Request]
     expected: list[tuple[int, ...]]
+    cold: tuple[int, ...]
     facts: dict[float, ProblemFacts]
 
 
@@ -60,21 +69,22 @@ def case(held_out: list[str], tmp_path_factory: pytest.TempPathFactory) -> Case:
     requests = [
         Request(
             prompt_tokens=tuple(byte % VOCABULARY for byte in text.encode()[: 3 + index * 7 % 58]),
-            max_new_tokens=10 if index < 5 else 3 + index % 4,
+            max_new_tokens=10 if index < FIRST else 3 + index % 4,
             stop_tokens=(7,) if index % 3 == 0 else (),
             seed=index,
         )
         for index, text in enumerate(held_out)
     ]
     assert len(requests) == 100
-    expected = in_batches(plain(), models, requests, BATCH)
+    expected = in_batches(plain(), models, requests, 50)
     texts = ((*item.prompt_tokens, *out) for item, out in zip(requests, expected, strict=True))
     corpus = tuple(chain.from_iterable(texts))
     facts = {
         temperature: all_facts(folder / f"at {temperature}", temperature, VOCABULARY, corpus)
         for temperature in (0.0, 0.8)
     }
-    return Case(models, requests, expected, facts)
+    (cold,) = in_batches(plain(), models, sampled_requests(0.0)[COLD : COLD + 1], 1)
+    return Case(models, requests, expected, cold, facts)
 
 
 def sampled_requests(temperature: float) -> list[Request]:
@@ -85,7 +95,7 @@ def sampled_requests(temperature: float) -> list[Request]:
     requests = [
         Request(
             prompt_tokens=prompt,
-            max_new_tokens=4 + 2 * row,
+            max_new_tokens=(4, 5, 6, 8)[row],
             temperature=temperature * (1.0, 0.0, 1.5, 2.5)[row],
             top_k=(0, 20)[row % 2],
             seed=row + 17,
@@ -96,10 +106,13 @@ def sampled_requests(temperature: float) -> list[Request]:
     return [*requests, replace(requests[-1], seed=5)]
 
 
-def decoded(executable: Executable, requests: Sequence[Request], batch: int) -> Outputs:
-    """Tokens and rounds of each request; the batches of one executable share what sources learn."""
-    groups = [requests[i : i + batch] for i in range(0, len(requests), batch)]
-    return [one for group in groups for one in outputs(executable, group)]
+def decoded(executable: Executable, requests: Sequence[Request], first: int = FIRST) -> Outputs:
+    """Tokens and rounds of each request: a batch of the first ones, and one of all others.
+
+    Batches of one executable share what sources learn.
+    """
+    groups = (requests[:first], requests[first:])
+    return [one for group in groups if group for one in outputs(executable, group)]
 
 
 ONE_EACH = {
@@ -123,54 +136,57 @@ def kinds(name: str, facts: ProblemFacts) -> Iterator[tuple[Kind, bool]]:
 
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_greedy_tokens(name: str, case: Case) -> None:
-    """100 prompts, before and after the passes, in other batches, and (each end) as graphs.
+    """100 prompts (the last kind), before and after the passes, and (each end) as graphs.
 
     What is no lossless method decodes alike in all of them.
     """
-    models, requests, lossless = case.models, case.requests, RUNNABLE[name].lossless
-    for (words, plan, drafts), ends in kinds(name, case.facts[0.0]):
-        decodes = decoded(EagerBackend().compile(plan, models), requests, BATCH)
+    models, lossless = case.models, RUNNABLE[name].lossless
+    every = [*kinds(name, case.facts[0.0])]
+    for number, ((words, plan, drafts), ends) in enumerate(every, 1):
+        requests = case.requests[: None if number == len(every) or LONG else FEW]
+        decodes = decoded(EagerBackend().compile(plan, models), requests)
         tokens, rounds = tokens_of(decodes), sum(rounds for _, rounds in decodes)
-        assert tokens == case.expected or not lossless, words
+        assert tokens == case.expected[: len(requests)] or not lossless, words
         more = drafts and name not in ONE_EACH
         assert rounds < sum(map(len, tokens)) or not more, f"{words}: nothing was accepted"
-        assert in_batches(plan, models, requests[::50], 1) == tokens[::50], words
         lowered = run_passes(plan)
         if renumber(lowered) != renumber(plan):
-            first = decoded(EagerBackend().compile(lowered, models), requests[:BATCH], BATCH)
-            assert first == decodes[:BATCH], words
+            again = decoded(EagerBackend().compile(lowered, models), requests[:FIRST])
+            assert again == decodes[:FIRST], words
         if (ends or LONG) and not STATIC.refusals(plan):
             graphs = StaticExecutable(plan, models, buckets=BUCKETS)
-            assert tokens_of(decoded(graphs, requests[:5], 5)) == tokens[:5], words
+            assert tokens_of(decoded(graphs, requests[:FIRST])) == tokens[:FIRST], words
 
 
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_sampled_tokens(name: str, case: Case) -> None:
     """Draws are those of the definition and of the seed, whoever else is in the batch.
 
-    Of a method's first and last kind also after each pass and alone; of the others, after all
-    passes and in other batches.
+    A request of temperature 0 among them gets the tokens of plain decoding.
+
+    Of a method's first and last kind also those of graphs and after each pass. After all passes
+    the last request is alone and the others follow in reverse, where that may make no difference.
     """
     models, requests, lossless = case.models, sampled_requests(0.8), RUNNABLE[name].lossless
     for kind, ends in kinds(name, case.facts[0.8]):
         words, plan, _ = kind
-        eager = EagerBackend().compile(plan, models)
-        decodes = decoded(eager, requests, 5)
+        decodes = decoded(EagerBackend().compile(plan, models), requests)
         assert decodes[-1] != decodes[-2] or not lossless, words
+        assert decodes[COLD][0] == case.cold or not lossless, words
         if ends:
-            assert decoded(OracleBackend().compile(plan, models), requests, 5) == decodes, words
-        if plan.assumptions.reproducible:
-            eager.forget()
-            assert decoded(eager, requests[::-1], 3) == decodes[::-1], words
-            if ends or LONG:
-                assert decoded(eager, requests[::2], 1) == decodes[::2], words
-        stages = plans_after_passes(plan)
-        for after, lowered in stages if ends or LONG else stages[-1:]:
-            again = decoded(EagerBackend().compile(lowered, models), requests, 5)
+            assert decoded(OracleBackend().compile(plan, models), requests) == decodes, words
+        *stages, (last, lowered) = [("no pass", plan), *plans_after_passes(plan)]
+        for after, stage in stages[1:] if ends or LONG else ():
+            again = decoded(EagerBackend().compile(stage, models), requests)
             assert again == decodes, (words, after)
-        if not STATIC.refusals(plan):
+        eager = EagerBackend().compile(lowered, models)
+        if plan.assumptions.reproducible:
+            assert decoded(eager, requests[::-1], 1) == decodes[::-1], (words, last)
+        else:
+            assert decoded(eager, requests) == decodes, (words, last)
+        if (ends or LONG) and not STATIC.refusals(plan):
             graphs = StaticExecutable(plan, models, buckets=BUCKETS)
-            assert decoded(graphs, requests, 5) == decodes, words
+            assert decoded(graphs, requests) == decodes, words
 
 
 @pytest.mark.parametrize("name", [name for name, one in RUNNABLE.items() if not one.lossless])
@@ -178,7 +194,8 @@ def test_lossy_methods_decode_greedily_as_is_defined(name: str, case: Case) -> N
     """No plain decoding says what these decode."""
     requests = sampled_requests(0.0)
     for (words, plan, _), _ in kinds(name, case.facts[0.0]):
-        decodes = decoded(EagerBackend().compile(plan, case.models), requests, 5)
-        assert decoded(OracleBackend().compile(plan, case.models), requests, 5) == decodes, words
-        backwards = decoded(EagerBackend().compile(plan, case.models), requests[::-1], 3)
-        assert backwards == decodes[::-1], words
+        eager = EagerBackend().compile(plan, case.models)
+        decodes = decoded(eager, requests)
+        assert decoded(OracleBackend().compile(plan, case.models), requests) == decodes, words
+        eager.forget()
+        assert decoded(eager, requests[::-1], 1) == decodes[::-1], words

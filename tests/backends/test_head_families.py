@@ -21,7 +21,7 @@ from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.loading import load_head
 from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
-from tests.backends.pairs import in_batches, plain, save_pair
+from tests.backends.pairs import in_batches, plainly, save_pair
 from tests.planner.example_facts import HAZARDS, example_facts
 from tests.runtime.heads import bodies, formats
 from tests.runtime.heads.test_families import EAGLE3, PEAGLE
@@ -76,7 +76,7 @@ def decoding(tmp_path_factory: pytest.TempPathFactory) -> Plain:
         Request(prompt_tokens=one, max_new_tokens=5 + row, temperature=0.0, seed=row)
         for row, one in enumerate(prompts)
     ]
-    return Plain(target, requests, in_batches(plain(), {"target": target}, requests, 3))
+    return Plain(target, requests, plainly({"target": target}, requests))
 
 
 def plan_of(facts: ProblemFacts, method: str) -> tuple[Plan, Estimate]:

@@ -11,7 +11,7 @@ from specplan.backends.inductor.backend import InductorBackend, check_linked
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel
-from tests.backends.compiled_plans import FEWER, requests_of
+from tests.backends.compiled_plans import DRAWN_CHAIN, FEWER, SHORT, requests_of
 from tests.backends.pairs import load_pair, run, save_pair
 from tests.ir.plans_on_disk import plan_of
 
@@ -19,14 +19,16 @@ pytestmark = pytest.mark.skipif(
     InductorBackend().available() is not None, reason=str(InductorBackend().available())
 )
 
+NATIVE = {DRAWN_CHAIN: SHORT, **FEWER}
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [name if "loops" in name else pytest.param(name, marks=pytest.mark.long) for name in FEWER],
+    [DRAWN_CHAIN, *(pytest.param(name, marks=pytest.mark.long) for name in FEWER)],
 )
 def test_tokens_are_those_of_the_interpreter(name: str, tmp_path: Path) -> None:
-    plan, settings = FEWER[name]
+    plan, settings = NATIVE[name]
     fused = "spans" in name  # once with the ops of our kernels, in their plain form
     save_pair(tmp_path, layers=2, head_dim=64 if fused else 8)
     dtype = "float32" if fused else "float64"

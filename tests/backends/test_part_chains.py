@@ -14,7 +14,7 @@ from specplan.planner.method import discover_methods
 from specplan.planner.templates.chains import StoppedChains
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
-from tests.backends.pairs import in_batches, load_pair, plain, save_pair
+from tests.backends.pairs import in_batches, load_pair, plainly, save_pair
 from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value
 from tests.planner.example_facts import SEVEN_BILLION, example_facts
 
@@ -59,7 +59,7 @@ def test_greedy_output_is_the_targets(sure: dict[str, CausalModel], tmp_path: Pa
         )
         for seed in range(4)
     ]
-    expected = in_batches(plain(), sure, requests, 4)
+    expected = plainly(sure, requests)
     for name, plan in plans(tmp_path, 0.0).items():
         assert in_batches(plan, sure, requests, 4) == expected, name
         session = EagerBackend().compile(plan, sure).start(requests)

@@ -26,7 +26,7 @@ from specplan.runtime.executable import Executable
 from specplan.runtime.generate import Generation, generate
 from specplan.runtime.requests import Request
 from tests.backends.kinds import all_facts
-from tests.backends.pairs import in_batches, load_pair, plain, save_pair
+from tests.backends.pairs import load_pair, plain, plainly, save_pair
 from tests.plan_texts import greedy_chain
 
 FIRST = 6
@@ -76,7 +76,7 @@ def test_blocks_and_then_plain_decoding(
     plan = METHOD.plan(all_facts(tmp_path, temperature), JacobiOptions(4, FIRST))
     tokens = ran(EagerBackend().compile(plan, models), requests, batch)
     if not temperature:
-        assert texts(tokens) == in_batches(plain(), models, requests, 6)
+        assert texts(tokens) == plainly(models, requests)
         assert counts(tokens, "blocks") < FIRST * len(tokens), "some guess was right"
     assert counts(tokens, "blocks") > 0 and counts(tokens, "plain") > 0
     for generation in tokens if batch == 1 else ():
@@ -140,7 +140,7 @@ def test_graphs_of_both_rounds(then: str, repeating: Path) -> None:
     after: Plan = plain() if then == "plain" else greedy_chain(2)
     plan = first_then(greedy_chain(4), FIRST, after, ("early", "late"))
     assert not STATIC.refusals(plan)
-    expected = in_batches(plain(), models, requests, 4)
+    expected = plainly(models, requests)
     executable = StaticExecutable(plan, models, buckets=[Bucket(2, 64), Bucket(4, 64)])
     tokens = ran(executable, requests, 2)
     assert texts(tokens) == expected

@@ -11,7 +11,7 @@ from specplan.ir.plan import Plan
 from specplan.ir.tables.acceptance import LOSSY, RULE_ENTRIES
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
-from tests.backends.pairs import load_pair, plain, run
+from tests.backends.pairs import load_pair, plainly, run
 from tests.ir.plans_on_disk import text_of
 
 PROMPTS = [(3, 1, 4, 1, 5), (9, 2, 6), (5, 3, 5, 8, 9, 7, 9)]
@@ -51,11 +51,11 @@ SAMPLED = [r.name for r in RULE_ENTRIES if r.needs_logits and r.lossless != "gre
 def test_every_rule_runs_in_a_plan(rule: str, pair: dict[str, CausalModel]) -> None:
     assert [len(tokens) for tokens in run(chain(rule), pair, requests(0.8))] == [16] * 3
     if rule not in LOSSY_NAMES:
-        assert run(chain(rule), pair, requests(0.0)) == run(plain(), pair, requests(0.0))
+        assert run(chain(rule), pair, requests(0.0)) == plainly(pair, requests(0.0))
 
 
 def test_parameters_reach_the_rule(pair: dict[str, CausalModel]) -> None:
-    greedy = run(plain(), pair, requests(0.0))
+    greedy = plainly(pair, requests(0.0))
     assert run(chain("top_beta(beta=1)", drawn=False), pair, requests(0.0)) == greedy
     assert run(chain("rollback(threshold=0)", drawn=False), pair, requests(0.0)) == greedy
     token = run(chain("token"), pair, requests(0.8))
@@ -64,7 +64,7 @@ def test_parameters_reach_the_rule(pair: dict[str, CausalModel]) -> None:
 
 
 def test_a_rule_that_lets_all_pass_emits_what_the_draft_says(pair: dict[str, CausalModel]) -> None:
-    alone = run(plain(), {"target": pair["draft"]}, requests(0.0))
+    alone = plainly({"target": pair["draft"]}, requests(0.0))
     outputs = run(chain("rollback(threshold=1000.0)", drawn=False), pair, requests(0.0))
     assert [tokens[:4] for tokens in outputs] == [tokens[:4] for tokens in alone]
-    assert outputs != run(plain(), pair, requests(0.0))
+    assert outputs != plainly(pair, requests(0.0))

@@ -12,7 +12,7 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
 from specplan.runtime.models.loading import load_model
 from specplan.runtime.requests import Request
-from tests.backends.pairs import in_batches, load_pair, plain, save_pair, save_shorter
+from tests.backends.pairs import in_batches, load_pair, plainly, save_pair, save_shorter
 from tests.planner.checkpoints import write_checkpoint
 from tests.planner.example_facts import SHARED, SIXTY_EIGHT_MILLION, example_facts
 
@@ -51,7 +51,7 @@ def test_plans_of_several_models_decode_as_the_target(
     requests = [
         Request(prompt_tokens=(5, 6, 7 + seed) * (1 + seed), max_new_tokens=9) for seed in range(3)
     ]
-    expected = in_batches(plain(), models, requests, 3)
+    expected = plainly(models, requests)
     method = discover_methods()[name]
     (family,) = method.choices(facts)
     assert isinstance(family, Family)

@@ -17,7 +17,7 @@ from specplan.ir.text.printer import print_plan
 from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
-from tests.backends.pairs import in_batches, load_pair, plain, save_pair
+from tests.backends.pairs import in_batches, load_pair, plainly, save_pair
 from tests.backends.text_laws import VOCABULARY, law_of_texts, p_value
 
 CHAIN = """plan small
@@ -87,8 +87,8 @@ def test_output_is_that_of_plain_decoding(
 ) -> None:
     models, plan = load_pair(pair_folder), small_plan(own, retention(budget))
     assert verify_plan(plan) == () == refusals(plan, CAPABILITIES)
-    expected = in_batches(plain(), models, requests, 7)
-    assert in_batches(plan, models, requests, 1) == expected
+    expected = plainly(models, requests)
+    assert in_batches(plan, models, requests[-2:], 1) == expected[-2:]
     assert in_batches(plan, models, requests, 4) == expected
 
 
@@ -111,7 +111,7 @@ def test_views_that_a_schedule_has_left_behind_catch_up_in_small_steps(
     plan = parse_plan(f"{text}schedule {{\n{guards}}}\n")
     assert verify_plan(plan) == () == refusals(plan, CAPABILITIES)
     models = load_pair(pair_folder)
-    assert in_batches(plan, models, requests, 4) == in_batches(plain(), models, requests, 7)
+    assert in_batches(plan, models, requests, 4) == plainly(models, requests)
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -127,7 +127,7 @@ def test_draws_depend_on_the_seed_alone(own: bool, pair_folder: Path) -> None:
         )
         for i in range(5)
     ]
-    assert in_batches(plan, models, hot, 5) == in_batches(plan, models, hot, 1)
+    assert in_batches(plan, models, hot, 5)[-2:] == in_batches(plan, models, hot[-2:], 1)
 
 
 def test_a_budget_for_all_text_drafts_as_whole_caches_do(

@@ -18,7 +18,7 @@ from specplan.runtime.executable import Session
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
 from tests.backends.definition import decodes_as_defined, edited
-from tests.backends.pairs import in_batches, load_pair, plain, run
+from tests.backends.pairs import in_batches, load_pair, plainly, run
 from tests.backends.source_plans import LOOKUPS, lookup_plan, source_plans
 
 
@@ -39,7 +39,7 @@ def test_greedy_output_is_that_of_plain_decoding(
 ) -> None:
     models, plan = load_pair(pair_folder), source_plans(greedy=True)[name]
     assert verify_plan(plan) == () == refusals(plan, CAPABILITIES)
-    expected = in_batches(plain(), models, requests, 5)
+    expected = plainly(models, requests)
     executable = EagerBackend().compile(plan, models)
     for start in range(0, len(requests), 5):  # one executable: what it learned stays
         result = generate(executable, requests[start : start + 5])

@@ -35,7 +35,7 @@ from specplan.ir.errors import MissingCapabilityError  # noqa: E402
 from specplan.ir.files import sha256_file  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
 from specplan.runtime.models.causal import CausalModel  # noqa: E402
-from tests.backends.compiled_plans import PLANS, drawn_tree, requests_of  # noqa: E402
+from tests.backends.compiled_plans import LOOKED_UP, PLANS, drawn_tree, requests_of  # noqa: E402
 from tests.backends.pairs import load_pair, plain, run, save_pair  # noqa: E402
 
 DRAWN = "trees drawn without replacement"
@@ -75,7 +75,14 @@ class Session:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in PLANS if name != DRAWN])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name == LOOKED_UP else pytest.param(name, marks=pytest.mark.long)
+        for name in PLANS
+        if name != DRAWN
+    ],
+)
 def test_tokens_are_those_of_the_interpreter(
     name: str, models: dict[str, CausalModel], shallow: dict[str, CausalModel], tmp_path: Path
 ) -> None:

@@ -32,7 +32,7 @@ from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.definition import decodes_as_defined, edited
-from tests.backends.pairs import in_batches, load_pair, plain, run
+from tests.backends.pairs import in_batches, load_pair, plainly
 from tests.backends.window_plans import windows
 
 REQUESTS = [
@@ -55,7 +55,7 @@ def models(pair_folder: Path) -> dict[str, CausalModel]:
 @pytest.mark.parametrize("drawn", [False, True])  # at temperature 0 draws are best choices
 def test_output_is_that_of_plain_decoding(drawn: bool, models: dict[str, CausalModel]) -> None:
     some = REQUESTS[::2]
-    expected = in_batches(plain(), models, some, 4)
+    expected = plainly(models, some)
     for length, batch in ((2, 4), (3, 1), (5, 4)):
         plan = parse_plan(windows(length, drawn=drawn))
         assert verify_plan(plan) == () == refusals(plan, CAPABILITIES)
@@ -69,7 +69,7 @@ def _hits(models: dict[str, CausalModel], request: Request, right: tuple[int, ..
     for place in range(len(right)):
         text = (*request.prompt_tokens, *right[:place])
         one = Request(prompt_tokens=text, max_new_tokens=1)
-        hits.append(run(plain(), draft, [one])[0][0] == right[place])
+        hits.append(plainly(draft, [one])[0][0] == right[place])
     return hits
 
 
@@ -77,7 +77,7 @@ def _hits(models: dict[str, CausalModel], request: Request, right: tuple[int, ..
 def test_rounds_are_those_of_the_two_states(length: int, models: dict[str, CausalModel]) -> None:
     """After a rejection one token is judged, and as long as all are accepted a whole window."""
     requests = [Request(prompt_tokens=one.prompt_tokens, max_new_tokens=30) for one in REQUESTS[:3]]
-    right = in_batches(plain(), models, requests, 3)
+    right = plainly(models, requests)
     hits = [_hits(models, *one) for one in zip(requests, right, strict=True)]
     session = EagerBackend().compile(parse_plan(windows(length)), models).start(requests)
     session.prefill()
@@ -227,7 +227,7 @@ def test_a_tree_of_another_shape_is_judged_whole(models: dict[str, CausalModel])
     )
     plan: Plan = parse_plan(serial)
     assert verify_plan(plan) == () == refusals(plan, CAPABILITIES)
-    expected = in_batches(plain(), models, REQUESTS, 8)
+    expected = plainly(models, REQUESTS)
     assert in_batches(plan, models, REQUESTS, 3) == expected
 
 

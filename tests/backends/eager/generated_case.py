@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +31,8 @@ from tests.matrix import LONG
 VOCABULARY = 24
 LIMITS = (6, 8, 4)
 """Tokens asked of each request."""
+COLD, WARM, MIXED = (0.0, 0.0, 0.0), (0.8, 0.8, 0.8), (0.8, 0.0, 0.8)
+"""Temperatures of requests that run together."""
 
 
 Compiler = Callable[[Plan, dict[str, Any]], Executable]
@@ -75,17 +77,31 @@ def looks_ahead(plan: Plan) -> bool:
     return any(op.model == "target" and op.most_levels > 1 for op in forwards)
 
 
-def decoded(compiled: Compiler, plan: Plan, models: dict[str, Any], temperature: float) -> Decoded:
-    """Three requests of unlike lengths in one batch, with prompts that repeat themselves."""
+def decoded(
+    compiled: Compiler,
+    plan: Plan,
+    models: dict[str, Any],
+    temperatures: Sequence[float],
+    rows: Sequence[int] = (0, 1, 2),
+) -> Decoded:
+    """Requests of unlike lengths in one batch, with prompts that repeat themselves.
+
+    Args:
+        compiled: makes an executable.
+        plan: what decodes.
+        models: those of the plan, and more.
+        temperatures: of three requests.
+        rows: which of them run.
+    """
     prompts = [np.random.default_rng(n).integers(0, VOCABULARY, n).tolist() for n in (4, 6, 3)]
     requests = [
         Request(
-            prompt_tokens=(*prompt, *prompt),
-            max_new_tokens=limit,
-            temperature=temperature,
+            prompt_tokens=(*prompts[row], *prompts[row]),
+            max_new_tokens=LIMITS[row],
+            temperature=temperatures[row],
             seed=row,
         )
-        for row, (prompt, limit) in enumerate(zip(prompts, LIMITS, strict=True))
+        for row in rows
     ]
     given = {name: models[name] for name in {"target", *plan.models_run}}
     if looks_ahead(plan) and not isinstance(given["target"], Probed):
@@ -118,19 +134,17 @@ round r {{
 def decode_alike(plan: Plan, models: dict[str, Any], drafts: bool = False) -> None:
     """Op by op, as the oracle and as a graph; some of its `drafts` are kept.
 
-    Where it promises the target's distribution, greedy tokens are those of plain decoding, and the
-    oracle judges draws alone; the long matrix asks it of greedy decoding too.
+    Where it promises the target's distribution, greedy tokens are those of plain decoding. Greedy
+    and sampled requests share a batch; in the long matrix each also have one of their own.
     """
-    temperatures = (0.0,) if plan.greedy_only else (0.0, 0.8)
-    as_graph = temperatures[0 if LONG else -1 :] if not refusals(plan, STATIC) else ()
-    for temperature in temperatures:
-        decodes = decoded(EagerBackend().compile, plan, models, temperature)
+    ways = [COLD] if plan.greedy_only else [COLD, WARM, MIXED] if LONG else [MIXED]
+    for temperatures in ways:
+        decodes = decoded(EagerBackend().compile, plan, models, temperatures)
         assert sum(decodes.rounds) < sum(map(len, decodes.tokens)) or not drafts
-        if temperature in as_graph:
-            assert decoded(StaticExecutable, plan, models, temperature) == decodes
-        as_plain = temperature == 0.0 and plan.assumptions.lossless
-        if as_plain:
-            plainly = decoded(EagerBackend().compile, alone(plan), models, 0.0)
-            assert decodes.tokens == plainly.tokens
-        if LONG or not as_plain or plan.greedy_only:
-            assert decoded(OracleBackend().compile, plan, models, temperature) == decodes
+        if (LONG or not plan.greedy_only) and not refusals(plan, STATIC):
+            assert decoded(StaticExecutable, plan, models, temperatures) == decodes
+        cold = [row for row, temperature in enumerate(temperatures) if not temperature]
+        if cold and plan.assumptions.lossless:
+            plainly = decoded(EagerBackend().compile, alone(plan), models, COLD, cold)
+            assert [decodes.tokens[row] for row in cold] == plainly.tokens
+        assert decoded(OracleBackend().compile, plan, models, temperatures) == decodes
