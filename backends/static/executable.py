@@ -22,6 +22,7 @@ from specplan.backends.static.session import Program, StaticSession, TextProgram
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import Plan
 from specplan.passes.pipeline import run_passes
+from specplan.passes.undrafted import proposing, undrafted
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 
@@ -42,6 +43,8 @@ class StaticExecutable(BoundPlan):
             such as can be.
         joined: models whose attention is one op of the runtime; see `Fused`.
         text_program: see `RoundBackend.text_program`; None interprets all prompts.
+        has: whether there is a program of a graph for a bucket, or will be: what only saves time
+            runs where there is.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class StaticExecutable(BoundPlan):
         captured_on: Collection[str] = (),
         joined: Collection[str] = (),
         text_program: Callable[..., TextProgram | None] | None = None,
+        has: Callable[[RoundGraph, Bucket], bool] = lambda graph, bucket: True,
     ) -> None:
         super().__init__(plan, models)
         self.lowered = run_passes(plan)
@@ -64,8 +68,9 @@ class StaticExecutable(BoundPlan):
         self._compile = compile_round
         self._text_program = text_program
         self._texts: dict[tuple[str, int, tuple[int, ...]], TextProgram | None] = {}
-        self._graphs: dict[tuple[str, Sampling], RoundGraph] = {}
-        self._programs: dict[tuple[str, Sampling, Bucket], Program] = {}
+        self.has = has
+        self._graphs: dict[tuple[str, Sampling, bool], RoundGraph] = {}
+        self._programs: dict[tuple[RoundGraph, Bucket], Program] = {}
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> StaticSession:
         """Begin a batch: check the requests and make room for them.
@@ -163,19 +168,36 @@ class StaticExecutable(BoundPlan):
             blind.append(cache)
         return blind
 
-    def graph(self, name: str, sampling: Sampling) -> RoundGraph:
-        """A round as a graph."""
-        key = (name, sampling)
+    def graph(self, name: str, sampling: Sampling, bare: bool = False) -> RoundGraph:
+        """A round as a graph; `bare` for when its lookup proposes nothing."""
+        key = (name, sampling, bare)
         if key not in self._graphs:
-            item = self.lowered.round(name)
-            self._graphs[key] = RoundGraph(self.analysis, item, self.models, sampling, self.fused)
+            plan, analysis = self.lowered, self.analysis
+            if bare:
+                plan = undrafted(plan, name)
+                analysis = PlanAnalysis(plan, self.models)
+            item = plan.round(name)
+            self._graphs[key] = RoundGraph(analysis, item, self.models, sampling, self.fused, bare)
         return self._graphs[key]
+
+    def forms(self, name: str, sampling: Sampling) -> list[RoundGraph]:
+        """A round, and its form for when its lookup proposes nothing, if something may."""
+        bare = (False,) if proposing(self.lowered.round(name)) is None else (False, True)
+        return [self.graph(name, sampling, one) for one in bare]
+
+    def prepare(self, requests: Sequence[Request]) -> None:
+        """Make the programs of what a batch such as this one may need, and its rounds may not."""
+        session = self.start(requests)
+        session.prefill()
+        for item in self.lowered.rounds:
+            session.prepare(item.name)
+        session.release()
 
     def program(self, graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:
         """What runs a graph on a bucket's tensors; it is made on first use."""
         if self._compile is None:
             return graph
-        key = (graph.item.name, graph.sampling, bucket)
+        key = (graph, bucket)
         if key not in self._programs:
             self._programs[key] = self._compile(graph, bucket, tensors)
         return self._programs[key]

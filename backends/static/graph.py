@@ -28,6 +28,7 @@ class RoundGraph(nn.Module):
         models: by the names the plan gives them.
         sampling: of the batches.
         fused: parts that are kernels of our own.
+        undrafted: it is the form of a round for when nothing is proposed.
 
     Attributes:
         first: passes that may find text missing, and have the host catch it up.
@@ -44,6 +45,7 @@ class RoundGraph(nn.Module):
         models: Mapping[str, Module],
         sampling: Sampling,
         fused: Fused = NOTHING,
+        undrafted: bool = False,
     ) -> None:
         super().__init__()
         self.analysis, self.plan = analysis, analysis.plan
@@ -51,6 +53,7 @@ class RoundGraph(nn.Module):
         self.models = dict(models)
         self.sampling = sampling
         self.fused = fused
+        self.undrafted = undrafted
         self.form = form_by(fused)
         target = models["target"]
         self.scores = target.logits_dtype if analysis.scored else None

@@ -143,6 +143,7 @@ class RoundBackend(ABC):
             self.captured_on,
             self.joined(models),
             self.text_program,
+            packages.has,
         )
 
 
@@ -189,6 +190,10 @@ class Packages:
                 self.backend.write(graph, tensors, staging)
                 write_identity(staging, wanted)
         return self.backend.load(home, self.models)
+
+    def has(self, graph: RoundGraph, bucket: Bucket) -> bool:
+        """Whether a round of this shape is compiled, or will be."""
+        return not self.frozen or (self._home / package_name(graph, bucket)).is_dir()
 
     def _frozen(
         self, graph: RoundGraph, bucket: Bucket, home: Path, wanted: Mapping[str, str]
@@ -274,9 +279,9 @@ def check_packages(
         MissingCapabilityError: one is of another version; says in what it differs.
     """
     weights, made_by = named_weights(executable.models), backend.made_by(executable.models)
-    graphs = [executable.graph(item.name, sampling) for item in executable.lowered.rounds]
+    forms = [executable.forms(item.name, sampling) for item in executable.lowered.rounds]
     for bucket in buckets:
-        homes = {folder / package_name(graph, bucket): graph for graph in graphs}
+        homes = {folder / package_name(one, bucket): one for graphs in forms for one in graphs}
         there = [home for home in homes if home.is_dir()]
         if not there:
             raise UsageError(
@@ -290,4 +295,5 @@ def check_packages(
 
 def package_name(graph: RoundGraph, bucket: Bucket) -> str:
     """Name of a compiled round's folder."""
-    return f"{graph.item.name}-{graph.sampling.word}-{bucket.word}"
+    name = graph.item.name + ("-undrafted" if graph.undrafted else "")
+    return f"{name}-{graph.sampling.word}-{bucket.word}"

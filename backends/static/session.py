@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,6 +17,7 @@ from specplan.backends.static.buckets import Bucket, Sampling
 from specplan.backends.static.captured import CapturedRound, slots_attended
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.interface import SLOTS_PLACE, HostInputs, RoundTensors
+from specplan.backends.static.traced.host_round import HostRound
 from specplan.backends.static.traced.lookups import Lookups, teach
 from specplan.backends.static.traced.states import first_values, value_of
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -41,29 +41,6 @@ Gives hidden states `[T, hidden]` by the number of layers that they went through
 
 SLOTS_STEP = 32
 """An attention op of a runtime gets a multiple of so many slots; it reads those of the text."""
-
-
-@dataclass(slots=True)
-class _Ready:
-    """A round as a batch calls it.
-
-    Attributes:
-        graph: the round.
-        passes: those that may find text missing, and their caches.
-        lookups: of the host.
-        uniforms: see `RoundTensors`.
-        given: all tensors of the interface; none before the first call.
-        used: slots attended to in the last call.
-        program: what runs it; None until it is known.
-    """
-
-    graph: RoundGraph
-    passes: Sequence[tuple[Cache, PassSpec]]
-    lookups: Lookups
-    uniforms: Tensor
-    given: list[Tensor] = field(default_factory=list)
-    used: int = 0
-    program: Program | None = None
 
 
 class StaticSession(EagerSession):
@@ -100,8 +77,8 @@ class StaticSession(EagerSession):
         self._host_lengths, self._host_done = self._lengths.numpy(), self._done.numpy()
         self._host_resident = [(self._resident[n].numpy(), c) for n, c in batch.caches.items()]
         self._order = torch.arange(batch.text.shape[1], device=batch.device)
-        self._rounds: dict[str, _Ready] = {}
-        self._captured: dict[str, tuple[int, CapturedRound]] = {}
+        self._rounds: dict[str, HostRound] = {}
+        self._captured: dict[tuple[str, bool], tuple[int, CapturedRound]] = {}
         # Passes of the first round may read prompts: in which order, the interpreter knows.
         self._late = not self.analysis.prefilled.issuperset(batch.caches)
         if not self._late:
@@ -145,7 +122,6 @@ class StaticSession(EagerSession):
         short = self.batch.size == 1 and self.batch.lengths[0] < graph.least_text
         if blind is None or short or any(reads_more(self, *one) for one in passes):
             return self._interpreted(graph, known)
-        used = max(self.batch.lengths) + self.analysis.speculative
         start = perf_counter()
         self.batch.begin_round()
         if self._late:
@@ -153,7 +129,10 @@ class StaticSession(EagerSession):
             self._late = False
         for cache, spec in passes:  # text that a schedule has left behind
             settle(self, cache, spec)
-        result = self._take(self._report(ready, used).tolist(), graph.inputs)
+        ready.lookups.run()
+        ready = ready.fitting(self.batch.done)
+        used = max(self.batch.lengths) + self.analysis.speculative
+        result = self._take(self._report(ready, used).tolist(), ready.graph.inputs)
         for cache in blind:
             cache.lengths = {span: [0] * self.batch.size for span in cache.segments}
         for there in known:
@@ -192,7 +171,7 @@ class StaticSession(EagerSession):
         self._rounds.clear()  # they know the tensors of the values before
         return StepResult(step.tokens[: self.size])
 
-    def _report(self, ready: _Ready, used: int) -> Tensor:
+    def _report(self, ready: HostRound, used: int) -> Tensor:
         """Run a round; its report."""
         graph, device, most = ready.graph, self.batch.device, self.batch.text.shape[1] - 1
         captured = device.type in self.programs.captured_on
@@ -206,7 +185,8 @@ class StaticSession(EagerSession):
             given[SLOTS_PLACE], ready.used = self._order[:used], used
         if ready.program is not None:
             return ready.program(*given)
-        slots, known = self._captured.get(graph.item.name, (0, None))
+        form = graph.item.name, graph.undrafted
+        slots, known = self._captured.get(form, (0, None))
         if known is not None and slots == used:
             return known(*given)
         placed = given if device.type == "cpu" else [tensor.to(device) for tensor in given]
@@ -216,21 +196,26 @@ class StaticSession(EagerSession):
             return program(*placed)
         made = CapturedRound(program, device)
         # In place of the one for fewer slots, whose memory is free then: texts only grow.
-        self._captured[graph.item.name] = used, made
+        self._captured[form] = used, made
         return made(*given)
 
-    def _ready(self, name: str) -> _Ready:
+    def _ready(self, name: str) -> HostRound:
         """A round of this batch, before its first call."""
-        graph, batch = self.programs.graph(name, self.sampling), self.batch
-        inputs = graph.inputs
-        drawn = sum(op.count * times for op, _, times in inputs.uniforms)
-        uniforms = torch.zeros(batch.size, max(drawn, 1), dtype=torch.float64)
-        passes = [(batch.caches[spec.cache or ""], spec) for spec in graph.first]
-        lookups = Lookups(self, inputs.first, inputs.read)
-        made = self._rounds[name] = _Ready(graph, passes, lookups, uniforms)
+        whole, *bare = self.programs.forms(name, self.sampling)
+        lookups = Lookups(self, whole.inputs.first, whole.inputs.read)
+        made = self._rounds[name] = HostRound.of(whole, self.batch, lookups)
+        if bare and self.programs.has(bare[0], self.bucket):
+            made.bare = HostRound.of(bare[0], self.batch, Lookups(self, (), frozenset()))
         return made
 
-    def _tensors(self, ready: _Ready) -> RoundTensors:
+    @torch.inference_mode()
+    def prepare(self, name: str) -> None:
+        """Run a round's form for when nothing is proposed, and take nothing of what it reports."""
+        bare = (self._rounds.get(name) or self._ready(name)).bare
+        if bare is not None:
+            self._report(bare, max(self.batch.lengths) + self.analysis.speculative)
+
+    def _tensors(self, ready: HostRound) -> RoundTensors:
         """What the host writes for each round is on the CPU, all else on the device.
 
         Tensors stay the same from round to round, so that they stay bound.
@@ -258,10 +243,9 @@ class StaticSession(EagerSession):
             values=self.values,
         )
 
-    def _write(self, ready: _Ready) -> None:
+    def _write(self, ready: HostRound) -> None:
         """Write what the host knows before a round into the tensors that it reads."""
         batch = self.batch
-        ready.lookups.run()
         self._host_lengths[:] = batch.lengths
         self._host_done[:] = batch.done
         for resident, cache in self._host_resident:

@@ -101,10 +101,11 @@ class Lowering:
         return Shape(bucket.batch, bucket.text, best, seconds)
 
     def _compiled(self, name: str, bucket: Bucket) -> Executable:
-        """The rounds of one backend for a shape, run once."""
-        folder = self._packages(name)
+        """The rounds of one backend for a shape, run once; and their narrower forms."""
+        folder, requests = self._packages(name), self._requests(bucket)
         compiled = round_backend(name).compile(self.bundle.plan, self.models, folder, [bucket])
-        generate(compiled, self._requests(bucket))
+        generate(compiled, requests)
+        compiled.prepare(requests)
         return compiled
 
     def _seconds(self, executables: Mapping[str, Executable], bucket: Bucket) -> dict[str, float]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,7 @@ from tests.backends.kinds import every_kind
 from tests.backends.pairs import in_batches, load_pair, plain, run, save_pair
 from tests.backends.source_plans import source_plans
 from tests.benchmarks.fake_backend import Fake
-from tests.plan_texts import drafted
+from tests.plan_texts import drafted, judged
 
 
 def requests_of(temperature: float, **settings: float) -> list[Request]:
@@ -117,6 +118,35 @@ def test_a_round_gets_the_same_tensors_each_time(pair_folder: Path) -> None:
     assert [one.tokens for one in tokens] == [one.tokens for one in expected]
     moved = {place for one in calls for place, now in enumerate(one) if now is not calls[0][place]}
     assert len(calls) > 3 and moved == {SLOTS_PLACE}
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_lookup_that_proposes_nothing_leaves_the_root(
+    pair_folder: Path, temperature: float
+) -> None:
+    """The same tokens, and both forms of the round run; where one is not there, the other does."""
+    copy = "  %t0 = root\n  %c = lookup @text %t0 at=%t0 match=[1, 3] length=6"
+    judge, head = judged("recursive", 6), "assume temperature=0.0..1.0\n"
+    plan = parse_plan(drafted(copy, draft=False, judge=judge, head=head))
+    models, requests = load_pair(pair_folder), requests_of(temperature)
+    ran: Counter[bool] = Counter()
+
+    def counted(graph: RoundGraph, *_: Any) -> Program:
+        def program(*tensors: Tensor) -> Tensor:
+            ran[graph.undrafted] += 1
+            report: Tensor = graph(*tensors)
+            return report
+
+        return program
+
+    for batch in (1, 2):
+        expected = in_turn(EagerBackend().compile(plan, models), requests, batch)
+        assert in_turn(StaticExecutable(plan, models, counted), requests, batch) == expected
+    assert set(ran) == {False, True}
+    ran.clear()
+    whole = StaticExecutable(plan, models, counted, has=lambda graph, _: not graph.undrafted)
+    assert in_turn(whole, requests, 2) == expected
+    assert set(ran) == {False}
 
 
 LEARNING = """plan learning

@@ -63,6 +63,11 @@ class Lookups:
             for place, part in zip(memory, parts, strict=True):
                 place[:] = part
 
+    def proposed(self, done: Sequence[bool]) -> bool:
+        """Whether the last run proposed a token to a request that wants one."""
+        rows = self.results[2].any(1).tolist()
+        return any(live and not ended for live, ended in zip(rows, done, strict=True))
+
     def _interpreted(self) -> list[tuple[NDArray[Any], ...]]:
         """Each lookup's continuations `[B, N]`, where lookups read more than texts."""
         host, scope, continuations = self._host, Scope(), list[tuple[NDArray[Any], ...]]()
