@@ -35,7 +35,7 @@ def problem(folder: Path, hazards: Any = None, *, dense: bool = False) -> dict[s
     """A problem with ready profiles, those of the draft and head changed.
 
     The target is a mixture of experts with something of every kind that drafts, or a dense model
-    with a draft model.
+    with a draft model and more than one batch size.
     """
     facts = example_facts(folder) if dense else rich_facts(folder)
     for name, profile in facts.profiles.items():
@@ -43,6 +43,8 @@ def problem(folder: Path, hazards: Any = None, *, dense: bool = False) -> dict[s
             profile = AcceptanceProfile.from_hazards(hazards, key=profile.key, trials=1000)
         profile.save(folder / f"{file_name(name)}.json")
     value = facts.problem.model_dump(mode="json")
+    if not dense:
+        value["workload"]["batch_sizes"] = [1]
     value["acceptance"] = {
         str(one): str(folder / f"{file_name(one)}.json") for one in facts.profiles
     }
