@@ -24,9 +24,11 @@ from specplan.backends.static.functional import FunctionalRound  # noqa: E402
 from specplan.backends.static.graph import RoundGraph  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError  # noqa: E402
 from specplan.ir.plan import Plan  # noqa: E402
+from specplan.ir.text.parser import parse_plan  # noqa: E402
 from specplan.runtime.executable import Executable  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
 from specplan.runtime.models.causal import CausalModel  # noqa: E402
+from specplan.runtime.requests import Request  # noqa: E402
 from tests.backends.compiled_plans import FEWER, LOOKED_UP, PLANS, requests_of  # noqa: E402
 from tests.backends.eager.generated_case import (  # noqa: E402
     COLD,
@@ -38,6 +40,7 @@ from tests.backends.eager.generated_case import (  # noqa: E402
 from tests.backends.pairs import in_batches, load_pair, plain, run, save_pair  # noqa: E402
 from tests.ir.generated import generated_plan  # noqa: E402
 from tests.ir.plans_on_disk import plan_of  # noqa: E402
+from tests.plan_texts import drafted  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +65,21 @@ def shallow_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("shallow")
     save_pair(folder, layers=2)
     return folder
+
+
+@pytest.mark.slow
+def test_both_forms_of_a_lookup_write_in_place(shallow_folder: Path, tmp_path: Path) -> None:
+    """The form without drafts is made behind a round that has left drafts in the cache."""
+    copy = "  %t0 = root\n  %c = lookup @text %t0 at=%t0 match=[1, 2] length=4"
+    plan, models = parse_plan(drafted(copy, draft=False)), load_pair(shallow_folder, "float32")
+    requests = [Request(prompt_tokens=(5, 9, 2, 33, 5, 9), max_new_tokens=24, temperature=0.0)]
+    executable = OnnxRuntimeBackend().compile(plan, models, tmp_path)
+    (completion,) = generate(executable, requests).completions
+    assert [completion.tokens] == run(plan, models, requests)
+    assert completion.rounds < 24, "nothing was accepted"
+    written = {home.name: json.loads((home / NAMES).read_text()) for home in tmp_path.iterdir()}
+    assert sorted(written) == ["decode-greedy-b1-t256", "decode-undrafted-greedy-b1-t256"]
+    assert all(names["in_place"] for names in written.values())
 
 
 @pytest.mark.slow
