@@ -18,6 +18,7 @@ from specplan.cost_models.devices.measured.rows import OpRow  # noqa: E402
 from specplan.cost_models.estimate import Estimate, Pricer  # noqa: E402
 from specplan.datastores import build_datastore  # noqa: E402
 from specplan.measure.acceptance.profile import measure_acceptance  # noqa: E402
+from specplan.measure.device import time_probe  # noqa: E402
 from specplan.measure.device.profile import measure_device  # noqa: E402
 from specplan.measure.workbench import PROFILE, Workbench  # noqa: E402
 from specplan.planner import (  # noqa: E402
@@ -88,7 +89,10 @@ def test_rows_along_the_text_tell_nearly_what_all_judged_rows_do(bench: Workbenc
         assert ran == pytest.approx(replayed, rel=0.2)
 
 
-def test_a_measured_device_prices_what_drafts_from_sources(bench: Workbench) -> None:
+def test_a_measured_device_prices_what_drafts_from_sources(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_probe, "EMITTED", 6)
     facts = measured(bench)
     device = measure_device(bench, facts, passes=1)
     names = {row.op for row in device.table.rows.values() if isinstance(row, OpRow)}
