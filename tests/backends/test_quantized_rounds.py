@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from specplan.runtime.models.loading import load_model  # noqa: E402
 from specplan.runtime.requests import Request  # noqa: E402
 from specplan.runtime.tokenizer import load_tokenizer  # noqa: E402
 from tests.backends.test_onnx_fusions import TREE  # noqa: E402
+from tests.matrix import sized  # noqa: E402
 
 BY_HEAD = """plan head
 model target
@@ -103,12 +105,15 @@ def test_plans_keep_the_output_of_the_quantized_target(
     compilable()
     target, tree = models["target"], parse_plan(TREE)
     plain = generate(EagerBackend().compile(plain_plan(True), models), requests).completions
-    for by in (EagerBackend(), OracleBackend(), OnnxRuntimeBackend()):
-        folder = {"folder": tmp_path} if isinstance(by, OnnxRuntimeBackend) else {}
-        executable = by.compile(tree, models, **folder)
+    compiled = OnnxRuntimeBackend().compile(tree, models, folder=tmp_path)
+    for executable in (EagerBackend().compile(tree, models), compiled):
         alone = [generate(executable, [one]).completions[0] for one in requests]
         for request, expected, own in zip(requests, plain, alone, strict=True):
             assert same_but_for_ties(target, request, expected.tokens, own.tokens)
+    first = replace(requests[0], max_new_tokens=sized(4, 16))  # the definition takes its time
+    (own,) = generate(OracleBackend().compile(tree, models), [first]).completions
+    assert len(own.tokens) == first.max_new_tokens
+    assert same_but_for_ties(target, first, plain[0].tokens[: len(own.tokens)], own.tokens)
     (home,) = tmp_path.iterdir()
     graph = onnx.load(home / CODE, load_external_data=False).graph
     products = [node for node in graph.node if node.op_type == "MatMulNBits"]
