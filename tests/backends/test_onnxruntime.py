@@ -68,16 +68,21 @@ def shallow_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_both_forms_of_a_lookup_write_in_place(shallow_folder: Path, tmp_path: Path) -> None:
-    """The form without drafts is made behind a round that has left drafts in the cache."""
+def test_both_forms_of_a_lookup_write_in_place(tmp_path: Path) -> None:
+    """The form without drafts is made behind a round that has left drafts in the cache.
+
+    Heads of 16 are attended to by one op of the runtime, which leaves those drafts out.
+    """
+    save_pair(tmp_path / "pair", layers=2, head_dim=16)
     copy = "  %t0 = root\n  %c = lookup @text %t0 at=%t0 match=[1, 2] length=4"
-    plan, models = parse_plan(drafted(copy, draft=False)), load_pair(shallow_folder, "float32")
+    plan, models = parse_plan(drafted(copy, draft=False)), load_pair(tmp_path / "pair", "float32")
     requests = [Request(prompt_tokens=(5, 9, 2, 33, 5, 9), max_new_tokens=24, temperature=0.0)]
-    executable = OnnxRuntimeBackend().compile(plan, models, tmp_path)
+    executable = OnnxRuntimeBackend().compile(plan, models, tmp_path / "rounds")
     (completion,) = generate(executable, requests).completions
     assert [completion.tokens] == run(plan, models, requests)
     assert completion.rounds < 24, "nothing was accepted"
-    written = {home.name: json.loads((home / NAMES).read_text()) for home in tmp_path.iterdir()}
+    homes = (tmp_path / "rounds").iterdir()
+    written = {home.name: json.loads((home / NAMES).read_text()) for home in homes}
     assert sorted(written) == ["decode-greedy-b1-t256", "decode-undrafted-greedy-b1-t256"]
     assert all(names["in_place"] for names in written.values())
 
