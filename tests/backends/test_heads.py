@@ -24,7 +24,7 @@ from specplan.runtime.models.heads.text_attention import Texts
 from specplan.runtime.models.heads.unrolled import Unrolled, unrolled
 from specplan.runtime.requests import Request
 from tests.backends.heads import with_heads
-from tests.backends.pairs import in_batches, load_pair, plain, save_pair
+from tests.backends.pairs import in_batches, load_pair, plainly, save_pair
 
 VOCABULARY = 7
 CHAIN = """
@@ -110,7 +110,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def teach(head: Drafter, rounds: int = 150) -> None:
     """Let a head learn a part of what its target says, so that some of its drafts are accepted."""
     requests = requests_of(0.0)
-    outputs = in_batches(plain(), {"target": head.target}, requests, 4)
+    outputs = plainly({"target": head.target}, requests)
     texts = [(*r.prompt_tokens, *out)[-10:] for r, out in zip(requests, outputs, strict=True)]
     tokens = torch.tensor(texts)
     features = text_features(head.target, Texts.alone(tokens), head.description.reads.layers)
@@ -138,18 +138,17 @@ def requests_of(temperature: float) -> list[Request]:
 
 
 def check_alike(plan: Plan, models: dict[str, Any], temperature: float) -> None:
-    """Op by op and as a graph as by the definition, all requests in one batch and one by one."""
+    """Op by op and as a graph as by the definition, all requests in one batch and one alone."""
     given, requests = {name: models[name] for name in ("target", "head")}, requests_of(temperature)
     defined = generate(OracleBackend().compile(plan, given), requests).completions
     expected = [(item.tokens, item.rounds) for item in defined]
     for compiled in (EagerBackend().compile, StaticExecutable):
         items = generate(compiled(plan, given), requests).completions
         assert [(item.tokens, item.rounds) for item in items] == expected
-    assert in_batches(plan, given, requests, 1) == [item.tokens for item in defined]
+    assert in_batches(plan, given, requests[2:3], 1) == [defined[2].tokens]
     assert sum(item.rounds for item in defined) < sum(len(item.tokens) for item in defined)
     if not temperature:
-        target = {"target": models["target"]}
-        assert in_batches(plain(), target, requests, 1) == [item.tokens for item in defined]
+        assert plainly(models, requests) == [item.tokens for item in defined]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
