@@ -45,6 +45,9 @@ class StaticExecutable(BoundPlan):
         text_program: see `RoundBackend.text_program`; None interprets all prompts.
         has: whether there is a program of a graph for a bucket, or will be: what only saves time
             runs where there is.
+
+    Attributes:
+        whole: rounds run whole even where their lookups propose nothing, as those that are priced.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class StaticExecutable(BoundPlan):
         self._text_program = text_program
         self._texts: dict[tuple[str, int, tuple[int, ...]], TextProgram | None] = {}
         self.has = has
+        self.whole = False
         self._graphs: dict[tuple[str, Sampling, bool], RoundGraph] = {}
         self._programs: dict[tuple[RoundGraph, Bucket], Program] = {}
 
@@ -187,11 +191,13 @@ class StaticExecutable(BoundPlan):
 
     def prepare(self, requests: Sequence[Request]) -> None:
         """Make the programs of what a batch such as this one may need, and its rounds may not."""
-        session = self.start(requests)
-        session.prefill()
-        for item in self.lowered.rounds:
-            session.prepare(item.name)
-        session.release()
+        names = [item.name for item in self.lowered.rounds if proposing(item) is not None]
+        if names:
+            session = self.start(requests)
+            session.prefill()
+            for name in names:
+                session.prepare(name)
+            session.release()
 
     def program(self, graph: RoundGraph, bucket: Bucket, tensors: Sequence[Tensor]) -> Program:
         """What runs a graph on a bucket's tensors; it is made on first use."""

@@ -204,7 +204,7 @@ class StaticSession(EagerSession):
         whole, *bare = self.programs.forms(name, self.sampling)
         lookups = Lookups(self, whole.inputs.first, whole.inputs.read)
         made = self._rounds[name] = HostRound.of(whole, self.batch, lookups)
-        if bare and self.programs.has(bare[0], self.bucket):
+        if bare and not self.programs.whole and self.programs.has(bare[0], self.bucket):
             made.bare = HostRound.of(bare[0], self.batch, Lookups(self, (), frozenset()))
         return made
 

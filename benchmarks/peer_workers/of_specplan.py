@@ -24,6 +24,7 @@ DTYPES = {
 TREE = (("", "3"), (" nodes=[0, 1]", "[2, 1]"), (" nodes=[0]", "1"), (" nodes=[0]", "1"))
 """Of 8 nodes, level by level: which get children, and how many each."""
 BACKEND, _, HEAD = sys.argv[2].partition(" ")
+PROMPT_TOKENS = 160
 HEADS = Path(__file__).parents[2] / "examples/reference_models/heads"
 CHAIN_BY_HEAD = """plan peer
 model target
@@ -113,6 +114,9 @@ def prepare(job: Job, setting: Setting) -> Run:
     words = f"{setting.kind}-{setting.dtype}-{setting.length}-{setting.ngram}"
     folder: Path = job.work / "specplan" / sys.argv[2].replace(" ", "-") / words
     executable = round_backend(BACKEND).compile(plan, models, folder)
+    prompt = (0,) * PROMPT_TOKENS  # as long as those to come: the same rounds serve them
+    text = Request(prompt_tokens=prompt, max_new_tokens=job.count, temperature=0.0)
+    executable.prepare([text])
 
     def run(prompt: list[int]) -> Iterator[int]:
         request = Request(prompt_tokens=tuple(prompt), max_new_tokens=job.count, temperature=0.0)

@@ -65,6 +65,7 @@ class TimedRound:
         """
         bucket = Bucket(cell[0], room)
         made = backend.compile(probe.plan, bench.models, folder, buckets=[bucket])
+        made.whole = True
         timed = cls(bench, probe, *cell, made)
         timed(-1)
         return timed

@@ -144,8 +144,11 @@ def test_a_lookup_that_proposes_nothing_leaves_the_root(
         assert in_turn(StaticExecutable(plan, models, counted), requests, batch) == expected
     assert set(ran) == {False, True}
     ran.clear()
-    whole = StaticExecutable(plan, models, counted, has=lambda graph, _: not graph.undrafted)
-    assert in_turn(whole, requests, 2) == expected
+    lacking = StaticExecutable(plan, models, counted, has=lambda graph, _: not graph.undrafted)
+    whole = StaticExecutable(plan, models, counted)
+    whole.whole = True
+    for executable in (lacking, whole):
+        assert in_turn(executable, requests, 2) == expected
     assert set(ran) == {False}
 
 
