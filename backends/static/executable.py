@@ -21,8 +21,8 @@ from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.session import Program, StaticSession, TextProgram
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import Plan
+from specplan.ir.types.undrafted import proposing, undrafted
 from specplan.passes.pipeline import run_passes
-from specplan.passes.undrafted import proposing, undrafted
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 

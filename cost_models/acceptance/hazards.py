@@ -66,7 +66,7 @@ class HazardCounts:
     @classmethod
     def of_lengths(cls, traces: Traces) -> HazardCounts:
         """Count traces of accepted lengths: one rank, depth d is the d-th copied token."""
-        lengths = traces.values[traces.valid]
+        lengths = np.maximum(traces.values[traces.valid], 0)
         deepest = min(MAX_DEPTH, int(lengths.max(initial=0)) + 1)
         at_least = np.array([(lengths >= depth).sum() for depth in range(deepest + 1)], dtype=float)
         return cls(at_least[1:, None], at_least[:-1])

@@ -57,6 +57,11 @@ class Device(Protocol):
         """
         ...
 
+    @property
+    def skips_dead(self) -> bool:
+        """Whether a round whose lookup proposes nothing verifies the root alone there."""
+        ...
+
     def forward_seconds(
         self,
         shape: ModelShape,

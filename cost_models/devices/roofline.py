@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -96,6 +96,7 @@ class AnalyticDevice:
     stack: Stack = IDEAL
     count: int = 1
     kind: Literal["analytic"] = "analytic"
+    skips_dead: ClassVar[bool] = False
 
     @classmethod
     def from_yaml(

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from specplan.cost_models.acceptance.draft_sources import DraftSource
+from specplan.cost_models.acceptance.evidence.lengths import NOTHING
 from specplan.measure.acceptance.teacher import TracedText
 from specplan.runtime.sampling import best
 from specplan.runtime.sources.registry import new_source
@@ -76,7 +77,7 @@ class SourceReplay:
         return accepted
 
     def _accepted(self, source: Source, text: Tokens, position: int) -> int | tuple[int, ...]:
-        """Drafts that a round which starts here accepts."""
+        """Drafts that a round which starts here accepts; `NOTHING` of a chain that is not there."""
         drafts, (shortest, longest) = self.drafts, self.drafts.match
         lengths = np.array([position])
         ahead = text[position : position + drafts.longest]
@@ -91,6 +92,8 @@ class SourceReplay:
             return int(hits[0]) if len(hits) else -1
         wanted = Wanted(shortest, longest, length=drafts.longest)
         drafted = source.lookup(text[None], lengths, wanted)
+        if not drafted.live[0].any():
+            return NOTHING
         same = (drafted.tokens[0, : len(ahead)] == ahead) & drafted.live[0, : len(ahead)]
         return int(np.logical_and.accumulate(same).sum())
 

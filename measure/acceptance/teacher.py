@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from specplan.cost_models.acceptance.evidence.lengths import NOTHING
 from specplan.runtime.acceptance import RULES, DraftedTree
 from specplan.runtime.grammar import along
 from specplan.runtime.models.causal import CausalModel
@@ -195,6 +196,8 @@ def sampled_ranks(
 def lookup_lengths(text: list[int], start: int, match: tuple[int, int], most: int) -> list[int]:
     """Tokens of the looked-up continuation that the text goes on with, from each position.
 
+    `NOTHING` where nothing is proposed.
+
     Args:
         text: prompt and continuation.
         start: first position to count, the length of the prompt.
@@ -206,5 +209,6 @@ def lookup_lengths(text: list[int], start: int, match: tuple[int, int], most: in
         proposed = lookup(tokens[:position], shortest=match[0], longest=match[1], length=most)
         follows = tokens[position : position + len(proposed)]
         same = proposed[: len(follows)] == follows
-        lengths.append(int(np.logical_and.accumulate(same).sum()))
+        agreed = int(np.logical_and.accumulate(same).sum())
+        lengths.append(agreed if len(proposed) else NOTHING)
     return lengths

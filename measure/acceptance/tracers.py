@@ -184,7 +184,8 @@ def _source_evidence(name: str) -> Callable[[tuple[Row, ...]], Evidence]:
 def _interleaved(ranks: TraceText, copies: TraceText) -> TraceText:
     """Whether a model's token is accepted, and how far a source's copy is."""
     return lambda text: tuple(
-        (int(rank == 0), copied) for rank, copied in zip(ranks(text), copies(text), strict=True)
+        (int(rank == 0), max(copied, 0))
+        for rank, copied in zip(ranks(text), copies(text), strict=True)
     )
 
 

@@ -6,12 +6,16 @@ model without some of its blocks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 from specplan.cost_models.acceptance.evidence.base import Rows, Trace, problem_of_rows
 from specplan.cost_models.acceptance.trace_model import TraceModel
+
+NOTHING = -1
+"""Stands where a source proposes nothing; earlier versions wrote 0."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,7 @@ class Lengths(Trace):
 
     Attributes:
         rows: per prompt, for every position, how many tokens of a chain are accepted when a round
-            starts there.
+            starts there; `NOTHING` where none is proposed.
     """
 
     rows: Rows
@@ -33,7 +37,11 @@ class Lengths(Trace):
 
     def problem(self) -> str | None:
         """See `Evidence.problem`."""
-        return problem_of_rows(self.rows, 0)
+        return problem_of_rows(self.rows, NOTHING)
+
+    def silent(self, parents: Sequence[int], ranks: Sequence[int]) -> float:
+        """See `Evidence.silent`."""
+        return self.model.outcome(parents, ranks).silent
 
 
 EVIDENCE = Lengths

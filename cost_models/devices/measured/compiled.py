@@ -34,6 +34,7 @@ class CompiledDevice:
 
     kind: Literal["measured"] = "measured"
     lane_overlap = 0.0
+    skips_dead = True
 
     def __init__(
         self, base: MeasuredDevice, backend: str, form: CompiledForm, version: str = ""

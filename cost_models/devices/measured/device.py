@@ -53,6 +53,7 @@ class MeasuredDevice:
     """
 
     kind: Literal["measured"] = "measured"
+    skips_dead = False
 
     def __init__(self, table: MeasuredTable) -> None:
         self.table = table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -58,6 +58,7 @@ class SiliconDevice:
     tables: KernelTables
     fallback: AnalyticDevice
     kind: Literal["tables"] = "tables"
+    skips_dead: ClassVar[bool] = False
 
     @property
     def memory_bytes(self) -> float:

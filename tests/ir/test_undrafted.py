@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from specplan.ir.rules.verify import verify_plan
 from specplan.ir.text.parser import parse_plan
+from specplan.ir.types.undrafted import proposing, undrafted
 from specplan.passes.pipeline import run_passes
-from specplan.passes.undrafted import proposing, undrafted
 from tests.plan_texts import GREEDY, drafted, judged
 
 HEAD = "assume temperature=0.0..1.0\n"
@@ -24,7 +25,9 @@ def test_it_is_plain_decoding(rule: str) -> None:
     plan = run_passes(parse_plan(text))
     alone = judged(rule, 0).replace("stream=accept", "stream=accept offset=8")
     plain = drafted("  %t0 = root", draft=False, judge=alone, head=HEAD).replace("%c", "%t0")
-    assert run_passes(undrafted(plan, "decode")) == run_passes(parse_plan(plain))
+    bare = undrafted(plan, "decode")
+    assert verify_plan(bare) == ()
+    assert run_passes(bare) == run_passes(parse_plan(plain))
 
 
 @pytest.mark.parametrize(
