@@ -195,11 +195,11 @@ def _price(drafting: Drafting, pricer: RoundPricer, batch: Quantity) -> RoundPri
     bare = price_round(drafting.bare, pricer, {})
     if isinstance(bare, Unpriced):
         return price
-    looked_up = tuple(one for one in price.breakdown if one.op.partition(":")[0] == "lookup")
+    lookups = tuple(one for one in price.breakdown if one.op.partition(":")[0] == "lookup")
     bare = replace(
         bare,
-        seconds=total((bare.seconds, *(one.seconds for one in looked_up))),
-        breakdown=(*looked_up, *bare.breakdown),
+        seconds=total((bare.seconds, *(one.seconds for one in lookups))),
+        breakdown=(*lookups, *bare.breakdown),
     )
     silent = drafting.silent(batch)
     return mean_round([price, bare], [1.0 - silent, silent])

@@ -82,9 +82,9 @@ def test_the_mean_round_is_of_both_forms(batch: int) -> None:
     assert not isinstance(alone, Unpriced)
     whole, bare = (price_round(one.demands, pricer, {}) for one in (aware, alone))
     assert isinstance(whole, RoundPrice) and isinstance(bare, RoundPrice)
-    (looked_up,) = (one.seconds.median for one in whole.breakdown if "lookup" in one.op)
+    (lookups,) = (one.seconds.median for one in whole.breakdown if "lookup" in one.op)
     share = 0.5**batch
-    mean = (1 - share) * whole.seconds.median + share * (bare.seconds.median + looked_up)
+    mean = (1 - share) * whole.seconds.median + share * (bare.seconds.median + lookups)
     assert mean < whole.seconds.median - 2e-5
     # a second root is 5 us of glue there
     assert seconds_of(PLAN, known, SKIPPING, batch) == pytest.approx(mean, abs=6e-6)
