@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -11,33 +10,31 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-import train
 from recipe import corpus, data, draft, nets, stages, store, weights
 from recipe.loop import Schedule
 from recipe.target import dropped, exits_of
 
-from tests.forked import Forked
+from tests.started import Started
 
 STEPS = 40
 
 
-def _start(folder: Path, stage: str) -> Forked:
-    arguments = [
-        stage, "--tiny", "--steps", str(STEPS),
+def _start(models: Path, folder: Path, stage: str) -> Started:
+    return Started(
+        str(models / "train.py"), stage, "--tiny", "--steps", str(STEPS),
         "--threads", "1", "--save-every", "0", "--out", str(folder / "out"),
         "--work", str(folder / "work"), "--prompts", str(folder / "prompts"),
-    ]  # fmt: skip
-    return Forked(lambda: sys.exit(train.main(arguments)))
+    )  # fmt: skip
 
 
-def _finish(folder: Path, stage: str) -> None:
-    process = _start(folder, stage)
+def _finish(models: Path, folder: Path, stage: str) -> None:
+    process = _start(models, folder, stage)
     assert process.wait(120) == 0, process.output + process.errors
 
 
-def _kill_midway(folder: Path, stage: str) -> int:
+def _kill_midway(models: Path, folder: Path, stage: str) -> int:
     """Kill a run once it has a checkpoint; returns the step it had reached."""
-    process = _start(folder, stage)
+    process = _start(models, folder, stage)
     checkpoint = folder / "work" / f"{stage}.safetensors"
     until = time.monotonic() + 120
     while not checkpoint.exists() and process.poll() is None and time.monotonic() < until:
@@ -48,18 +45,18 @@ def _kill_midway(folder: Path, stage: str) -> int:
     return int(loaded[1]["step"])
 
 
-def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path) -> None:
+def test_a_killed_run_ends_with_the_same_bits(models: Path, tmp_path: Path) -> None:
     """The first and the last stage that trains; those between are run once, as what they need."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     for stage in ("target", "draft", "target_functions", "draft_functions"):
         if stage == "draft_functions":
             subprocess.run(["rm", "-rf", str(broken)], check=True)
             subprocess.run(["cp", "-r", str(whole), str(broken)], check=True)
-        _finish(whole, stage)
+        _finish(models, whole, stage)
         if stage in ("draft", "target_functions"):
             continue
-        assert _kill_midway(broken, stage) < STEPS
-        _finish(broken, stage)
+        assert _kill_midway(models, broken, stage) < STEPS
+        _finish(models, broken, stage)
         place = f"out/{stage.removesuffix('_functions')}/model.safetensors"
         assert (whole / place).read_bytes() == (broken / place).read_bytes()
         ends = [store.load_checkpoint(f / "work" / f"{stage}.safetensors") for f in (whole, broken)]

@@ -12,13 +12,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from specplan.backends.bundle import load_bundle  # noqa: E402
-from specplan.measure.device import time_probe  # noqa: E402
-from specplan.runtime.models import loading  # noqa: E402, F401  before the processes fork
-from tests.forked import forked_specplan  # noqa: E402
 from tests.matrix import sized  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
+from tests.started import started_specplan  # noqa: E402
 
-torch.set_num_threads(1)
 KILLS = sized(1, 3)
 METHODS = ["draft_model", "prompt_lookup"]
 """What is measured for them takes long enough to be killed in: device, acceptance, bundle."""
@@ -38,21 +35,20 @@ def _check_files(folder: Path, out: Path) -> dict[str, int]:
     return lengths
 
 
-def test_killed_at_random_moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_probe, "EMITTED", 6)  # the processes are forked from this one
+def test_killed_at_random_moments(tmp_path: Path) -> None:
     problem, out = write_problem(tmp_path, prompts=12), tmp_path / "bundle"
     problem.write_text(json.dumps(json.loads(problem.read_text()) | {"methods": METHODS}))
     profiles, command = tmp_path / ".specplan", ("optimize", str(problem), "--out", str(out))
     chance = random.Random(7)
     known: dict[str, int] = {}
     for kill in range(KILLS):
-        process = forked_specplan(*command)
-        if process.wait(0.5 + 2.0 * kill + chance.uniform(0.0, 3.0)) is None:
+        process = started_specplan(*command)
+        if process.wait(3.5 + 3.0 * kill + chance.uniform(0.0, 3.0)) is None:
             process.kill()
         now = _check_files(profiles, out) if profiles.exists() else {}
         assert all(now.get(name, 0) >= size for name, size in known.items()), "nothing is lost"
         known = now
-    process = forked_specplan(*command)
+    process = started_specplan(*command)
     assert process.wait(240) == 0, process.errors
     finished = _check_files(profiles, out)
     assert all(finished[name] >= size for name, size in known.items())

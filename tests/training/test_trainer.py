@@ -263,7 +263,7 @@ def test_two_processes_train_what_one_does(bench: Workbench, tmp_path: Path) -> 
     problem = bench.problem.profiles.parent / "problem.yaml"
     settings = LaunchConfig(
         min_nodes=1, max_nodes=1, nproc_per_node=2, rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0", run_id="two", start_method="fork", monitor_interval=0.1,
+        rdzv_endpoint="localhost:0", run_id="two", start_method="spawn", monitor_interval=0.1,
     )  # fmt: skip
     elastic_launch(settings, train_heads)(problem, tmp_path / "two")
     train_heads(problem, tmp_path / "one")

@@ -23,8 +23,8 @@ from specplan.measure.tuning.study import Trial, open_log  # noqa: E402
 from specplan.planner import SearchResult, plan_key  # noqa: E402
 from specplan.planner.search.comparing import TIE  # noqa: E402
 from specplan.tuning import tune  # noqa: E402
-from tests.forked import Forked, forked_specplan  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
+from tests.started import Started, started_specplan  # noqa: E402
 
 torch.set_num_threads(1)
 MINUTES, RUNS = 10.0, 24
@@ -153,9 +153,9 @@ def test_the_next_search_is_nearer_to_what_was_measured(tmp_path: Path) -> None:
     assert "of plans that ran" not in api.optimize(path).explain()
 
 
-def start(problem: Path, storage: Path) -> Forked:
+def start(problem: Path, storage: Path) -> Started:
     storage_flags = ("--storage", str(storage), "--json")
-    return forked_specplan("tune", str(problem), "--minutes", "10", *storage_flags)
+    return started_specplan("tune", str(problem), "--minutes", "10", *storage_flags)
 
 
 def recorded(storage: Path) -> int:
@@ -163,7 +163,7 @@ def recorded(storage: Path) -> int:
     return storage.read_bytes().count(b'{"op_code":4,') if storage.exists() else 0
 
 
-def wait_for_a_trial(process: Forked, storage: Path) -> None:
+def wait_for_a_trial(process: Started, storage: Path) -> None:
     before = recorded(storage)
     while process.poll() is None and recorded(storage) <= before:
         time.sleep(0.005)
