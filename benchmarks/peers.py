@@ -39,7 +39,7 @@ from statistics import median
 from typing import Any
 
 from peer_workers.environments import FOLDER, python_of
-from peer_workers.protocol import Setting
+from peer_workers.protocol import PROMPT_TOKENS, Setting
 from specplan.ir.files import write_json_atomic
 from specplan.measure.machine import hardware_name
 from specplan.runtime.models.loading import load_model
@@ -47,7 +47,6 @@ from specplan.runtime.tokenizer import load_tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT / "examples/reference_models"
-PROMPT_TOKENS = 160
 FOREIGN = 0.06
 """Part of the machine that others may take during a turn that counts."""
 IDLE = 0.9

@@ -91,7 +91,7 @@ def write_package(
         loaded = load_package(folder, graph.models, provider, make_context=context, packed=packed)
     except Exception as error:  # ONNX Runtime's errors have no root of their own
         raise _refusal(made.model, provider, error) from error
-    if not _agree(loaded, _undrafted(graph, tensors)):
+    if not _agree(loaded, _without_drafts(graph, tensors)):
         _write_names(replace(made, in_place=()), folder)
 
 
@@ -231,7 +231,7 @@ def _agree(loaded: OnnxRound, tensors: Sequence[Tensor]) -> bool:
     )
 
 
-def _undrafted(graph: RoundGraph, tensors: Sequence[Tensor]) -> list[Tensor]:
+def _without_drafts(graph: RoundGraph, tensors: Sequence[Tensor]) -> list[Tensor]:
     """A copy without what earlier rounds drafted behind the texts: not all ops carry it along."""
     copied = [tensor.clone() for tensor in tensors]
     given = graph.interface.read(copied)

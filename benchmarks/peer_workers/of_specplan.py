@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from peer_workers.protocol import Job, Run, Setting, serve
+from peer_workers.protocol import PROMPT_TOKENS, Job, Run, Setting, serve
 from specplan.backends.registry import round_backend
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
@@ -24,7 +24,6 @@ DTYPES = {
 TREE = (("", "3"), (" nodes=[0, 1]", "[2, 1]"), (" nodes=[0]", "1"), (" nodes=[0]", "1"))
 """Of 8 nodes, level by level: which get children, and how many each."""
 BACKEND, _, HEAD = sys.argv[2].partition(" ")
-PROMPT_TOKENS = 160
 HEADS = Path(__file__).parents[2] / "examples/reference_models/heads"
 CHAIN_BY_HEAD = """plan peer
 model target

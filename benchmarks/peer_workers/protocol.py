@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+PROMPT_TOKENS = 160
+"""Of every prompt that is continued, at most."""
+
 
 @dataclass(frozen=True)
 class Setting:

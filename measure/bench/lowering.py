@@ -101,7 +101,7 @@ class Lowering:
         return Shape(bucket.batch, bucket.text, best, seconds)
 
     def _compiled(self, name: str, bucket: Bucket) -> Executable:
-        """The rounds of one backend for a shape, run once; and their narrower forms."""
+        """The rounds of one backend for a shape, run once; and their forms without drafts."""
         folder, requests = self._packages(name), self._requests(bucket)
         compiled = round_backend(name).compile(self.bundle.plan, self.models, folder, [bucket])
         generate(compiled, requests)

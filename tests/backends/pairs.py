@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 import transformers
+from torch import Tensor
 
 from specplan.backends.eager.backend import EagerBackend
+from specplan.backends.static.graph import RoundGraph
+from specplan.backends.static.session import Program
 from specplan.ir.plan import Plan
 from specplan.measure.device.probes import plain_plan
 from specplan.passes.pipeline import PASSES, run_passes
@@ -88,6 +92,20 @@ def in_batches(
     """`run` over consecutive groups of `batch` requests."""
     groups = [requests[i : i + batch] for i in range(0, len(requests), batch)]
     return [tokens for group in groups for tokens in run(plan, models, group)]
+
+
+def counting(ran: Counter[bool]) -> Callable[..., Program]:
+    """Runs graphs eagerly, and counts their calls: of those without drafts, and of the others."""
+
+    def compiled(graph: RoundGraph, *_: Any) -> Program:
+        def program(*tensors: Tensor) -> Tensor:
+            ran[graph.undrafted] += 1
+            report: Tensor = graph(*tensors)
+            return report
+
+        return program
+
+    return compiled
 
 
 def plainly(models: Mapping[str, Any], requests: Sequence[Request]) -> list[tuple[int, ...]]:

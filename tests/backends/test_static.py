@@ -31,7 +31,7 @@ from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.requests import Request
 from tests.backends.dynamic_trees import dynamic_plan
 from tests.backends.kinds import every_kind
-from tests.backends.pairs import in_batches, load_pair, plain, run, save_pair
+from tests.backends.pairs import counting, in_batches, load_pair, plain, run, save_pair
 from tests.backends.source_plans import source_plans
 from tests.benchmarks.fake_backend import Fake
 from tests.plan_texts import drafted, judged
@@ -131,21 +131,15 @@ def test_a_lookup_that_proposes_nothing_leaves_the_root(
     models, requests = load_pair(pair_folder), requests_of(temperature)
     ran: Counter[bool] = Counter()
 
-    def counted(graph: RoundGraph, *_: Any) -> Program:
-        def program(*tensors: Tensor) -> Tensor:
-            ran[graph.undrafted] += 1
-            report: Tensor = graph(*tensors)
-            return report
-
-        return program
-
     for batch in (1, 2):
         expected = in_turn(EagerBackend().compile(plan, models), requests, batch)
-        assert in_turn(StaticExecutable(plan, models, counted), requests, batch) == expected
+        assert in_turn(StaticExecutable(plan, models, counting(ran)), requests, batch) == expected
     assert set(ran) == {False, True}
     ran.clear()
-    lacking = StaticExecutable(plan, models, counted, has=lambda graph, _: not graph.undrafted)
-    whole = StaticExecutable(plan, models, counted)
+    lacking = StaticExecutable(
+        plan, models, counting(ran), has=lambda graph, _: not graph.undrafted
+    )
+    whole = StaticExecutable(plan, models, counting(ran))
     whole.whole = True
     for executable in (lacking, whole):
         assert in_turn(executable, requests, 2) == expected

@@ -9,11 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from torch import Tensor
 
 from specplan.backends.static.executable import StaticExecutable
-from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.session import Program
 from specplan.cost_models.acceptance.drafters import TEXT
 from specplan.cost_models.acceptance.evidence.base import read_drafting
 from specplan.cost_models.acceptance.evidence.lengths import NOTHING, Lengths
@@ -33,7 +30,7 @@ from specplan.ir.text.parser import parse_plan
 from specplan.measure.acceptance.teacher import lookup_lengths
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
-from tests.backends.pairs import load_pair, plain, run, save_pair
+from tests.backends.pairs import counting, load_pair, plain, run, save_pair
 from tests.cost_models.rounds.test_pricing import PLAIN, SHAPES
 from tests.plan_texts import drafted
 
@@ -97,15 +94,7 @@ def test_as_many_rounds_run_without_drafts_as_the_trace_says(tmp_path: Path) -> 
     save_pair(tmp_path)
     models, ran = load_pair(tmp_path), Counter[bool]()
 
-    def counted(graph: RoundGraph, *_: Any) -> Program:
-        def program(*tensors: Tensor) -> Tensor:
-            ran[graph.undrafted] += 1
-            report: Tensor = graph(*tensors)
-            return report
-
-        return program
-
-    executable = StaticExecutable(PLAN, models, counted)
+    executable = StaticExecutable(PLAN, models, counting(ran))
     for prompt in ((5, 9, 2, 33, 5), (7, 7, 1), (3, 20, 41, 8)):
         requests = [Request(prompt_tokens=prompt, max_new_tokens=40)]
         (tokens,) = run(plain(), models, requests)

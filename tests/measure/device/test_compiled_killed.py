@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ from specplan import api  # noqa: E402
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend  # noqa: E402
 from specplan.measure.device.compiled import TURN_LOG, TURNS  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
+from tests.started import started_specplan  # noqa: E402
 
 torch.set_num_threads(1)
 PROBES = {"autoregressive", "lookup 2", "lookup 5", "lookup 10"}
@@ -29,19 +27,12 @@ PROBES = {"autoregressive", "lookup 2", "lookup 5", "lookup 10"}
 
 def kill_when(problem: Path, pattern: str) -> list[Path]:
     """Files below the profiles of this pattern: the measurement is killed when there is one."""
-    command = [sys.executable, "-m", "specplan.cli", "profile", "device", str(problem)]
-    process = subprocess.Popen(
-        [*command, "--passes", "1"],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
+    process = started_specplan("profile", "device", str(problem), "--passes", "1")
     folder = problem.parent / ".specplan" / "device"
     while process.poll() is None and not [*folder.glob(pattern)]:
         time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    _, errors = process.communicate()
-    assert process.returncode == -signal.SIGKILL, errors.decode()
+    process.kill()
+    assert process.poll() == -signal.SIGKILL, process.errors
     return sorted(folder.glob(pattern))
 
 

@@ -96,7 +96,7 @@ def test_interrupts(problem: Path, tmp_path: Path) -> None:
 
 
 def test_compiled_rounds_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a backend that compiles them, in a study of their own, and of its version."""
+    """By one backend that compiles them, in a study of their own, and of its version."""
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")
     from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend
@@ -121,6 +121,9 @@ def test_compiled_rounds_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     lines = [json.loads(line) for line in Path(storage).read_text().splitlines()]
     studies = list(dict.fromkeys(one["study_name"] for one in lines if "study_name" in one))
     assert studies[:2] == [interpreted.study, done.study] and len(studies) == 3
+    several = write(tmp_path, backends=["onnxruntime", "eager"])
+    with pytest.raises(UsageError, match="on one backend, and the problem names several"):
+        tune(several)
 
 
 def distance(searched: SearchResult, lines: Any) -> list[float]:
