@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
@@ -139,8 +140,9 @@ class Structure:
         return tuple((run[0][0], run[-1][1], run[0][2]) for run in runs)
 
 
+@lru_cache(maxsize=2048)
 def read_structure(plan: Plan) -> Structure:
-    """The structure of a verified plan."""
+    """The structure of a verified plan; remembered, since each engine asks for it again."""
     batch = plan.assumptions.batch
     most = 1 if batch is None else int(batch.high)
     used = dict.fromkeys(_rounds_used(plan))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from textwrap import dedent, indent
 from types import MappingProxyType
 from typing import Any
@@ -199,7 +200,17 @@ def single_round_plan(
         indent(dedent(body).strip("\n"), "  "),
         "}\n",
     ]
-    return share_prefix(parse_plan("\n".join(lines)))
+    return _plan_of("\n".join(lines))
+
+
+@lru_cache(maxsize=2048)
+def _plan_of(text: str) -> Plan:
+    """The plan of a text, read once.
+
+    A search writes each setting several times: to name its rounds, to choose, to price it; what
+    plans for an engine, a load or another number format writes nearly all of them again.
+    """
+    return share_prefix(parse_plan(text))
 
 
 def plain_plan(facts: ProblemFacts, method: Method[Any]) -> Plan:

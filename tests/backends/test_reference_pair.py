@@ -54,7 +54,7 @@ def requests(folder: Path, held_out: list[str]) -> list[Request]:
     tokenizer = load_tokenizer(folder / "target")
     return [
         Request(
-            prompt_tokens=tuple(tokenizer.encode(text)[: 40 + index % 41]),
+            prompt_tokens=tuple(tokenizer.encode(text)[: 24 + index % 17]),
             max_new_tokens=NEW_TOKENS,
             stop_tokens=tokenizer.stop_tokens,
         )
@@ -156,11 +156,14 @@ def test_every_lossless_rule_keeps_the_law_of_the_pair(
 ) -> None:
     """The first token emitted after a prompt, for 1500 seeds: chi-square against the law itself.
 
-    Chains of one and trees of three independent draws from the draft's law there.
+    Chains of one and trees of three independent draws from the draft's law there. The vocabulary is
+    every token that target or draft may give, and some that neither gives.
     """
     text, seeds = [*requests[1].prompt_tokens[:20], 0], list(range(1500))
     one = SamplingSettings.of([Request(prompt_tokens=(0,), temperature=1.0, top_k=50)])
     p, q = (probabilities(text_logits(exact[name], text, 20)[None], one)[0, 0] for name in exact)
+    possible = (p + q > 0) | (torch.arange(len(p)) % 64 == 0)
+    p, q = p[possible], q[possible]
     count = 1 if rule in ("token", "block") else 3
     drawn = draw(q.expand(1500, count, -1), uniforms(seeds, "draft", [20] * 1500, 0, count))
     laws, nodes = q.expand(1500, 1, -1), (-1,) * count
@@ -183,9 +186,11 @@ def _after_the_first(
 ) -> tuple[tuple[int, ...], Settings, int, np.ndarray]:
     """Prompt, settings, the likeliest first token, and the law of the second one after it.
 
-    After this prompt nearly all draw that first token, and eight are likely to follow it.
+    After this prompt nearly all draw that first token, and eight are likely to follow it. 200
+    requests see the draft's law there in place of the target's without fail, and half of it in
+    seven cases of eight.
     """
-    prompt, settings = requests[1].prompt_tokens[:20], {"temperature": 1.0, "top_k": 200}
+    prompt, settings = requests[14].prompt_tokens[:8], {"temperature": 1.0, "top_k": 200}
     first = int(text_logits(exact["target"], [*prompt, 0], len(prompt))[0].argmax())
     text = [*prompt, first]
     one = SamplingSettings.of([Request(prompt_tokens=prompt, **settings)])  # type: ignore[arg-type]

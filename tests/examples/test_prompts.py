@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +65,15 @@ def test_no_two_prompts_share_a_window(prompts: Prompts) -> None:
 def test_prompts_are_excerpts_of_their_sources(models: Path, prompts: Prompts) -> None:
     """Where the listed file is installed unchanged, a prompt is found in it word for word."""
     tokenizer = Tokenizer.from_file(str(models / "target" / "tokenizer.json"))
-    listed = {f.path: f for f in corpus.read_manifest(models / "corpus.json")}
+    sources = {p["source"] for task in ("code", "functions") for p in prompts[task]}
     unchanged = {
-        path: corpus.read_text(file)
-        for path, file in listed.items()
-        if (corpus.stdlib_root() / path).exists()
-        and corpus.hash_file(corpus.stdlib_root() / path) == file.sha256
+        file.path: corpus.read_text(file)
+        for file in corpus.read_manifest(models / "corpus.json")
+        if file.path in sources
+        and (corpus.stdlib_root() / file.path).exists()
+        and corpus.hash_file(corpus.stdlib_root() / file.path) == file.sha256
     }
+    functions = cache(lambda source: [*corpus.functions(unchanged[source])])
     for prompt in prompts["code"]:
         assert prompt["text"] in unchanged.get(prompt["source"], prompt["text"])
     for prompt in prompts["functions"]:
@@ -78,9 +81,7 @@ def test_prompts_are_excerpts_of_their_sources(models: Path, prompts: Prompts) -
         assert head_with_docstring(text) == text and not text.endswith("\n")
         if prompt["source"] in unchanged:
             whole = [
-                function
-                for function in corpus.functions(unchanged[prompt["source"]])
-                if function.startswith(text)
+                function for function in functions(prompt["source"]) if function.startswith(text)
             ]
             assert whole
             assert all(len(tokenizer.encode(f).ids) >= prompt["tokens"] + LEFT for f in whole)

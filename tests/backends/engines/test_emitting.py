@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shlex
+import shutil
+import tempfile
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,24 +35,47 @@ WIDE = [[0.45, 0.25, 0.15]]
 """A drafter whose second choices are worth a tree."""
 
 
+@cache
+def _home() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory()
+
+
+@cache
+def _written(dense: bool) -> tuple[ProblemFacts, dict[str, Any]]:
+    """The facts of a problem, and the problem; its models and profiles are written once."""
+    folder = Path(_home().name) / ("dense" if dense else "rich")
+    facts = example_facts(folder) if dense else rich_facts(folder)
+    value = facts.problem.model_dump(mode="json")
+    if not dense:
+        value["workload"]["batch_sizes"] = [1]
+    value["acceptance"] = {}
+    for name, profile in facts.profiles.items():
+        value["acceptance"][str(name)] = str(folder / f"{file_name(name)}.json")
+        profile.save(folder / f"{file_name(name)}.json")
+    return facts, value
+
+
 def problem(folder: Path, hazards: Any = None, *, dense: bool = False) -> dict[str, Any]:
-    """A problem with ready profiles, those of the draft and head changed.
+    """A problem with ready profiles; those of the draft and head, changed, are in `folder`.
 
     The target is a mixture of experts with something of every kind that drafts, or a dense model
     with a draft model and more than one batch size.
     """
-    facts = example_facts(folder) if dense else rich_facts(folder)
-    for name, profile in facts.profiles.items():
-        if hazards is not None and name in (Model("draft"), Model("head")):
-            profile = AcceptanceProfile.from_hazards(hazards, key=profile.key, trials=1000)
-        profile.save(folder / f"{file_name(name)}.json")
-    value = facts.problem.model_dump(mode="json")
-    if not dense:
-        value["workload"]["batch_sizes"] = [1]
-    value["acceptance"] = {
-        str(one): str(folder / f"{file_name(one)}.json") for one in facts.profiles
-    }
+    facts, value = _written(dense)
+    value = copy.deepcopy(value)
+    for name in (Model("draft"), Model("head")):
+        if hazards is not None and name in facts.profiles:
+            key, path = facts.profiles[name].key, folder / f"{file_name(name)}.json"
+            AcceptanceProfile.from_hazards(hazards, key=key, trials=1000).save(path)
+            value["acceptance"][str(name)] = str(path)
     return value
+
+
+def of_methods(value: dict[str, Any], *methods: str) -> dict[str, Any]:
+    """A problem with some methods alone, without the profiles that these do not read."""
+    stated = value["acceptance"].items()
+    named = {name: path for name, path in stated if not name.startswith("rounds(")}
+    return value | {"methods": [*methods], "acceptance": named}
 
 
 def facts_of(value: dict[str, Any]) -> ProblemFacts:
@@ -124,7 +151,7 @@ def test_the_projection_loss_is_the_ratio_of_the_two_prices(tmp_path: Path) -> N
 
 
 def test_a_plan_that_is_expressed_loses_nothing(tmp_path: Path) -> None:
-    value = problem(tmp_path) | {"methods": ["eagle3", "mtp"]}
+    value = of_methods(problem(tmp_path), "eagle3", "mtp")
     value["workload"] |= {"batch_sizes": [1]}
     out = tmp_path / "out"
     for engine in ("vllm", "tensorrt_llm", "sglang"):
@@ -160,7 +187,7 @@ def test_a_number_type_that_an_engine_lacks(tmp_path: Path) -> None:
 
 
 def test_any_version_is_marked(tmp_path: Path) -> None:
-    value = problem(tmp_path) | {"methods": ["eagle3"]}
+    value = of_methods(problem(tmp_path), "eagle3")
     with pytest.raises(UsageError, match="--any-version"):
         emit(value, "sglang@9", out=tmp_path / "out")
     emit(value, "sglang@9", out=tmp_path / "out", any_version=True)
@@ -170,7 +197,7 @@ def test_any_version_is_marked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("device", ["h200", "8xh100-sxm"])
 def test_devices_that_share_layers_are_reported(tmp_path: Path, device: str) -> None:
-    value = problem(tmp_path) | {"device": device, "methods": ["eagle3"]}
+    value = of_methods(problem(tmp_path), "eagle3") | {"device": device}
     emit(value, "vllm", out=tmp_path / "out")
     settings = yaml.safe_load((tmp_path / "out/vllm.yaml").read_text(encoding="utf-8"))
     assert settings.get("tensor-parallel-size", 1) == (8 if device.startswith("8x") else 1)
@@ -178,7 +205,7 @@ def test_devices_that_share_layers_are_reported(tmp_path: Path, device: str) -> 
 
 def test_an_engine_of_one_device_is_predicted_for_one_device(tmp_path: Path) -> None:
     """llama-server, as it is written, holds the model on one device."""
-    value = problem(tmp_path) | {"device": "8xh100-sxm", "methods": ["eagle3"]}
+    value = of_methods(problem(tmp_path), "eagle3") | {"device": "8xh100-sxm"}
     projection = emit(value, "llama_cpp", out=tmp_path / "out")
     alone = emit(value | {"device": "h100-sxm"}, "llama_cpp", out=tmp_path / "alone")
     assert projection.emitted.loads == alone.emitted.loads
@@ -191,8 +218,10 @@ def test_an_engine_of_one_device_is_predicted_for_one_device(tmp_path: Path) -> 
 
 
 def test_a_head_in_a_layout_that_the_engine_does_not_load(tmp_path: Path) -> None:
-    value = problem(tmp_path) | {"device": "h200", "methods": ["eagle3"]}
-    path = Path(next(m for m in value["models"]["drafts"] if m["name"] == "head")["path"])
+    value = of_methods(problem(tmp_path), "eagle3") | {"device": "h200"}
+    head = next(m for m in value["models"]["drafts"] if m["name"] == "head")
+    path = Path(shutil.copytree(head["path"], tmp_path / "head"))
+    head["path"] = str(path)
     config = json.loads((path / "config.json").read_text(encoding="utf-8"))
     inner = {key: config.pop(key) for key in list(config) if key not in ("draft_vocab_size",)}
     config |= {
@@ -201,8 +230,6 @@ def test_a_head_in_a_layout_that_the_engine_does_not_load(tmp_path: Path) -> Non
         "transformer_layer_config": inner | {"architectures": ["LlamaForCausalLM"]},
     }
     (path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    known = value["acceptance"].items()  # rounds are of the head as it was
-    value["acceptance"] = {name: one for name, one in known if not name.startswith("rounds(")}
     assert emit(value, "vllm", out=tmp_path / "vllm").emitted.method == "eagle3"
     projection = emit(value, "sglang", out=tmp_path / "sglang")
     assert "layout of speculators (convert it" in str(projection.refusals)
