@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specplan.cost_models.estimate import Estimate
-from specplan.cost_models.serving.mean_values import Loads, most_within, under_load
+from specplan.cost_models.serving.mean_values import Loads, under_load
 from specplan.cost_models.serving.server import StepTimes, Traffic, step_times
 from specplan.planner.search.objectives import Load
+from specplan.planner.serving.most_load import is_within, most_load
 
 Floats = NDArray[np.float64]
 
@@ -93,12 +94,12 @@ class AtLength:
     @cached_property
     def whole(self) -> NDArray[np.bool_]:
         """Whether the load is borne and the limits are met, [...]."""
-        return self.loads.borne & self._within(self.loads)
+        return self.loads.borne & is_within(self._limits, self.loads)
 
     @cached_property
     def most(self) -> Floats:
         """Most load that is borne within the limits, requests per second, [...]."""
-        return most_within(self.load.server, self.steps, self.traffic, self._within)
+        return most_load(self.load.server, self.steps, self.traffic, self._limits)
 
     @cached_property
     def goodput(self) -> Floats:
@@ -119,7 +120,7 @@ class AtLength:
         (the server takes no more requests at a time) or `device`.
         """
         if self._limits:
-            borne = most_within(self.load.server, self.steps, self.traffic, _no_limit)
+            borne = most_load(self.load.server, self.steps, self.traffic, {})
             if np.ravel(self.most)[0] < np.ravel(borne)[0] * 0.999:
                 return "limits"
         rates = (self.batches * self.steps.tokens / self.steps.step).reshape(-1, len(self.batches))
@@ -136,11 +137,6 @@ class AtLength:
         limits = {"request": load.request_latency, "ttft": load.ttft, "tpot": load.tpot}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
-    def _within(self, loads: Loads) -> NDArray[np.bool_]:
-        """Whether a server under load keeps all limits, [...]."""
-        limited = [getattr(loads, name) <= limit for name, limit in self._limits.items()]
-        return np.asarray(np.logical_and.reduce([_no_limit(loads), *limited]))
-
 
 def _of_worlds(steps: StepTimes, chosen: NDArray[np.bool_]) -> StepTimes:
     """The step times of some of their worlds.
@@ -154,10 +150,6 @@ def _of_worlds(steps: StepTimes, chosen: NDArray[np.bool_]) -> StepTimes:
     return replace(
         steps, step=steps.step[chosen], tokens=steps.tokens[chosen], prompt=prompt, prefill=prefill
     )
-
-
-def _no_limit(loads: Loads) -> NDArray[np.bool_]:
-    return np.ones(loads.borne.shape, dtype=np.bool_)
 
 
 @dataclass(frozen=True)
