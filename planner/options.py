@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from string import Formatter
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_type_hints
@@ -50,6 +51,7 @@ class Options:
     derived: ClassVar[Mapping[str, Option]] = MappingProxyType({})
 
     @classmethod
+    @cache  # each choice of a method asks, and types are written as text
     def declared(cls) -> Mapping[str, Option]:
         """What each option means, by its name; then what is derived from them."""
         hints = get_type_hints(cls, include_extras=True)
@@ -60,7 +62,7 @@ class Options:
             for item in items
             if isinstance(item, Option)
         }
-        return {**declared, **cls.derived}
+        return MappingProxyType({**declared, **cls.derived})
 
     @property
     def words(self) -> str:
