@@ -1,6 +1,7 @@
 """How fast are our compiled rounds beside the fastest runtimes, on the same weights?
 
-    python benchmarks/peers.py [--limit N] [--tune N] [--only RUNTIME,...] [--random N] [--json]
+    python benchmarks/peers.py [--limit N] [--tune N] [--only RUNTIME,...] [--formats F,...]
+        [--random N] [--json]
 
 The reference models continue held-out prompts of the code task greedily, at batch 1, prompt
 included. Every runtime that is here takes its turns in a process of its own: specplan's backends
@@ -16,7 +17,8 @@ other prompts, and runs at its best; else all draft 5 tokens, and 8 by lookup af
 
 int8 and int4 are `Q8_0` and `Q4_0` of ours and of llama.cpp, with heads and embeddings in 8 bits;
 other runtimes have formats of their own of as many bits. `specplan onnxruntime eagle` drafts by the
-reference target's EAGLE head, which peers have no form for, in place of the draft model.
+reference target's EAGLE head, which peers have no form for, in place of the draft model;
+`lookup+eagle` drafts 4 tokens by it where the text has no match of 3 to 5 tokens.
 
 With `--random N` a Llama of N million random parameters takes the place of the reference models:
 plain decoding alone, in float32, where the weights' way through the processor is most of a step.
@@ -67,6 +69,7 @@ RUNTIMES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         | {"tree": ("f32",)},
     ),
     "specplan onnxruntime eagle": ("of_specplan", {"draft": ("f32", "int8", "int4")}),
+    "specplan onnxruntime lookup+eagle": ("of_specplan", {"lookup": ("f32", "int8", "int4")}),
     "specplan inductor": ("of_specplan", {"plain": ("f32",), "lookup": ("f32",)}),
     "onnxruntime_genai": (
         "of_onnxruntime_genai",
@@ -286,6 +289,8 @@ def started(options: argparse.Namespace) -> tuple[dict[str, Worker], list[Conten
             tell(f"{runtime}: not installed in {FOLDER / runtime} (make peers)")
             continue
         settings = settings_of(runtime, options.tune > 0, options.random > 0)
+        asked = options.formats.split(",") if options.formats else [one.dtype for one in settings]
+        settings = [one for one in settings if one.dtype in asked]
         if not settings:
             continue
         worker = workers[runtime] = Worker(python, runtime, settings, options)
@@ -410,6 +415,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=128, help="tokens to emit")
     parser.add_argument("--tune", type=int, default=0, help="other prompts to tune lengths on")
     parser.add_argument("--only", default="", help="runtimes, by commas")
+    parser.add_argument("--formats", default="", help="number formats of weights, by commas")
     parser.add_argument("--patience", type=int, default=4, help="runs again of a disturbed turn")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, default=1)

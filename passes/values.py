@@ -8,8 +8,8 @@ from typing import Any, TypeVar, cast
 
 from specplan.ir.ops import Op
 from specplan.ir.plan import Plan, Round, walk
+from specplan.ir.types.renaming import renamed
 from specplan.ir.values import Value
-from specplan.passes.renaming import renamed
 
 T = TypeVar("T")
 OpT = TypeVar("OpT", bound=Op)

@@ -8,6 +8,17 @@ from specplan.ir.text.parser import parse_plan
 GREEDY = "  %a = accept %c target=%l\n"
 """Accepts what the target would say itself."""
 
+BEHIND = """  %t0 = root
+  %m = lookup @text %t0 at=%t0 match=[2, 4] length=4
+  %q0 = forward draft %t0 cache=@dkv pending=5
+  %k = measure %m count
+  %miss = compute "k < 1" k=%k
+  %c = when %miss otherwise=[%m] {
+    %d = grow %t0 at=%t0 logits=%q0
+    yield %d
+  }"""
+"""Ops that copy up to four tokens, and draft one without a match, for `drafted`."""
+
 
 def drafted(
     body: str,

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx.traceback import preserve_node_meta
 
-from specplan.backends.onnx_export.memory import AFTER, in_place
+from specplan.backends.onnx_export.memory import AFTER, in_place, put_in_order
 from specplan.backends.static.export import exported
 from specplan.backends.static.functional import FunctionalRound
 from specplan.backends.static.graph import RoundGraph
@@ -86,6 +86,7 @@ def export_round(graph: RoundGraph, tensors: Sequence[Tensor]) -> Exported:
     _name(model.graph, interface.names(), [REPORT, *(name + AFTER for name in interface.written())])
     _drop_unchanged(model.graph)
     read = _weights_elsewhere(model.graph, weights)
+    put_in_order(model.graph)
     return Exported(model, read, tuple(in_place(model.graph)))
 
 

@@ -14,6 +14,8 @@ WRITERS: dict[str, dict[int, int]] = {
 }
 """Ops that write some places of an input, by output and input: the others they copy only where the
 two differ in memory."""
+_SCATTERS = frozenset({"ScatterND", "ScatterElements"})
+"""Those of them whose second input says which places."""
 
 
 def in_place(graph: Any) -> list[str]:
@@ -48,6 +50,52 @@ def versions(given: Any, output: Any) -> list[Any]:
             return []
         made.insert(0, before)
     return made[1:]
+
+
+def put_in_order(graph: Any) -> None:
+    """Make ops that write into inputs wait for all that reads what they write into.
+
+    Where neither depends on the other, a runtime chooses the order, and a round could not write in
+    place: `versions` takes none. A pass that reads states of the text and one that writes those of
+    drafted nodes are such a pair.
+    """
+    inputs = {value.name: value for value in graph.inputs}
+    for output in graph.outputs:
+        value = output
+        while value is not inputs.get(output.name.removesuffix(AFTER)):
+            last = value.producer()
+            place = None if last is None else WRITERS.get(last.op_type, {}).get(value.index())
+            if place is None:
+                break
+            value = last.inputs[place]
+            if last.op_type in _SCATTERS:
+                _wait(graph, last, value)
+
+
+def _wait(graph: Any, writer: Any, before: Any) -> None:
+    """Make a writer depend on all other readers of a value, but those that depend on it."""
+    for reader, _ in list(before.uses()):
+        if id(reader) not in _ancestors(writer) and id(writer) not in _ancestors(reader):
+            _tie(graph, writer, reader.outputs[0])
+
+
+def _tie(graph: Any, writer: Any, read: Any) -> None:
+    """Add nought, from a value that has to be there before, to the places that a writer writes."""
+    import onnx_ir
+
+    def constant(numbers: list[int]) -> Any:
+        value = onnx_ir.tensor(numbers, dtype=onnx_ir.DataType.INT64)
+        return onnx_ir.node("Constant", [], {"value": value})
+
+    flat, start, one, nought = map(constant, ([-1], [0], [1], [0]))
+    nodes = [flat, start, one, nought]
+    for op, *given in (("Reshape", flat), ("Slice", start, one), ("Cast",), ("Mul", nought)):
+        to = {"to": onnx_ir.DataType.INT64.value} if op == "Cast" else {}
+        nodes.append(onnx_ir.node(op, [read, *(node.outputs[0] for node in given)], to))
+        read = nodes[-1].outputs[0]
+    nodes.append(onnx_ir.node("Add", [writer.inputs[1], read]))
+    graph.insert_before(writer, nodes)
+    writer.replace_input_with(1, nodes[-1].outputs[0])
 
 
 def expose_versions(graph: Any, names: Sequence[str]) -> None:

@@ -21,7 +21,7 @@ from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.session import Program, StaticSession, TextProgram
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import Plan
-from specplan.ir.types.undrafted import proposing, undrafted
+from specplan.ir.types.matching import deciding_lookup, specialized
 from specplan.passes.pipeline import run_passes
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
@@ -47,7 +47,7 @@ class StaticExecutable(BoundPlan):
             runs where there is.
 
     Attributes:
-        whole: rounds run whole even where their lookups propose nothing, as those that are priced.
+        whole: rounds run whole whether their lookups have matches or not, as those that are priced.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class StaticExecutable(BoundPlan):
         self._texts: dict[tuple[str, int, tuple[int, ...]], TextProgram | None] = {}
         self.has = has
         self.whole = False
-        self._graphs: dict[tuple[str, Sampling, bool], RoundGraph] = {}
+        self._graphs: dict[tuple[str, Sampling, bool | None], RoundGraph | None] = {}
         self._programs: dict[tuple[RoundGraph, Bucket], Program] = {}
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> StaticSession:
@@ -172,26 +172,28 @@ class StaticExecutable(BoundPlan):
             blind.append(cache)
         return blind
 
-    def graph(self, name: str, sampling: Sampling, bare: bool = False) -> RoundGraph:
-        """A round as a graph; `bare` for when its lookup proposes nothing."""
-        key = (name, sampling, bare)
+    def forms(self, name: str, sampling: Sampling) -> dict[bool | None, RoundGraph]:
+        """A round by `RoundGraph.matched`: itself, and its forms for the outcomes of its lookup."""
+        forms = ((matched, self._graph(name, sampling, matched)) for matched in (None, True, False))
+        return {matched: graph for matched, graph in forms if graph is not None}
+
+    def _graph(self, name: str, sampling: Sampling, matched: bool | None) -> RoundGraph | None:
+        key = name, sampling, matched
         if key not in self._graphs:
             plan, analysis = self.lowered, self.analysis
-            if bare:
-                plan = undrafted(plan, name)
+            if matched is not None:
+                form = specialized(plan, name, matched=matched)
+                if form is None:
+                    return self._graphs.setdefault(key, None)
+                plan = run_passes(form)
                 analysis = PlanAnalysis(plan, self.models)
-            item = plan.round(name)
-            self._graphs[key] = RoundGraph(analysis, item, self.models, sampling, self.fused, bare)
+            given = analysis, plan.round(name), self.models, sampling, self.fused, matched
+            self._graphs[key] = RoundGraph(*given)
         return self._graphs[key]
-
-    def forms(self, name: str, sampling: Sampling) -> list[RoundGraph]:
-        """A round, and its form for when its lookup proposes nothing, if something may."""
-        bare = (False,) if proposing(self.lowered.round(name)) is None else (False, True)
-        return [self.graph(name, sampling, one) for one in bare]
 
     def prepare(self, requests: Sequence[Request]) -> None:
         """Make the programs of what a batch such as this one may need, and its rounds may not."""
-        names = [item.name for item in self.lowered.rounds if proposing(item) is not None]
+        names = [one.name for one in self.lowered.rounds if deciding_lookup(one) is not None]
         if names:
             session = self.start(requests)
             session.prefill()

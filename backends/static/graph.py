@@ -28,7 +28,8 @@ class RoundGraph(nn.Module):
         models: by the names the plan gives them.
         sampling: of the batches.
         fused: parts that are kernels of our own.
-        undrafted: it is the form of a round for when nothing is proposed.
+        matched: it is the form of the round for batches in which every request has a match in the
+            lookup, or none has; None for the round itself.
 
     Attributes:
         first: passes that may find text missing, and have the host catch it up.
@@ -45,7 +46,7 @@ class RoundGraph(nn.Module):
         models: Mapping[str, Module],
         sampling: Sampling,
         fused: Fused = NOTHING,
-        undrafted: bool = False,
+        matched: bool | None = None,
     ) -> None:
         super().__init__()
         self.analysis, self.plan = analysis, analysis.plan
@@ -53,7 +54,7 @@ class RoundGraph(nn.Module):
         self.models = dict(models)
         self.sampling = sampling
         self.fused = fused
-        self.undrafted = undrafted
+        self.matched = matched
         self.form = form_by(fused)
         target = models["target"]
         self.scores = target.logits_dtype if analysis.scored else None

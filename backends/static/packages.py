@@ -281,7 +281,7 @@ def check_packages(
     weights, made_by = named_weights(executable.models), backend.made_by(executable.models)
     forms = [executable.forms(item.name, sampling) for item in executable.lowered.rounds]
     for bucket in buckets:
-        homes = {folder / package_name(one, bucket): one for graphs in forms for one in graphs}
+        homes = {folder / package_name(g, bucket): g for one in forms for g in one.values()}
         there = [home for home in homes if home.is_dir()]
         if not there:
             raise UsageError(
@@ -295,5 +295,5 @@ def check_packages(
 
 def package_name(graph: RoundGraph, bucket: Bucket) -> str:
     """Name of a compiled round's folder."""
-    name = graph.item.name + ("-undrafted" if graph.undrafted else "")
-    return f"{name}-{graph.sampling.word}-{bucket.word}"
+    form = {None: "", True: "-matched", False: "-unmatched"}[graph.matched]
+    return f"{graph.item.name}{form}-{graph.sampling.word}-{bucket.word}"

@@ -78,7 +78,7 @@ class StaticSession(EagerSession):
         self._host_resident = [(self._resident[n].numpy(), c) for n, c in batch.caches.items()]
         self._order = torch.arange(batch.text.shape[1], device=batch.device)
         self._rounds: dict[str, HostRound] = {}
-        self._captured: dict[tuple[str, bool], tuple[int, CapturedRound]] = {}
+        self._captured: dict[tuple[str, bool | None], tuple[int, CapturedRound]] = {}
         # Passes of the first round may read prompts: in which order, the interpreter knows.
         self._late = not self.analysis.prefilled.issuperset(batch.caches)
         if not self._late:
@@ -185,7 +185,7 @@ class StaticSession(EagerSession):
             given[SLOTS_PLACE], ready.used = self._order[:used], used
         if ready.program is not None:
             return ready.program(*given)
-        form = graph.item.name, graph.undrafted
+        form = graph.item.name, graph.matched
         slots, known = self._captured.get(form, (0, None))
         if known is not None and slots == used:
             return known(*given)
@@ -201,19 +201,23 @@ class StaticSession(EagerSession):
 
     def _ready(self, name: str) -> HostRound:
         """A round of this batch, before its first call."""
-        whole, *bare = self.programs.forms(name, self.sampling)
+        forms = self.programs.forms(name, self.sampling)
+        whole = forms[None]
         lookups = Lookups(self, whole.inputs.first, whole.inputs.read)
         made = self._rounds[name] = HostRound.of(whole, self.batch, lookups)
-        if bare and not self.programs.whole and self.programs.has(bare[0], self.bucket):
-            made.bare = HostRound.of(bare[0], self.batch, Lookups(self, (), frozenset()))
+        for matched, graph in () if self.programs.whole else forms.items():
+            if matched is not None and self.programs.has(graph, self.bucket):
+                given = lookups if matched else Lookups(self, (), frozenset())
+                made.forms[matched] = HostRound.of(graph, self.batch, given)
         return made
 
     @torch.inference_mode()
     def prepare(self, name: str) -> None:
-        """Run a round's form for when nothing is proposed, and take nothing of what it reports."""
-        bare = (self._rounds.get(name) or self._ready(name)).bare
-        if bare is not None:
-            self._report(bare, max(self.batch.lengths) + self.analysis.speculative)
+        """Run a round's forms, and take nothing of what they report."""
+        ready = self._rounds.get(name) or self._ready(name)
+        ready.lookups.run()
+        for form in ready.forms.values():
+            self._report(form, max(self.batch.lengths) + self.analysis.speculative)
 
     def _tensors(self, ready: HostRound) -> RoundTensors:
         """What the host writes for each round is on the CPU, all else on the device.

@@ -1,6 +1,7 @@
 """Turns of our own plans through a backend that compiles rounds.
 
-The second argument names it, and perhaps the head that drafts: `onnxruntime eagle`.
+The second argument names it, and perhaps the head that drafts, always or where the text has no
+match: `onnxruntime eagle`, `onnxruntime lookup+eagle`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 
 from peer_workers.protocol import PROMPT_TOKENS, Job, Run, Setting, serve
 from specplan.backends.registry import round_backend
+from specplan.backends.static.buckets import Bucket
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
 from specplan.runtime.models.loading import load_all
@@ -23,9 +25,15 @@ DTYPES = {
 }  # fmt: skip
 TREE = (("", "3"), (" nodes=[0, 1]", "[2, 1]"), (" nodes=[0]", "1"), (" nodes=[0]", "1"))
 """Of 8 nodes, level by level: which get children, and how many each."""
-BACKEND, _, HEAD = sys.argv[2].partition(" ")
+ROOM = 512
+"""Tokens that each text has room for."""
+BACKEND, _, DRAFTERS = sys.argv[2].partition(" ")
+HEAD = DRAFTERS.removeprefix("lookup+")
+HYBRID = HEAD != DRAFTERS
+MATCH, DRAFTED = "[3, 5]", 4
+"""Of a hybrid: lengths of matches, and tokens that the head drafts without one."""
 HEADS = Path(__file__).parents[2] / "examples/reference_models/heads"
-CHAIN_BY_HEAD = """plan peer
+BY_HEAD = """plan peer
 model target
 model head
 state @kv = cache target
@@ -35,10 +43,9 @@ state @own = track head layer=last
 round decode {{
   %t0 = root
   %q0 = forward head %t0 cache=@hkv pending={pending} features=@states shift=1 keep=@own
-  %t1 = grow %t0 at=%t0 logits=%q0 children=1
 {lines}
-  %l = forward target %t{length} cache=@kv pending=1 keep=@states
-  %a = accept %t{length} target=%l
+  %l = forward target {tree} cache=@kv pending=1 keep=@states
+  %a = accept {tree} target=%l
   %e = emit %a
   commit @kv %e
   commit @states %e
@@ -48,26 +55,39 @@ round decode {{
 """
 
 
-def chain_by_head(length: int) -> Plan:
-    """A chain by a head that reads the target's last states (EAGLE-1)."""
-    lines = [
-        line
-        for node in range(1, length)
-        for line in (
+def chain_by_head(length: int) -> list[str]:
+    """A chain by a head that reads the target's last states (EAGLE-1); after its first pass."""
+    lines = ["  %t1 = grow %t0 at=%t0 logits=%q0 children=1"]
+    for node in range(1, length):
+        lines += [
             f"  %n{node} = pick %t{node} of=newest",
             f"  %q{node} = forward head %n{node} cache=@hkv features=@own shift=1 keep=@own "
             "write=scratch",
             f"  %t{node + 1} = grow %t{node} at=%n{node} logits=%q{node} children=1",
-        )
-    ]
-    joined = "\n".join(lines)
-    return parse_plan(CHAIN_BY_HEAD.format(pending=length + 1, lines=joined, length=length))
+        ]
+    return lines
+
+
+def plan_by_head(setting: Setting) -> Plan:
+    """A head drafts, of a hybrid where the text has no match."""
+    length, pending, tree = setting.length, setting.length + 1, f"%t{setting.length}"
+    lines = chain_by_head(length)
+    if HYBRID:
+        chain = "\n".join(chain_by_head(DRAFTED))
+        lines = [
+            f"%m = lookup @text %t0 at=%t0 match={MATCH} length={length}",
+            "%k = measure %m count",
+            '%miss = compute "k < 1" k=%k',
+            f"%c = when %miss otherwise=[%m] {{\n{chain}\nyield %t{DRAFTED}\n}}",
+        ]
+        tree = "%c"
+    return parse_plan(BY_HEAD.format(pending=pending, lines="\n".join(lines), tree=tree))
 
 
 def plan_of(setting: Setting) -> Plan:
     """The plan of a kind."""
     if HEAD:
-        return chain_by_head(setting.length)
+        return plan_by_head(setting)
     if setting.kind == "lookup":
         match = f"match=[1, {setting.ngram}]"
         lines = [f"%t1 = lookup @text %t0 at=%t0 {match} length={setting.length}"]
@@ -112,8 +132,9 @@ def prepare(job: Job, setting: Setting) -> Run:
     models = load_all({name: (place.get(name, job.work / "hf" / name), dtype) for name in names})
     words = f"{setting.kind}-{setting.dtype}-{setting.length}-{setting.ngram}"
     folder: Path = job.work / "specplan" / sys.argv[2].replace(" ", "-") / words
-    executable = round_backend(BACKEND).compile(plan, models, folder)
-    prompt = (0,) * PROMPT_TOKENS  # as long as those to come: the same rounds serve them
+    room = [Bucket(batch=1, text=ROOM)]  # the same rounds for all prompts
+    executable = round_backend(BACKEND).compile(plan, models, folder, room)
+    prompt = (0,) * PROMPT_TOKENS
     text = Request(prompt_tokens=prompt, max_new_tokens=job.count, temperature=0.0)
     executable.prepare([text])
 

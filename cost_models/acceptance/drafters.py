@@ -2,23 +2,21 @@
 
 In files a drafter is written like an entry of the plan language: `draft`, `text`,
 `first_layers(target, 4)`, `skip_blocks(target, [attn.3, mlp.4])`, `small_cache(target, 512,
-retrieved)`, `beam(draft, 4)`, `drawn(head)`, `interleaved(draft, text)`. A plan whose own rounds
-were run to see what is accepted is named by what it runs: `rounds(jacobi, p0123456789abcdef)`.
+retrieved)`, `beam(draft, 4)`, `drawn(head)`, `interleaved(draft, text)`, `fallback(text, draft)`. A
+plan whose own rounds were run to see what is accepted is named by what it runs: `rounds(jacobi,
+p0123456789abcdef)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, TypeGuard, get_args
+from typing import Literal, TypeAlias
 
 from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
-from specplan.ir.blocks import Skips, read_heads
-from specplan.ir.errors import UsageError
+from specplan.ir.blocks import Skips
 from specplan.ir.files import name_of
 from specplan.ir.plan import Assumptions, Plan
 from specplan.ir.text.printer import print_plan
-from specplan.ir.text.reader import Reader
 from specplan.ir.values import Atom, print_atom
 
 Retained: TypeAlias = Literal["recent", "retrieved", "observed", "by_head"]
@@ -163,6 +161,22 @@ class Interleaved:
 
 
 @dataclass(frozen=True, slots=True)
+class Fallback:
+    """A source, and a model that drafts where the source has no match.
+
+    Attributes:
+        source: `text`, or a word of `DRAFT_SOURCES`.
+        model: name of the model or head.
+    """
+
+    source: str
+    model: str
+
+    def __str__(self) -> str:
+        return f"fallback({self.source}, {self.model})"
+
+
+@dataclass(frozen=True, slots=True)
 class OwnRounds:
     """A plan whose own rounds were run to see what is accepted.
 
@@ -188,14 +202,9 @@ class OwnRounds:
 
 Part: TypeAlias = FirstLayers | SkipBlocks | SmallCache
 """A model of which only a part, or on part of the text, drafts."""
-Drafter: TypeAlias = Model | Source | Part | Beam | Drawn | Interleaved | OwnRounds
+Drafter: TypeAlias = Model | Source | Part | Beam | Drawn | Interleaved | Fallback | OwnRounds
 TEXT = Source("text")
 """Prompt lookup."""
-_FORMS = (
-    "drafters are written draft, text, first_layers(target, 4), skip_blocks(target, [attn.3, "
-    "mlp.4]), small_cache(target, 512), small_cache(target, 512, retrieved), beam(draft, 4), "
-    "drawn(head) and interleaved(draft, text)"
-)
 _SOURCES = frozenset({TEXT.name, *DRAFT_SOURCES})
 
 
@@ -217,81 +226,16 @@ def named_drafter(name: str) -> Model | Source:
 def model_of(drafter: Drafter | None) -> str | None:
     """The one model that drafts, by its role; None where none does, or the rounds of a plan."""
     match drafter:
-        case Model(name) | Drawn(name):
-            return name
+        case Model(who) | Drawn(who) | Fallback(_, who):
+            return who
         case FirstLayers(who) | SkipBlocks(who) | SmallCache(who) | Beam(who) | Interleaved(who):
             return who
     return None
 
 
 def source_of(drafter: Drafter) -> str | None:
-    """The source that drafts, alone or in turns with a model; None where none does."""
+    """The source that drafts, alone or with a model; None where none does."""
     match drafter:
-        case Source(name) | Interleaved(_, name):
+        case Source(name) | Interleaved(_, name) | Fallback(name):
             return name
     return None
-
-
-def read_drafter(text: str) -> Drafter:
-    """The drafter that a file names.
-
-    Raises:
-        ValueError: it is none; says what it could be.
-    """
-    try:
-        reader = Reader(text)
-        name, arguments = reader.name("a drafter"), list[Atom]()
-        if reader.accept("mark", "("):
-            while not reader.accept("mark", ")"):
-                arguments.append(reader.atom())
-                if not reader.at("mark", ")"):
-                    reader.take("mark", ",")
-        elif reader.next.kind in ("newline", "end"):
-            return named_drafter(name)
-        if name in _KINDS and reader.next.kind in ("newline", "end"):
-            return _KINDS[name](*arguments)
-    except (UsageError, TypeError, ValueError) as error:
-        raise ValueError(f'"{text}" names no drafter; {_FORMS}') from error
-    raise ValueError(f'"{text}" names no drafter; {_FORMS}')
-
-
-def _word(atom: Atom) -> str:
-    if not isinstance(atom, str):
-        raise TypeError
-    return str(atom)
-
-
-def _number(atom: Atom) -> int:
-    if isinstance(atom, bool) or not isinstance(atom, int) or atom < 1:
-        raise TypeError
-    return atom
-
-
-def _skip_blocks(model: Atom, blocks: Atom) -> SkipBlocks:
-    if not isinstance(blocks, tuple) or not blocks:
-        raise TypeError
-    return SkipBlocks(_word(model), Skips.read(map(_word, blocks)))
-
-
-def _is_retained(how: Atom) -> TypeGuard[Retained]:
-    return how in get_args(Retained)
-
-
-def _small_cache(model: Atom, budget: Atom, how: Atom = "recent", heads: Atom = ()) -> SmallCache:
-    if not _is_retained(how) or not isinstance(heads, tuple) or (heads and how != "by_head"):
-        raise TypeError
-    read_heads(words := tuple(map(_word, heads)))
-    return SmallCache(_word(model), _number(budget), how, words)
-
-
-_KINDS: Mapping[str, Callable[..., Drafter]] = {
-    "first_layers": lambda model, layers: FirstLayers(_word(model), _number(layers)),
-    "skip_blocks": _skip_blocks,
-    "small_cache": _small_cache,
-    "beam": lambda model, width: Beam(_word(model), _number(width)),
-    "drawn": lambda name: Drawn(_word(name)),
-    "interleaved": lambda model, source: Interleaved(_word(model), _word(source)),
-    "rounds": lambda plan, key, *models: OwnRounds(
-        _word(plan), _word(key), tuple(map(_word, models))
-    ),
-}

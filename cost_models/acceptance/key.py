@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from specplan.cost_models.acceptance.drafters import Drafter, read_drafter
+from specplan.cost_models.acceptance.drafter_texts import read_drafter
+from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.ir.files import name_of
 
 How = Literal["best", "draw", "draw_distinct", "given", "run"]

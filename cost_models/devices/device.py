@@ -59,7 +59,7 @@ class Device(Protocol):
 
     @property
     def skips_dead(self) -> bool:
-        """Whether a round whose lookup proposes nothing verifies the root alone there."""
+        """Whether a round leaves dead nodes out there if its lookup has no match."""
         ...
 
     def forward_seconds(

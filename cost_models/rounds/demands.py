@@ -115,6 +115,8 @@ class RoundDemands:
         replayed: caches that keep no drafted node, so that accepted ones run again.
         entered: of each `when` of the round in its order, the share of a request's rounds that
             enter it; empty where every one is taken to be entered.
+        matching: where it is known how often the round's lookup has no match: how often, and what
+            the round asks for with a match and without.
     """
 
     steps: tuple[ForwardDemand | OpDemand, ...]
@@ -124,6 +126,22 @@ class RoundDemands:
     ends: tuple[tuple[float, RoundDemands], ...] = ()
     replayed: frozenset[str] = frozenset()
     entered: tuple[Interval, ...] = ()
+    matching: Matching | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """What a round asks for by the outcome of its lookup.
+
+    Attributes:
+        without: share of a request's rounds that have no match.
+        matched: demands where every request of a batch has a match.
+        unmatched: demands where none has, of a backend that leaves dead nodes out then.
+    """
+
+    without: float
+    matched: RoundDemands
+    unmatched: RoundDemands
 
 
 @lru_cache(maxsize=1024)

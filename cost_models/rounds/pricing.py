@@ -12,6 +12,7 @@ from specplan.cost_models.cost import Cost, Quantity, maximum
 from specplan.cost_models.devices.device import UnpricedError
 from specplan.cost_models.intervals import NO_TIME, Seconds, beside, side_by_side, total
 from specplan.cost_models.rounds.demands import ForwardDemand, OpDemand, RoundDemands, round_demands
+from specplan.cost_models.rounds.matching import outcomes
 from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.stopping import shares_of_batch
 from specplan.ir.plan import Plan, Round
@@ -136,10 +137,12 @@ def own_error(price: RoundPrice, shared_error: float) -> Quantity:
 
 def _ways(demands: RoundDemands, pricer: RoundPricer) -> list[tuple[Quantity, RoundDemands]]:
     """What a round may come to ask for, with the probability of each; all trips where unknown."""
-    if not demands.ends:
-        return [(1, demands)]
-    shares = shares_of_batch(demands, pricer.batch)
-    ways = ((share, one) for share, (_, one) in zip(shares, demands.ends, strict=True))
+    ways: Sequence[tuple[Quantity, RoundDemands]] = [(1, demands)]
+    if demands.ends:
+        shares = shares_of_batch(demands, pricer.batch)
+        ways = [(share, one) for share, (_, one) in zip(shares, demands.ends, strict=True)]
+    elif demands.matching is not None:
+        ways = outcomes(demands, pricer.batch, skips_dead=pricer.device.skips_dead)
     return [(share, one) for share, one in ways if np.any(share)]
 
 
@@ -233,7 +236,7 @@ def _assumptions(demands: RoundDemands, pricer: RoundPricer) -> tuple[str, ...]:
     words = (
         (
             "conditional ops run for some request of the batch",
-            _any_conditional(demands) and not demands.entered,
+            _any_conditional(demands) and not (demands.entered or demands.matching),
         ),
         (
             f"of lanes side by side the longest hides {hidden:.0%} of the others",

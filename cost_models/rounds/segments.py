@@ -24,19 +24,17 @@ import numpy as np
 from specplan.cost_models.acceptance.evidence.base import Drafting, Evidence, read_drafting
 from specplan.cost_models.cells import each
 from specplan.cost_models.cost import Quantity
-from specplan.cost_models.intervals import Interval, total
+from specplan.cost_models.intervals import Interval
 from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import (
     RoundPrice,
     Unpriced,
     mean_round,
     price_round,
-    read_round,
 )
 from specplan.ir.formula import formula_names
 from specplan.ir.plan import Plan
 from specplan.ir.schedule import select_round
-from specplan.ir.types.undrafted import proposing, undrafted
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +133,8 @@ def read_drafted(
         drafting = read_drafting(plan, plan.round(segment.round), evidence)
         if isinstance(drafting, Unpriced):
             return drafting
-        drafted.append((segment, _with_bare(plan, segment.round, drafting)))
+        drafted.append((segment, drafting))
     return drafted
-
-
-def _with_bare(plan: Plan, name: str, drafting: Drafting) -> Drafting:
-    """A drafting with what its round asks for where its lookup proposes nothing."""
-    if proposing(plan.round(name)) is None or not drafting.silent(1):
-        return drafting
-    plan = undrafted(plan, name)
-    bare = read_round(plan, plan.round(name))
-    return drafting if isinstance(bare, Unpriced) else replace(drafting, bare=bare)
 
 
 def price_decode(
@@ -162,7 +151,7 @@ def price_decode(
     """
     prices: list[RoundPrice] = []
     for segment, drafting in drafted:
-        price = _price(drafting, pricer_of(segment), batch)
+        price = price_round(drafting.demands, pricer_of(segment), drafting.lag(batch))
         if isinstance(price, Unpriced):
             return price
         prices.append(price)
@@ -185,24 +174,6 @@ def price_decode(
         first_round=prices[0].seconds.median / mean.seconds.median,
         segments=tuple(replace(s, share=x) for s, x in zip(segments, shares, strict=True)),
     )
-
-
-def _price(drafting: Drafting, pricer: RoundPricer, batch: Quantity) -> RoundPrice | Unpriced:
-    """A round, in the mean of those whose lookup proposes something and those where it does not."""
-    price = price_round(drafting.demands, pricer, drafting.lag(batch))
-    if drafting.bare is None or not pricer.device.skips_dead or isinstance(price, Unpriced):
-        return price
-    bare = price_round(drafting.bare, pricer, {})
-    if isinstance(bare, Unpriced):
-        return price
-    lookups = tuple(one for one in price.breakdown if one.op.partition(":")[0] == "lookup")
-    bare = replace(
-        bare,
-        seconds=total((bare.seconds, *(one.seconds for one in lookups))),
-        breakdown=(*lookups, *bare.breakdown),
-    )
-    silent = drafting.silent(batch)
-    return mean_round([price, bare], [1.0 - silent, silent])
 
 
 def _tokens_per_round(drafted: Drafted) -> Interval:

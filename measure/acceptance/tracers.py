@@ -11,6 +11,7 @@ from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
 from specplan.cost_models.acceptance.drafters import (
     Beam,
     Drawn,
+    Fallback,
     FirstLayers,
     Interleaved,
     Model,
@@ -21,6 +22,7 @@ from specplan.cost_models.acceptance.drafters import (
 from specplan.cost_models.acceptance.evidence.base import Evidence
 from specplan.cost_models.acceptance.evidence.depth_ranks import DepthRanks
 from specplan.cost_models.acceptance.evidence.exits import Exits
+from specplan.cost_models.acceptance.evidence.fallback import FallbackTrace
 from specplan.cost_models.acceptance.evidence.interleaved import InterleavedTrace
 from specplan.cost_models.acceptance.evidence.lengths import Lengths
 from specplan.cost_models.acceptance.evidence.pools import Pools
@@ -131,6 +133,11 @@ def text_tracer(bench: Workbench, key: AcceptanceKey) -> Tracer:
             replay, copies = _source_trace(bench, key, name)
             longest = DRAFT_SOURCES[name].longest if name in DRAFT_SOURCES else MOST_LOOKED_UP
             trace, evidence = _interleaved(trace, copies), partial(InterleavedTrace, longest)
+        case Fallback(source, name):
+            replay, copies = _source_trace(bench, key, source)
+            depth = depth_of(bench.heads(name)[0]) if _is_head(bench, name) else MOST_LOOKED_UP
+            trace = partial(_beside_copies, bench, key, name, depth, copies)
+            evidence = partial(FallbackTrace, MOST_LOOKED_UP, depth)
         case Beam(model, width):
             drafts = bench.models[model]
 
@@ -189,6 +196,24 @@ def _interleaved(ranks: TraceText, copies: TraceText) -> TraceText:
     )
 
 
+def _beside_copies(
+    bench: Workbench, key: AcceptanceKey, name: str, depth: int, copies: TraceText, text: TracedText
+) -> Row:
+    """How far a source's chain is accepted, and a model's or a head's of so many tokens."""
+    if _is_head(bench, name):
+        ranks = head_ranks(bench.heads(name), text, depth, 1)
+    else:
+        ranks = [(rank,) * depth for rank in _ranks(bench, key, text)]
+    drafted = (_chain_length(ranks[place : place + depth]) for place in range(len(ranks)))
+    return tuple(zip(copies(text), drafted, strict=True))
+
+
+def _chain_length(ranks: Sequence[Sequence[int]]) -> int:
+    """Accepted tokens of a chain of best choices, from the ranks at its places by depth."""
+    accepted = (place[depth] == 0 for depth, place in enumerate(ranks))
+    return next((depth for depth, hit in enumerate(accepted) if not hit), len(ranks))
+
+
 def _own_lengths(bench: Workbench, drafter: SkipBlocks | SmallCache, text: TracedText) -> Row:
     """Accepted tokens of drafts of the target, whose keys and values are not its own."""
     target, most = bench.models["target"], MOST_SKIPPED_DRAFT
@@ -210,13 +235,13 @@ def _own_lengths(bench: Workbench, drafter: SkipBlocks | SmallCache, text: Trace
 def _ranks(bench: Workbench, key: AcceptanceKey, text: TracedText) -> Row:
     """Accepted ranks of a model, of its first layers, or of it with a small cache."""
     drafter = key.drafter
-    assert isinstance(drafter, Model | FirstLayers | SmallCache | Interleaved)
+    assert isinstance(drafter, Model | FirstLayers | SmallCache | Interleaved | Fallback)
     model = bench.models[drafter.name if isinstance(drafter, Model) else drafter.model]
     layers = drafter.layers if isinstance(drafter, FirstLayers) else None
     window = (drafter.budget, SINKS) if isinstance(drafter, SmallCache) else None
     own = text_logits(model, text.tokens, text.start, layers, window, text.request)
     draft = text.allowed(own)
-    chains = key.how == "draw" or isinstance(drafter, Interleaved)
+    chains = key.how == "draw" or isinstance(drafter, Interleaved | Fallback)
     most = 1 if chains else MOST_RANKS
     if key.temperature == 0.0:
         return tuple(greedy_ranks(draft, list(text.output), most))

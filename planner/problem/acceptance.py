@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from specplan.cost_models.acceptance.drafters import read_drafter
+from specplan.cost_models.acceptance.drafter_texts import read_drafter
 from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
 from specplan.ir.errors import UsageError
 

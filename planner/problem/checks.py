@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from specplan.cost_models.acceptance.drafters import Model, Source, read_drafter
+from specplan.cost_models.acceptance.drafter_texts import read_drafter
+from specplan.cost_models.acceptance.drafters import Model, Source
 from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
 from specplan.ir.errors import SpecplanError
 from specplan.ir.ops import OPS

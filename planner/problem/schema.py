@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from specplan.cost_models.acceptance.drafters import Drafter, read_drafter
+from specplan.cost_models.acceptance.drafter_texts import read_drafter
+from specplan.cost_models.acceptance.drafters import Drafter
 from specplan.cost_models.devices.device import device_name
 from specplan.ir.capabilities import INTERPRETER, backend_name
 from specplan.planner.problem.acceptance import (

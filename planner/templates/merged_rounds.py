@@ -17,8 +17,8 @@ from specplan.ir.plan import (
     StateDeclaration,
 )
 from specplan.ir.rules.verify import check_plan
+from specplan.ir.types.renaming import renamed
 from specplan.ir.values import State, Text
-from specplan.passes.renaming import renamed
 
 HYSTERESIS = 0.1
 """A bound must be passed by this fraction before a switch is undone."""

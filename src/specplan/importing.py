@@ -45,7 +45,8 @@ def import_acceptance(
     Raises:
         UsageError: nothing drafts by that name; the file is broken, or its format is not clear.
     """
-    from specplan.cost_models.acceptance.drafters import Source, read_drafter
+    from specplan.cost_models.acceptance.drafter_texts import read_drafter
+    from specplan.cost_models.acceptance.drafters import Source
     from specplan.cost_models.acceptance.importers.base import ImportRequest
     from specplan.cost_models.acceptance.importers.registry import read_profile
     from specplan.cost_models.acceptance.profile import AcceptanceKey

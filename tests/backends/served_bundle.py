@@ -62,7 +62,7 @@ def write_served(folder: Path, backend: str) -> Bundle:
 def write_foreign(bundle: Bundle, models: dict[str, CausalModel], folder: Path) -> None:
     """A package of `inductor` whose code is that of no machine."""
     executable = StaticExecutable(bundle.plan, models)
-    graph = executable.graph("decode", Sampling.named("greedy"))
+    graph = executable.forms("decode", Sampling.named("greedy"))[None]
     home = folder / package_name(graph, BUCKET)
     home.mkdir(parents=True)
     with zipfile.ZipFile(home / CODE, "w") as archive:

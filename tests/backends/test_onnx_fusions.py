@@ -19,6 +19,7 @@ import torch  # noqa: E402
 
 from specplan.backends.eager.backend import EagerBackend  # noqa: E402
 from specplan.backends.onnx_export.fusions import FUSIONS, fuse  # noqa: E402
+from specplan.backends.onnx_export.memory import AFTER, in_place, put_in_order  # noqa: E402
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend  # noqa: E402
 from specplan.backends.onnxruntime.package import CODE, NAMES  # noqa: E402
 from specplan.backends.onnxruntime.prompts import PromptProgram  # noqa: E402
@@ -45,6 +46,14 @@ block (float[2, 8] x, float[2, 8] y) => (float[2, 8] sum, float[2, 8] gated)
   gated = Mul(normed, open)
 }
 """
+STATES = """<ir_version: 10, opset_import: ["" : 23]>
+round (float[6, 4] states, float[2, 4] new, int64[2, 1] slots, int64[2] wanted)
+  => (float[6, 4] after, float[2, 4] read)
+{
+  after = ScatterND(states, slots, new)
+  read = Gather(states, wanted)
+}
+"""
 CHANGED = {
     "reshape_back": ("Reshape", ""),
     "same_order": ("Transpose", ""),
@@ -52,6 +61,32 @@ CHANGED = {
     "gated_activation": ("Sigmoid", "QuickGelu"),
 }
 """What goes, and what comes instead."""
+
+
+def test_what_is_written_in_place_was_read_before() -> None:
+    """Also where nothing says so, the graph has the writer first, and what is read is no number."""
+    model = onnx_ir.serde.deserialize_model(onnx.parser.parse_model(STATES))
+    model.graph.outputs[0].name = "states" + AFTER
+    assert in_place(model.graph) == []
+    put_in_order(model.graph)
+    assert in_place(model.graph) == ["states"]
+    proto = onnx_ir.serde.serialize_model(model)
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    states = np.full((6, 4), np.nan, np.float32)
+    states[3] = 3.0
+    shared = onnxruntime.OrtValue.ortvalue_from_numpy(states)
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("states", shared)
+    binding.bind_cpu_input("new", np.ones((2, 4), np.float32))
+    binding.bind_cpu_input("slots", np.array([[3], [4]]))
+    binding.bind_cpu_input("wanted", np.array([3, 5]))
+    binding.bind_ortvalue_output("states" + AFTER, shared)
+    binding.bind_output("read")
+    session.run_with_iobinding(binding)
+    read = binding.copy_outputs_to_cpu()[1]
+    assert (read[0] == 3.0).all() and np.isnan(read[1]).all()
+    written = shared.numpy()
+    assert (written[3:5] == 1.0).all() and np.isnan(written[[0, 1, 2, 5]]).all()
 
 
 def block() -> Any:

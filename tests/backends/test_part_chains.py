@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from specplan.backends.eager.backend import EagerBackend
-from specplan.cost_models.acceptance.drafters import SkipBlocks, SmallCache, read_drafter
+from specplan.cost_models.acceptance.drafter_texts import read_drafter
+from specplan.cost_models.acceptance.drafters import SkipBlocks, SmallCache
 from specplan.ir.plan import Plan
 from specplan.planner.method import discover_methods
 from specplan.planner.templates.chains import StoppedChains

@@ -100,6 +100,25 @@ LOOKED_UP = drafted(
 )
 
 
+OR_DRAFTED = """  %t0 = root
+  %m = lookup @text %t0 at=%t0 match=[1, 2] length=4
+  %q0 = forward draft %t0 cache=@dkv pending=5
+  %k = measure %m count
+  %miss = compute "k < 1" k=%k
+  %c = when %miss otherwise=[%m] {
+    %u0 = uniform 1 stream=draft
+    %d1 = grow %t0 at=%t0 logits=%q0 how=draw by=%u0
+    %d4 = repeat 3 (%t = %d1) {
+      %f = pick %t of=newest
+      %q = forward draft %f cache=@dkv
+      %u = uniform 1 stream=draft offset=1
+      %n = grow %t at=%f logits=%q how=draw by=%u
+      yield %n
+    }
+    yield %d4
+  }"""
+
+
 def test_a_round_gets_the_same_tensors_each_time(pair_folder: Path) -> None:
     """All but the slots attended to: a runtime binds them once."""
     models, plan, (_, *requests) = load_pair(pair_folder), parse_plan(LOOKED_UP), requests_of(0.0)
@@ -129,21 +148,36 @@ def test_a_lookup_that_proposes_nothing_leaves_the_root(
     judge, head = judged("recursive", 6), "assume temperature=0.0..1.0\n"
     plan = parse_plan(drafted(copy, draft=False, judge=judge, head=head))
     models, requests = load_pair(pair_folder), requests_of(temperature)
-    ran: Counter[bool] = Counter()
+    ran: Counter[bool | None] = Counter()
 
     for batch in (1, 2):
         expected = in_turn(EagerBackend().compile(plan, models), requests, batch)
         assert in_turn(StaticExecutable(plan, models, counting(ran)), requests, batch) == expected
-    assert set(ran) == {False, True}
+    assert set(ran) == {None, False}
     ran.clear()
     lacking = StaticExecutable(
-        plan, models, counting(ran), has=lambda graph, _: not graph.undrafted
+        plan, models, counting(ran), has=lambda graph, _: graph.matched is None
     )
     whole = StaticExecutable(plan, models, counting(ran))
     whole.whole = True
     for executable in (lacking, whole):
         assert in_turn(executable, requests, 2) == expected
-    assert set(ran) == {False}
+    assert set(ran) == {None}
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_draft_model_behind_a_lookup_has_a_form_for_each_outcome(
+    pair_folder: Path, temperature: float
+) -> None:
+    """The same tokens as the interpreter's; a batch of several outcomes runs the whole round."""
+    judge, head = judged("token", 4), "assume temperature=0.0..1.0\n"
+    plan = parse_plan(drafted(OR_DRAFTED, judge=judge, head=head))
+    models, requests = load_pair(pair_folder), requests_of(temperature)
+    ran: Counter[bool | None] = Counter()
+    for batch, forms in ((1, {True, False}), (2, {True, False, None})):
+        expected = in_turn(EagerBackend().compile(plan, models), requests, batch)
+        assert in_turn(StaticExecutable(plan, models, counting(ran)), requests, batch) == expected
+        assert set(ran) == forms
 
 
 LEARNING = """plan learning

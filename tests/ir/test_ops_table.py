@@ -17,7 +17,7 @@ from specplan.ir.plan import walk
 ROOT = Path(__file__).resolve().parents[2]
 OWN_FACETS = ("infer", "demand")
 """What every op says itself; the base says that it breaks no rule alone, and holds no memory."""
-ROUNDS = {"ir/types/host_ops.py", "ir/types/residency.py", "ir/types/undrafted.py"}
+ROUNDS = {"ir/types/host_ops.py", "ir/types/residency.py", "ir/types/matching.py"}
 """What is known of whole rounds follows values from op to op, as their rules do (`ir/rules`)."""
 RECOGNISED = {
     "cost_models/acceptance/evidence/interleaved.py",  # who drafts each stretch of a chain

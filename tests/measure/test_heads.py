@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from specplan.cost_models.acceptance.drafters import Drafter, Model, OwnRounds
+from specplan.cost_models.acceptance.drafters import Drafter, Fallback, Model, OwnRounds
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.devices.device import load_device
@@ -139,7 +139,8 @@ def rounds_of(bench: Workbench, plan: Plan) -> list[int]:
 
 def test_replayed_rounds_of_heads_are_the_rounds_that_run(bench: Workbench) -> None:
     names = ("eagle", "flash", "medusa", "hydra", "slots", "skipping", "mtp")
-    wanted = [Model(name) for name in names]
+    wanted: list[Drafter] = [Model(name) for name in names]
+    wanted += [Fallback("text", "eagle"), Fallback("text", "draft")]
     profiles = measure_acceptance(bench, facts_of(bench, {}), wanted=wanted, precision=0.0)
     facts = facts_of(bench, profiles)
     drafted = set[str]()
@@ -158,7 +159,7 @@ def test_replayed_rounds_of_heads_are_the_rounds_that_run(bench: Workbench) -> N
                 assert sum(rounds) / len(rounds) == pytest.approx(expected), options.words
                 if drafting.tokens_per_round.mean > 1.5:
                     drafted.add(str(drafter))
-    assert drafted >= {"eagle", "flash", "medusa", "hydra"}
+    assert drafted >= {"eagle", "flash", "medusa", "hydra", "fallback(text, eagle)"}
 
 
 @pytest.mark.parametrize("name", ["eagle", "medusa"])

@@ -12,6 +12,7 @@ from specplan.cost_models.acceptance.drafters import (
     TEXT,
     Beam,
     Drafter,
+    Fallback,
     FirstLayers,
     Interleaved,
     Model,
@@ -19,7 +20,9 @@ from specplan.cost_models.acceptance.drafters import (
     SkipBlocks,
     Source,
 )
+from specplan.cost_models.acceptance.evidence.fallback import FallbackTrace
 from specplan.cost_models.acceptance.evidence.interleaved import InterleavedTrace
+from specplan.cost_models.acceptance.evidence.lengths import NOTHING
 from specplan.cost_models.acceptance.evidence.pools import Pools
 from specplan.cost_models.acceptance.evidence.rounds import RoundsRun
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
@@ -108,6 +111,8 @@ def measured_profiles(facts: ProblemFacts) -> dict[Drafter, AcceptanceProfile]:
                 by_drafter[drafter] = AcceptanceProfile(key, RoundsRun(made_up_lengths()))
             case Interleaved():
                 by_drafter[drafter] = AcceptanceProfile(key, made_up_turns())
+            case Fallback():
+                by_drafter[drafter] = AcceptanceProfile(key, made_up_fallback())
     if facts.target.num_layers > 2:
         for part in (
             SkipBlocks("target", Skips.of([1], [])),
@@ -189,6 +194,18 @@ def made_up_turns(prompts: int = 6, positions: int = 48) -> InterleavedTrace:
 
     rows = tuple(tuple(position(p, i) for i in range(positions)) for p in range(prompts))
     return InterleavedTrace(16, rows)
+
+
+def made_up_fallback(prompts: int = 6, positions: int = 48) -> FallbackTrace:
+    """Matches at two positions of three, which are often longer than what the model drafts."""
+
+    def position(prompt: int, place: int) -> tuple[int, int]:
+        copied = (place * 7 + prompt) % 11 if (place + prompt) % 3 else NOTHING
+        left = positions - place
+        return min(copied, left), min((place + prompt) % 4, left)
+
+    rows = tuple(tuple(position(p, i) for i in range(positions)) for p in range(prompts))
+    return FallbackTrace(16, 8, rows)
 
 
 def example_facts(

@@ -24,7 +24,7 @@ class HostRound:
         passes: those that may find text missing, and their caches.
         lookups: of the host.
         uniforms: see `RoundTensors`.
-        bare: the form for when lookups propose nothing; None where there is none.
+        forms: of batches in which every request has a match in the lookup, or none has.
         given: all tensors of the interface; none before the first call.
         used: slots attended to in the last call.
         program: what runs it; None until it is known.
@@ -34,7 +34,7 @@ class HostRound:
     passes: Sequence[tuple[Cache, PassSpec]]
     lookups: Lookups
     uniforms: Tensor
-    bare: HostRound | None = None
+    forms: dict[bool, HostRound] = field(default_factory=dict)
     given: list[Tensor] = field(default_factory=list)
     used: int = 0
     program: Callable[..., Tensor] | None = None
@@ -48,11 +48,12 @@ class HostRound:
         return cls(graph, passes, lookups, uniforms)
 
     def fitting(self, done: Sequence[bool]) -> HostRound:
-        """The form for what its lookups have just proposed.
+        """The form for what the lookups have just proposed.
 
         Args:
             done: requests that want no more tokens.
         """
-        if self.bare is None or self.lookups.proposed(done):
+        if not self.forms:
             return self
-        return self.bare
+        matches = self.lookups.matched(done)
+        return self if len(matches) > 1 else self.forms.get(True in matches, self)

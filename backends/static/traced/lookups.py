@@ -63,10 +63,10 @@ class Lookups:
             for place, part in zip(memory, parts, strict=True):
                 place[:] = part
 
-    def proposed(self, done: Sequence[bool]) -> bool:
-        """Whether the last run proposed a token to a request that wants one."""
+    def matched(self, done: Sequence[bool]) -> set[bool]:
+        """Whether the last run proposed something, to each of the requests that want tokens."""
         rows = self.results[2].any(1).tolist()
-        return any(live and not ended for live, ended in zip(rows, done, strict=True))
+        return {live for live, ended in zip(rows, done, strict=True) if not ended}
 
     def _interpreted(self) -> list[tuple[NDArray[Any], ...]]:
         """Each lookup's continuations `[B, N]`, where lookups read more than texts."""

@@ -84,10 +84,6 @@ class Evidence(ABC):
             return f"the acceptance profile holds {self.kind}, and trees need second choices"
         return Drafting(demands, tree.parents, tree.ranks, self)
 
-    def silent(self, parents: Sequence[int], ranks: Sequence[int]) -> float:
-        """Share of a request's rounds of a static tree in which nothing is proposed, if known."""
-        return 0.0
-
     def with_all_trips(self) -> Evidence:
         """The same for a backend that runs every trip of a loop that may end early."""
         return self
@@ -157,8 +153,6 @@ class Drafting:
             drafted.
         lag_shares: per cache, the share of rounds that end at a node which its model never ran,
             where the acceptance was measured with it; None where the tree's nodes tell.
-        bare: what the round asks for when its lookup proposes nothing to any request, where it then
-            may verify the root alone; None where it drafts otherwise, or nothing says how often.
     """
 
     demands: RoundDemands
@@ -166,7 +160,6 @@ class Drafting:
     ranks: tuple[int, ...] = ()
     evidence: Evidence | None = None
     lag_shares: Mapping[str, float] | None = None
-    bare: RoundDemands | None = None
 
     @classmethod
     def of_path(
@@ -192,11 +185,6 @@ class Drafting:
         if self.evidence is None:
             return None
         return self.evidence.model.token_draws(self.parents, self.ranks)
-
-    def silent(self, batch: Quantity) -> Quantity:
-        """P(nothing is proposed to any request of a batch in a round), as far as it is known."""
-        share = 0.0 if self.evidence is None else self.evidence.silent(self.parents, self.ranks)
-        return share**batch
 
     def rounds(self, output_tokens: int, batch: int) -> Interval:
         """Rounds until the slowest request of a batch has emitted `output_tokens`."""

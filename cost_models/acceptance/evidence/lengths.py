@@ -6,16 +6,18 @@ model without some of its blocks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
-from specplan.cost_models.acceptance.evidence.base import Rows, Trace, problem_of_rows
+from specplan.cost_models.acceptance.evidence.base import Drafting, Rows, Trace, problem_of_rows
 from specplan.cost_models.acceptance.trace_model import TraceModel
+from specplan.cost_models.rounds.demands import RoundDemands
+from specplan.cost_models.rounds.matching import with_matching
+from specplan.ir.plan import Plan, Round
 
 NOTHING = -1
-"""Stands where a source proposes nothing; earlier versions wrote 0."""
+"""Stands where a source has no match; earlier versions wrote 0."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,13 @@ class Lengths(Trace):
         """See `Evidence.problem`."""
         return problem_of_rows(self.rows, NOTHING)
 
-    def silent(self, parents: Sequence[int], ranks: Sequence[int]) -> float:
-        """See `Evidence.silent`."""
-        return self.model.outcome(parents, ranks).silent
+    def drafts(self, plan: Plan, item: Round, demands: RoundDemands) -> Drafting | str:
+        """A chain; how often none is proposed is known, too."""
+        drafting = super().drafts(plan, item, demands)
+        if isinstance(drafting, str):
+            return drafting
+        without = self.model.outcome(drafting.parents, drafting.ranks).silent
+        return replace(drafting, demands=with_matching(plan, item, demands, without))
 
 
 EVIDENCE = Lengths

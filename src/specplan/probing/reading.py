@@ -106,7 +106,7 @@ def _profile_path(folder: Path, drafter: str) -> Path:
 
 
 def _profile(facts: ProblemFacts, results: ProbeResults, arm: ArmResults) -> AcceptanceProfile:
-    from specplan.cost_models.acceptance.drafters import read_drafter
+    from specplan.cost_models.acceptance.drafter_texts import read_drafter
     from specplan.cost_models.acceptance.importers.base import ImportRequest
     from specplan.cost_models.acceptance.importers.registry import read_profile
     from specplan.planner.drafters.profiles import acceptance_key

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specplan.cost_models.acceptance.drafter_texts import read_drafter
 from specplan.cost_models.acceptance.drafters import (
     TEXT,
     Beam,
     Drafter,
     Drawn,
+    Fallback,
     FirstLayers,
     Interleaved,
     Model,
@@ -22,7 +24,6 @@ from specplan.cost_models.acceptance.drafters import (
     Source,
     model_of,
     named_drafter,
-    read_drafter,
     source_of,
 )
 from specplan.cost_models.acceptance.key import file_name
@@ -50,6 +51,7 @@ DRAFTERS = st.one_of(
     ),
     st.builds(Beam, ROLES, NUMBERS),
     st.builds(Drawn, ROLES),
+    st.builds(Fallback, st.just("text"), ROLES),
     st.builds(Interleaved, ROLES, st.sampled_from(["text", "ngram"])),
     st.builds(OwnRounds, st.just("jacobi"), st.just("p0123456789abcdef"), st.tuples(ROLES)),
     st.builds(lambda role, a, m: SkipBlocks(role, Skips.of([*a, 1], m)), ROLES, LAYERS, LAYERS),

@@ -1,4 +1,4 @@
-"""Rounds whose lookup proposes nothing: how many there are, and what the mean round costs."""
+"""Rounds whose lookup has no match: how many there are, and what the mean round costs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PLAN = parse_plan(drafted(COPY, draft=False))
 
 
 class Skipping(AnalyticDevice):
-    """A data sheet whose rounds verify the root alone where nothing is proposed."""
+    """A data sheet whose rounds leave dead nodes out where a lookup has no match."""
 
     skips_dead: ClassVar[bool] = True
 
@@ -71,13 +71,14 @@ def test_the_mean_round_is_of_both_forms(batch: int) -> None:
     aware, unaware = (read_drafting(PLAN, PLAN.rounds[0], one.evidence) for one in profiles)
     assert not isinstance(aware, Unpriced) and not isinstance(unaware, Unpriced)
     assert aware.tokens_per_round == unaware.tokens_per_round
-    assert aware.silent(1) == 0.5 and unaware.silent(1) == 0.0
+    assert aware.demands.matching is not None and unaware.demands.matching is None
+    assert aware.demands.matching.without == 0.5
     assert profiles[0].hazard(1, 0) == profiles[1].hazard(1, 0)
     pricer = RoundPricer(SKIPPING, SHAPES, batch, 100)
     bare_plan = parse_plan(PLAIN)
     alone = read_drafting(bare_plan, bare_plan.rounds[0], None)
     assert not isinstance(alone, Unpriced)
-    whole, bare = (price_round(one.demands, pricer, {}) for one in (aware, alone))
+    whole, bare = (price_round(one.demands, pricer, {}) for one in (unaware, alone))
     assert isinstance(whole, RoundPrice) and isinstance(bare, RoundPrice)
     (lookups,) = (one.seconds.median for one in whole.breakdown if "lookup" in one.op)
     share = 0.5**batch
@@ -92,7 +93,7 @@ def test_the_mean_round_is_of_both_forms(batch: int) -> None:
 
 def test_as_many_rounds_run_without_drafts_as_the_trace_says(tmp_path: Path) -> None:
     save_pair(tmp_path)
-    models, ran = load_pair(tmp_path), Counter[bool]()
+    models, ran = load_pair(tmp_path), Counter[bool | None]()
 
     executable = StaticExecutable(PLAN, models, counting(ran))
     for prompt in ((5, 9, 2, 33, 5), (7, 7, 1), (3, 20, 41, 8)):
@@ -101,6 +102,7 @@ def test_as_many_rounds_run_without_drafts_as_the_trace_says(tmp_path: Path) -> 
         rows = tuple(lookup_lengths([*prompt, *tokens], len(prompt), (1, 2), 4))
         ran.clear()
         generate(executable, requests)
-        silent = Lengths((rows,)).silent((-1, 0, 1, 2), (0,) * 4)
-        assert 0 < ran[True] < ran.total()
-        assert silent == pytest.approx(ran[True] / ran.total())
+        drafting = read_drafting(PLAN, PLAN.rounds[0], Lengths((rows,)))
+        assert not isinstance(drafting, Unpriced) and drafting.demands.matching is not None
+        assert 0 < ran[False] < ran.total()
+        assert drafting.demands.matching.without == pytest.approx(ran[False] / ran.total())

@@ -84,7 +84,7 @@ def test_profiles_grow_and_are_read_back(bench: Workbench) -> None:
         assert profile.provenance["versions"]["torch"] == torch.__version__
         assert profile.provenance["date"] == date.today().isoformat()
     stored = sorted((bench.problem.profiles / "acceptance").glob("*.json"))
-    assert len(stored) == 6, "one file per drafter"
+    assert len(stored) == 7, "one file per drafter"
     assert {AcceptanceProfile.load(path).key for path in stored} == {
         profile.key for profile in every.values()
     }

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from specplan.cost_models.acceptance.drafters import TEXT, Beam, FirstLayers, Interleaved, Model
+from specplan.cost_models.acceptance.drafters import (
+    TEXT,
+    Beam,
+    Fallback,
+    FirstLayers,
+    Interleaved,
+    Model,
+)
 from specplan.cost_models.estimate import Estimate, Pricer
 from specplan.cost_models.models.forward import forward_cost
 from specplan.cost_models.rounds.demands import round_demands
@@ -100,6 +107,7 @@ def test_first_layers_are_a_drafter_of_their_own(tmp_path: Path) -> None:
         Model("draft"),
         *beams,
         *layers,
+        Fallback("text", "draft"),
         TEXT,
         Interleaved("draft", "text"),
     )

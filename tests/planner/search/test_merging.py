@@ -14,8 +14,8 @@ from specplan.ir.rules.verify import verify_plan
 from specplan.ir.schedule import select_round
 from specplan.ir.text.parser import parse_plan
 from specplan.ir.text.printer import print_plan
+from specplan.ir.types.renaming import renamed
 from specplan.ir.values import TEXT_STATE, State
-from specplan.passes.renaming import renamed
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, discover_methods
 from specplan.planner.templates.merged_rounds import (

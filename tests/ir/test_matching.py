@@ -1,0 +1,77 @@
+"""Rounds specialised for whether their lookup has a match: which are, and what they become."""
+
+from __future__ import annotations
+
+import pytest
+
+from specplan.ir.rules.verify import verify_plan
+from specplan.ir.text.parser import parse_plan
+from specplan.ir.types.matching import deciding_lookup, specialized
+from specplan.passes.pipeline import run_passes
+from tests.plan_texts import BEHIND, GREEDY, drafted, judged
+
+HEAD = "assume temperature=0.0..1.0\n"
+COPY = "  %t0 = root\n  %c = lookup @text %t0 at=%t0 match=[1, 3] length=8"
+TWICE = """  %t0 = root
+  %n = lookup @text %t0 at=%t0 length=2
+  %f = pick %n of=newest
+  %c = lookup @text %n at=%f length=2"""
+
+
+@pytest.mark.parametrize("rule", ["token", "recursive"])
+def test_it_is_plain_decoding(rule: str) -> None:
+    """By the number that draws the bonus token in the whole round."""
+    text = drafted(COPY, draft=False, judge=judged(rule, 8), head=HEAD)
+    plan = run_passes(parse_plan(text))
+    alone = judged(rule, 0).replace("stream=accept", "stream=accept offset=8")
+    plain = drafted("  %t0 = root", draft=False, judge=alone, head=HEAD).replace("%c", "%t0")
+    bare = specialized(plan, "decode", matched=False)
+    assert bare is not None and verify_plan(bare) == ()
+    assert run_passes(bare) == run_passes(parse_plan(plain))
+    assert specialized(plan, "decode", matched=True) is None, "it is the round itself"
+
+
+def test_a_condition_on_the_match_is_decided() -> None:
+    plan = run_passes(parse_plan(drafted(BEHIND)))
+    copied = """  %t0 = root
+  %c = lookup @text %t0 at=%t0 match=[2, 4] length=4
+  forward draft %t0 cache=@dkv pending=5 gives=[]"""
+    chain = """  %t0 = root
+  %q0 = forward draft %t0 cache=@dkv pending=5
+  %c = grow %t0 at=%t0 logits=%q0"""
+    for matched, alone in ((True, copied), (False, chain)):
+        form = specialized(plan, "decode", matched=matched)
+        assert form is not None and verify_plan(form) == ()
+        assert run_passes(form) == run_passes(parse_plan(drafted(alone)))
+
+
+def test_what_a_match_does_not_decide_stays() -> None:
+    """Three tokens may be proposed, or one."""
+    plan = run_passes(parse_plan(drafted(BEHIND.replace("k < 1", "k < 3"))))
+    assert specialized(plan, "decode", matched=True) is None
+    unmatched = specialized(plan, "decode", matched=False)
+    assert unmatched is not None and not any(op.body for op in unmatched.rounds[0].ops)
+
+
+def test_a_form_draws_the_numbers_of_the_round() -> None:
+    """A chain of one node is judged by the first and the last of five numbers: no op draws two."""
+    plan = run_passes(parse_plan(drafted(BEHIND, judge=judged("token", 4), head=HEAD)))
+    assert specialized(plan, "decode", matched=False) is None
+    assert specialized(plan, "decode", matched=True) is not None
+
+
+@pytest.mark.parametrize(
+    ("body", "judge", "some"),
+    [
+        (COPY, GREEDY, True),
+        (COPY.replace("length", "children=2 length"), GREEDY, True),
+        (COPY, judged("gumbel", 8), False),
+        (TWICE, GREEDY, False),
+        ("  %t0 = root\n  %q = forward target %t0 cache=@kv pending=1\n"
+         "  %c = grow %t0 at=%t0 logits=%q", GREEDY, False),
+    ],
+)  # fmt: skip
+def test_which_rounds_have_one(body: str, judge: str, some: bool) -> None:
+    head = "" if judge == GREEDY else HEAD
+    plan = run_passes(parse_plan(drafted(body, draft=False, judge=judge, head=head)))
+    assert (deciding_lookup(plan.round("decode")) is not None) == some
