@@ -1,10 +1,10 @@
 """Drafts copied from the text where it has a long match, and a model's or a head's chain elsewhere.
 
-The hybrid of SuffixDecoding (Oliaro et al. 2024, arXiv 2411.04975): copies cost
-nothing and are long where a text repeats itself, and a drafter is better everywhere else. A short
-match is worth less than a drafter's chain, so that a copy needs a longer one here than in prompt
-lookup. The drafter's first pass runs in every round, which keeps its cache up to date; its further
-passes run without a match alone.
+The hybrid of SuffixDecoding (Oliaro et al. 2024, arXiv 2411.04975): copies cost nothing and are
+long where a text repeats itself, and a drafter is better everywhere else. A short match is worth
+less than a drafter's chain, so a copy needs a longer one here than in prompt lookup. The drafter's
+first pass runs in every round, which keeps its cache up to date; its further passes run only
+without a match.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from specplan.planner.templates.plan_text import (
     features_of,
     head_passes,
 )
+from specplan.planner.templates.static_trees import layers_text
 
 COPIES = (4, 6, 8, 12)
 LENGTHS = (1, 2, 3, 4, 5, 6)
@@ -98,27 +99,16 @@ class LookupOrDraft(Method[LookupOrDraftOptions]):
         else:
             drawn, passes = False, head_passes(facts, draft, pending)
         match = facts.profiles[self.drafter(facts, options)].match or FALLBACK_MATCH
-        draw, how = ("%u0 = uniform 1 stream=draft", "how=draw by=%u0") if drawn else ("", "")
-        chain = f"{draw}\n%d1 = grow %t0 at=%t0 logits=%q0 {how}\n"
-        if length > 1:
-            draw, how = "", ""
-            if drawn:
-                draw, how = "%u = uniform 1 stream=draft offset=1", "how=draw by=%u"
-            chain += f"""%d{length} = repeat {length - 1} (%t = %d1) {{
-    %f = pick %t of=newest
-    %q = {passes[1].over("%f")}
-    {draw}
-    %n = grow %t at=%f logits=%q {how}
-    yield %n
-}}
-"""
-        drafted = f"""%t0 = root
+        chain = layers_text(length, passes, drawn=drawn, result="%d")
+        root, first, further = chain.split("\n", 2)
+        drafted = f"""{root}
+{first}
 %m = lookup @text %t0 at=%t0 match={print_atom(match)} length={copied}
-%q0 = {passes[0].over("%t0")}
 %k = measure %m count
 %miss = compute "k < 1" k=%k
 %c = when %miss otherwise=[%m] {{
-{indent(chain, "    ")}    yield %d{length}
+{indent(further, "    ")}
+    yield %d
 }}"""
         return draft_and_verify(
             facts, self, drafted, max(copied, length), models=(draft,), rule="token",

@@ -1,6 +1,6 @@
 """The most load that a server bears within limits, searched for once.
 
-It does not hang on the load at hand, so the same search answers for every rate, and for each
+It does not depend on the load at hand, so the same search answers for every rate, and for each
 comparison of a plan with others.
 """
 
