@@ -25,8 +25,8 @@ from specplan.ir.types.scope import operands
 from specplan.ir.types.value_types import TreeType
 from specplan.ir.values import Value
 
-_LAST_IS_BONUS = frozenset({"greedy", "token", "recursive"})
-"""Rules of whose numbers the last one draws the bonus token, and nothing else does."""
+_NODES_THEN_BONUS = frozenset({"greedy", "token", "recursive"})
+"""Rules of whose numbers one judges each node, and the next one draws the bonus token."""
 _UNKNOWN: frozenset[float] = frozenset()
 _MOST_CASES = 4096
 """Numbers for which a formula is tried."""
@@ -41,7 +41,7 @@ def deciding_lookup(item: Round) -> Lookup | None:
     lookups = [op for op in walk(item.ops) if isinstance(op, Lookup)]
     roots = {value for op in item.ops if isinstance(op, Root) for value in op.results}
     rules = {op.rule.name for op in walk(item.ops) if isinstance(op, Accept)}
-    if len(lookups) != 1 or lookups[0] not in item.ops or not rules <= _LAST_IS_BONUS:
+    if len(lookups) != 1 or lookups[0] not in item.ops or not rules <= _NODES_THEN_BONUS:
         return None
     (lookup,) = lookups
     alone = lookup.at in roots and _is_only_verified(item.ops, {*lookup.results})
@@ -161,7 +161,7 @@ class _Folding:
 def _drawing_alike(plan: Plan, whole: Round, made: Round) -> Round | None:
     """The round with the numbers by which `whole` judges; None where no op can draw those.
 
-    Number i judges node i in order, and the last one draws the bonus token.
+    Number i judges node i in order, and the one after those of all nodes draws the bonus token.
     """
     before, after = _judged(plan, whole), _judged(plan, made)
     ops = made.ops
@@ -169,7 +169,7 @@ def _drawing_alike(plan: Plan, whole: Round, made: Round) -> Round | None:
         if nodes not in (0, before[by]):
             return None
         if nodes == 0 < before[by]:
-            ops = tuple(_last_of(op) if by in op.results else op for op in ops)
+            ops = tuple(_one_of(op, before[by]) if by in op.results else op for op in ops)
     return replace(made, ops=ops)
 
 
@@ -181,6 +181,7 @@ def _judged(plan: Plan, item: Round) -> dict[Value, int]:
     return {by: tree.nodes for by, tree in trees if by and isinstance(tree, TreeType)}
 
 
-def _last_of(op: Op) -> Op:
+def _one_of(op: Op, number: int) -> Op:
+    """The op that draws this one of its numbers alone."""
     assert isinstance(op, Uniform)
-    return replace(op, count=1, offset=op.offset + op.count - 1)
+    return replace(op, count=1, offset=op.offset + number)

@@ -19,11 +19,13 @@ TWICE = """  %t0 = root
 
 
 @pytest.mark.parametrize("rule", ["token", "recursive"])
-def test_it_is_plain_decoding(rule: str) -> None:
-    """By the number that draws the bonus token in the whole round."""
-    text = drafted(COPY, draft=False, judge=judged(rule, 8), head=HEAD)
+@pytest.mark.parametrize("length", [8, 5])
+def test_it_is_plain_decoding(rule: str, length: int) -> None:
+    """By the number that draws the bonus token in the whole round, which may draw more of them."""
+    copy = COPY.replace("length=8", f"length={length}")
+    text = drafted(copy, draft=False, judge=judged(rule, 8), head=HEAD)
     plan = run_passes(parse_plan(text))
-    alone = judged(rule, 0).replace("stream=accept", "stream=accept offset=8")
+    alone = judged(rule, 0).replace("stream=accept", f"stream=accept offset={length}")
     plain = drafted("  %t0 = root", draft=False, judge=alone, head=HEAD).replace("%c", "%t0")
     bare = specialized(plan, "decode", matched=False)
     assert bare is not None and verify_plan(bare) == ()

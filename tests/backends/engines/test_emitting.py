@@ -74,7 +74,8 @@ def problem(folder: Path, hazards: Any = None, *, dense: bool = False) -> dict[s
 def of_methods(value: dict[str, Any], *methods: str) -> dict[str, Any]:
     """A problem with some methods alone, without the profiles that these do not read."""
     stated = value["acceptance"].items()
-    named = {name: path for name, path in stated if not name.startswith("rounds(")}
+    others = ("rounds(", "fallback(")
+    named = {name: path for name, path in stated if not name.startswith(others)}
     return value | {"methods": [*methods], "acceptance": named}
 
 
