@@ -8,7 +8,9 @@ from itertools import product
 from typing import Any
 
 from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
-from specplan.cost_models.acceptance.drafters import FirstLayers, Model, SmallCache
+from specplan.cost_models.acceptance.drafters import Fallback, FirstLayers, Model, SmallCache
+from specplan.cost_models.acceptance.evidence.fallback import FallbackTrace
+from specplan.cost_models.acceptance.evidence.lengths import NOTHING
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.cost_models.rounds.demands import OpDemand, round_demands
 from specplan.ir.capabilities import refusals
@@ -36,6 +38,8 @@ Cell = tuple[int, int]
 """Batch size, and context in tokens."""
 HEAD_RATES = ((0.7, 0.12, 0.05, 0.03),)
 """Acceptance by rank for which trees of heads are built, to be timed; see `head_probes`."""
+ANY_FALLBACK = FallbackTrace(32, 32, (((1, 1), (NOTHING, 1)),))
+"""Acceptance of a source and a drafter behind it, of any numbers, with which both are timed."""
 
 
 def cells(
@@ -82,6 +86,7 @@ def every_probe(bench: Workbench, facts: ProblemFacts) -> list[Probe]:
     models = [name for name in bench.drafts if name not in facts.drafters]
     every = [*probes(models, greedy, target.vocab_size)]
     every += (probe for _, probe in head_probes(facts))
+    every += fallback_probes(facts)
     every += exit_probes(exits, target.num_layers, greedy)
     sources = [DRAFT_SOURCES[word] for word in bench.problem.sources if word in DRAFT_SOURCES]
     every += source_probes(sources, bench.problem.datastore, greedy)
@@ -114,6 +119,19 @@ def head_probes(facts: ProblemFacts) -> Iterator[tuple[str, Probe]]:
             for end, setting in {"first": settings[0], "last": settings[-1]}.items():
                 plan = setting.method.written(known, setting.options)
                 yield name, Probe(f"{method}: {family}, {end}", plan)
+
+
+def fallback_probes(facts: ProblemFacts) -> Iterator[Probe]:
+    """Per source with a drafter behind it, the shortest and the longest drafts of both."""
+    for drafter in possible_drafters(facts):
+        if isinstance(drafter, Fallback):
+            key = acceptance_key(facts.problem, facts.shapes, drafter)
+            profile = AcceptanceProfile(key, ANY_FALLBACK)
+            known = replace(facts, profiles={drafter: profile})
+            settings = [*settings_by(known, drafter)]
+            for setting in settings[:: max(len(settings) - 1, 1)]:
+                plan = setting.method.written(known, setting.options)
+                yield Probe(f"{drafter}: {setting.options.words}", plan)
 
 
 def profiling_probes(facts: ProblemFacts) -> Iterator[Probe]:

@@ -12,12 +12,14 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from specplan.cost_models.acceptance.drafters import Model  # noqa: E402
+from specplan.cost_models.acceptance.drafters import Drafter, Fallback, Model  # noqa: E402
 from specplan.cost_models.acceptance.fits.assumed import assume_rate  # noqa: E402
+from specplan.cost_models.acceptance.profile import AcceptanceProfile  # noqa: E402
 from specplan.cost_models.devices.device import load_device  # noqa: E402
 from specplan.cost_models.devices.measured.compiled import compiled_by  # noqa: E402
 from specplan.measure.device import compiled  # noqa: E402
 from specplan.measure.device import time_probe as times  # noqa: E402
+from specplan.measure.device.coverage import ANY_FALLBACK  # noqa: E402
 from specplan.measure.device.profile import measure_device  # noqa: E402
 from specplan.measure.workbench import Workbench  # noqa: E402
 from specplan.planner import acceptance_key, gather_facts, load_problem, search  # noqa: E402
@@ -48,7 +50,8 @@ def test_every_setting_of_a_head_has_a_measured_price(tmp_path: Path) -> None:
     problem = json.loads(path.read_text())
     drafts = [{"name": name, "path": name, "dtype": "float64"} for name in heads]
     problem["models"]["drafts"] = drafts
-    problem |= {"methods": ["eagle3", "parallel_heads"], "sources": []}
+    methods = {"eagle3", "parallel_heads", "lookup_or_draft"}
+    problem |= {"methods": sorted(methods), "sources": ["prompt_lookup"]}
     path.write_text(json.dumps(problem))
     for name, stored in heads.items():
         stored.save(tmp_path / name)
@@ -65,17 +68,20 @@ def test_every_setting_of_a_head_has_a_measured_price(tmp_path: Path) -> None:
         assert compiled_by(device, "onnxruntime").forward_seconds(shape, 1, 1, 8).median > 0.0
         assert few and many and sum(few) <= sum(many), "from the shortest chain to the largest tree"
         assert ends[0].moves == 0.0 < ends[-1].moves
-    profiles = {
+    profiles: dict[Drafter, AcceptanceProfile] = {
         Model(name): assume_rate(0.7, acceptance_key(bench.problem, facts.shapes, Model(name)))
         for name in heads
     }
+    behind = Fallback("text", "eagle")
+    key = acceptance_key(bench.problem, facts.shapes, behind)
+    profiles[behind] = AcceptanceProfile(key, ANY_FALLBACK)
     answer = search(replace(facts, device=device, profiles=profiles))
     by_method: dict[str, int] = {}
     for candidate in answer.candidates:
         if candidate.drafter in profiles:
             assert candidate.estimate is not None, (candidate.words, candidate.refusal)
             by_method[candidate.method] = by_method.get(candidate.method, 0) + 1
-    assert set(by_method) == {"eagle3", "parallel_heads"} and min(by_method.values()) > 2
+    assert set(by_method) == methods and min(by_method.values()) > 2
     last = facts.longest_text - 1  # the longest context that a pass of this problem reads
     for name in heads:
         assert not device.forward_seconds(facts.shape(name), 1, 1, last).extrapolated
