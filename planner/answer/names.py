@@ -17,10 +17,13 @@ EDITED = "edited_plan"
 _DRAFTERS = {
     "draft_model": "draft model",
     "eagle3": "head",
+    "lookup_or_draft": "draft model",
     "block_drafter": "block drafter",
     "mtp": "MTP modules",
 }
 """Methods that have another name in the field; those with a draft of the problem go before it."""
+_BEFORE = {"lookup_or_draft": "prompt lookup or"}
+"""Methods in which something drafts before the draft of the problem does."""
 _HEADS = {
     **{name: family.words for name, family in FAMILIES.items()},
     "kangaroo": "Kangaroo adapter",
@@ -34,6 +37,11 @@ _AT_MOST = re.compile(r"^(batch|context) <= ([\d.]+)$")
 
 def drafter_name(candidate: Mapping[str, Any]) -> str:
     """Who drafts: `EAGLE-3 head "eagle"`, `prompt lookup`."""
+    before = _BEFORE.get(candidate["method"], "")
+    return f"{before} {_own_name(candidate)}".lstrip()
+
+
+def _own_name(candidate: Mapping[str, Any]) -> str:
     method, draft = candidate["method"], _draft(candidate)
     name = _HEADS.get(candidate.get("head", "")) or _DRAFTERS.get(method, method.replace("_", " "))
     return f'{name} "{draft}"' if draft else name
@@ -51,8 +59,8 @@ def _draft(candidate: Mapping[str, Any]) -> str | None:
 
 def _the(candidate: Mapping[str, Any]) -> str:
     """The drafter with its article; techniques such as prompt lookup have none."""
-    name = drafter_name(candidate)
-    return f"the {name}" if name.endswith(('"', "modules")) else name
+    name, before = _own_name(candidate), _BEFORE.get(candidate["method"], "")
+    return f"{before} the {name}".lstrip() if name.endswith(('"', "modules")) else name
 
 
 def size_name(candidate: Mapping[str, Any]) -> str:

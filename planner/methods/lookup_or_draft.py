@@ -39,7 +39,7 @@ LENGTHS = (1, 2, 3, 4, 5, 6)
 class LookupOrDraftOptions(Options):
     """Who drafts without a match, and how far each drafts."""
 
-    reads = "up to {copied} copied tokens, without a match chain of {length} by {draft}"
+    reads = "copies of up to {copied}, without a match chain of {length} by {draft}"
 
     draft: DraftName
     copied: Annotated[int, Option("tokens that are copied at most")]

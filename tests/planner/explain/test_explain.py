@@ -369,3 +369,15 @@ def test_formula_and_break_even_are_printed(
     assert 'Where draft model "draft" K=1 is faster than no speculation' in text
     data, text = explained(unknown)
     assert data["break_even"] == [] and "is faster than no speculation" not in text
+
+
+def test_a_drafter_behind_a_lookup_is_named_with_it() -> None:
+    words = "copies of up to 12, without a match chain of 4 by eagle"
+    options = {"draft": "eagle", "copied": 12, "length": 4}
+    candidate = {"method": "lookup_or_draft", "words": words, "options": options, "head": "eagle"}
+    size = "copies of up to 12, without a match K=4"
+    name = plan_name(candidate)
+    assert name.startswith("prompt lookup or EAGLE") and name.endswith(f'head "eagle" {size}')
+    explanation = {"chosen": candidate, "rules": [], "points": [{"draft_tokens": 12}]}
+    sentence = advice(explanation)
+    assert sentence.startswith("Use prompt lookup or the EAGLE") and sentence.endswith(f": {size}.")
