@@ -74,9 +74,11 @@ def put_in_order(graph: Any) -> None:
 
 def _wait(graph: Any, writer: Any, before: Any) -> None:
     """Make a writer depend on all other readers of a value, but those that depend on it."""
+    earlier = _ancestors(writer)
     for reader, _ in list(before.uses()):
-        if id(reader) not in _ancestors(writer) and id(writer) not in _ancestors(reader):
+        if id(reader) not in earlier and id(writer) not in (above := _ancestors(reader)):
             _tie(graph, writer, reader.outputs[0])
+            earlier |= above
 
 
 def _tie(graph: Any, writer: Any, read: Any) -> None:

@@ -23,7 +23,7 @@ def by_match(plan: Plan, item: Round) -> tuple[RoundDemands, RoundDemands] | Non
     if lookup is None or without is None:
         return None
     whole = round_demands(plan, item)
-    lookups = tuple(s for s in whole.steps if isinstance(s, OpDemand) and s.op is lookup)
+    lookups = tuple(s for s in whole.steps if isinstance(s, OpDemand) and s.op == lookup)
     unmatched = round_demands(without, without.round(item.name))
     unmatched = replace(unmatched, steps=(*lookups, *unmatched.steps))
     matched = specialized(plan, item.name, matched=True)

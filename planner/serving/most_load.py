@@ -7,7 +7,7 @@ comparison of a plan with others.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 
 import numpy as np
@@ -49,18 +49,12 @@ def most_load(
     return _of_one_world(_ByNumbers(numbers, steps), server, of_any_rate, tuple(limits.items()))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _ByNumbers:
     """Step times that are equal where their numbers are, to the last bit."""
 
     numbers: tuple[tuple[tuple[int, ...], str, bytes], ...]
-    steps: StepTimes
-
-    def __hash__(self) -> int:
-        return hash(self.numbers)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByNumbers) and self.numbers == other.numbers
+    steps: StepTimes = field(compare=False)
 
 
 @lru_cache(maxsize=4096)
