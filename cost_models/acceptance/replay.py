@@ -8,7 +8,7 @@ one pass over the positions with the tree as a transition table plays all rounds
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -64,7 +64,6 @@ class Replay:
         trials: positions at which d tokens of the round had been accepted, [prompts, depth].
         continued: of those, the ones that accepted one more.
         ends: rounds by the last node that they accepted, the root first, [nodes + 1].
-        silent: share of rounds in which nothing was proposed, of those whose beginning was seen.
     """
 
     traces: Traces
@@ -72,7 +71,16 @@ class Replay:
     trials: Floats
     continued: Floats
     ends: Floats
-    silent: float = 0.0
+
+    def share_begun(self, where: NDArray[np.bool_]) -> float:
+        """Share of rounds that begin at some positions, of all whose beginning was seen.
+
+        Args:
+            where: those positions, [positions, prompts].
+        """
+        first = np.ones((1, self.ended.shape[1]), dtype=np.bool_)
+        begun = np.concatenate([first, self.ended])[:-1] & self.traces.valid
+        return float((begun & where).sum() / max(begun.sum(), 1))
 
     def end_shares(self) -> tuple[float, ...]:
         """Share of rounds whose last accepted node is the root, node 0, node 1, ..."""
@@ -200,9 +208,7 @@ def replay_lengths(traces: Traces, limit: int) -> Replay:
         last = np.where(finished & (depth == limit), depth, last)
     stops = np.concatenate([before[~onward & traces.valid], last[last > 0]])
     ends = np.bincount(stops, minlength=limit + 1).astype(np.float64)
-    begun = (before == 0) & traces.valid
-    silent = float((traces.values[begun] < 0).sum() / max(begun.sum(), 1))
-    return replace(_count(traces, before, onward, last, ends, limit), silent=silent)
+    return _count(traces, before, onward, last, ends, limit)
 
 
 def _count(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 from specplan.cost_models.acceptance.model import AcceptanceModel, Floats
@@ -167,10 +168,13 @@ class Drafting:
         demands: RoundDemands,
         depth: int,
         evidence: Evidence,
-        lag_shares: Mapping[str, float] | None = None,
+        lag_shares: Mapping[str, float] | None = MappingProxyType({}),
     ) -> Drafting:
-        """A draft of any shape of which at most `depth` tokens are accepted."""
-        return cls(demands, tuple(range(-1, depth - 1)), (0,) * depth, evidence, lag_shares or {})
+        """A draft of any shape of which at most `depth` tokens are accepted.
+
+        Its nodes tell no lag: see `lag_shares`, which is None for a chain.
+        """
+        return cls(demands, tuple(range(-1, depth - 1)), (0,) * depth, evidence, lag_shares)
 
     @property
     def tokens_per_round(self) -> Interval:

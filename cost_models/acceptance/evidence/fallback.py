@@ -6,13 +6,16 @@ with. Which of the two a round drafts depends on the position where it begins al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
-from specplan.cost_models.acceptance.evidence.base import Drafting, Rows, TraceOfSeveral
-from specplan.cost_models.acceptance.evidence.lengths import NOTHING, Lengths
+import numpy as np
+from numpy.typing import NDArray
+
+from specplan.cost_models.acceptance.evidence.base import Drafting, Rows
+from specplan.cost_models.acceptance.evidence.lengths import NOTHING, TraceOfDrafts
+from specplan.cost_models.acceptance.replay import Traces
 from specplan.cost_models.acceptance.trace_model import TraceModel
 from specplan.cost_models.rounds.demands import Matching, RoundDemands
 from specplan.cost_models.rounds.matching import by_match
@@ -20,7 +23,7 @@ from specplan.ir.plan import Plan, Round
 
 
 @dataclass(frozen=True)
-class FallbackTrace(TraceOfSeveral):
+class FallbackTrace(TraceOfDrafts):
     """How far the text goes on with a source's chain and with a model's.
 
     Attributes:
@@ -50,11 +53,11 @@ class FallbackTrace(TraceOfSeveral):
         problem = self.problem_of(*lengths)
         if problem is not None:
             return problem
-        evidence, without = self._of_chains(*lengths)
-        matching = Matching(without, matched, unmatched)
-        depth = max(lengths)
-        path = tuple(range(-1, depth - 1)), (0,) * depth
-        return Drafting(replace(demands, matching=matching), *path, evidence)
+        evidence = self.cut(*lengths)
+        drafting = Drafting.of_path(demands, max(lengths), evidence, lag_shares=None)
+        replay = evidence.model.outcome(drafting.parents, drafting.ranks)
+        matching = Matching(replay.share_begun(self._unmatched), matched, unmatched)
+        return replace(drafting, demands=replace(demands, matching=matching))
 
     def problem(self) -> str | None:
         """See `Evidence.problem`."""
@@ -85,32 +88,12 @@ class FallbackTrace(TraceOfSeveral):
             for row in self.rows
         )
 
-    def _of_chains(self, copied: int, drafted: int) -> tuple[Lengths, float]:
-        """Evidence of such chains, and the share of rounds without a match; made once."""
-        if (copied, drafted) not in self._made:
-            accepted = self.lengths(copied, drafted)
-            self._made[copied, drafted] = Lengths(accepted), self._without(accepted)
-        return self._made[copied, drafted]
-
     @cached_property
-    def _made(self) -> dict[tuple[int, int], tuple[Lengths, float]]:
-        return {}
-
-    def _without(self, accepted: Rows) -> float:
-        begun = [
-            row[place][0] == NOTHING
-            for row, lengths in zip(self.rows, accepted, strict=True)
-            for place in _places(lengths)
-        ]
-        return sum(begun) / len(begun)
-
-
-def _places(accepted: Sequence[int]) -> Iterator[int]:
-    """Where rounds begin, the first at the first position."""
-    place = 0
-    while place < len(accepted):
-        yield place
-        place += accepted[place] + 1
+    def _unmatched(self) -> NDArray[np.bool_]:
+        """Where the source has no match, [positions, prompts]."""
+        copied = Traces.of([[copied for copied, _ in row] for row in self.rows])
+        unmatched: NDArray[np.bool_] = copied.values == NOTHING
+        return unmatched
 
 
 EVIDENCE = FallbackTrace

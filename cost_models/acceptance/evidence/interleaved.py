@@ -21,8 +21,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.cost_models.acceptance.evidence.base import Drafting, Rows, TraceOfSeveral
-from specplan.cost_models.acceptance.evidence.lengths import Lengths
+from specplan.cost_models.acceptance.evidence.base import Drafting, Rows
+from specplan.cost_models.acceptance.evidence.lengths import TraceOfDrafts
 from specplan.cost_models.acceptance.trace_model import TraceModel
 from specplan.cost_models.rounds.demands import RoundDemands
 from specplan.cost_models.rounds.round_types import round_types
@@ -66,7 +66,7 @@ class DraftSegment:
 
 
 @dataclass(frozen=True)
-class InterleavedTrace(TraceOfSeveral):
+class InterleavedTrace(TraceOfDrafts):
     """What of the text a model and a source would have drafted.
 
     Attributes:
@@ -93,7 +93,7 @@ class InterleavedTrace(TraceOfSeveral):
         if problem is not None:
             return problem
         depth = sum(segment.most for segment in segments)
-        return Drafting.of_path(demands, depth, self.of_segments(segments))
+        return Drafting.of_path(demands, depth, self.cut(segments))
 
     def problem(self) -> str | None:
         """See `Evidence.problem`."""
@@ -117,16 +117,6 @@ class InterleavedTrace(TraceOfSeveral):
     def lengths(self, segments: Sequence[DraftSegment]) -> Rows:
         """Per prompt and position, the tokens accepted of a chain drafted in turns from there."""
         return tuple(tuple(_accepted(*_columns(row), segments).tolist()) for row in self._filled)
-
-    def of_segments(self, segments: tuple[DraftSegment, ...]) -> Lengths:
-        """The same as evidence of that chain, made once."""
-        if segments not in self._made:
-            self._made[segments] = Lengths(self.lengths(segments))
-        return self._made[segments]
-
-    @cached_property
-    def _made(self) -> dict[tuple[DraftSegment, ...], Lengths]:
-        return {}
 
     @cached_property
     def whole(self) -> Rows:

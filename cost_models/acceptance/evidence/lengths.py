@@ -6,11 +6,19 @@ model without some of its blocks.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from specplan.cost_models.acceptance.evidence.base import Drafting, Rows, Trace, problem_of_rows
+from specplan.cost_models.acceptance.evidence.base import (
+    Drafting,
+    Rows,
+    Trace,
+    TraceOfSeveral,
+    problem_of_rows,
+)
 from specplan.cost_models.acceptance.trace_model import TraceModel
 from specplan.cost_models.rounds.demands import RoundDemands
 from specplan.cost_models.rounds.matching import with_matching
@@ -46,8 +54,27 @@ class Lengths(Trace):
         drafting = super().drafts(plan, item, demands)
         if isinstance(drafting, str):
             return drafting
-        without = self.model.outcome(drafting.parents, drafting.ranks).silent
+        replay = self.model.outcome(drafting.parents, drafting.ranks)
+        without = replay.share_begun(replay.traces.values == NOTHING)
         return replace(drafting, demands=with_matching(plan, item, demands, without))
+
+
+class TraceOfDrafts(TraceOfSeveral):
+    """A trace that says of drafts of several shapes how far each is accepted."""
+
+    @abstractmethod
+    def lengths(self, *args: Any, **kwargs: Any) -> Rows:
+        """Per prompt and position, the tokens accepted of a draft of a shape."""
+
+    def cut(self, *shape: Hashable) -> Lengths:
+        """The same as evidence of such drafts, made once; the arguments are those of `lengths`."""
+        if shape not in self._made:
+            self._made[shape] = Lengths(self.lengths(*shape))
+        return self._made[shape]
+
+    @cached_property
+    def _made(self) -> dict[tuple[Hashable, ...], Lengths]:
+        return {}
 
 
 EVIDENCE = Lengths

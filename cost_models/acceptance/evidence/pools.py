@@ -22,10 +22,9 @@ from specplan.cost_models.acceptance.evidence.base import (
     MOST,
     Drafting,
     Rows,
-    TraceOfSeveral,
     judged_several_times,
 )
-from specplan.cost_models.acceptance.evidence.lengths import Lengths
+from specplan.cost_models.acceptance.evidence.lengths import TraceOfDrafts
 from specplan.cost_models.acceptance.evidence.pool_rounds import BeamPool, read_merged, read_pool
 from specplan.cost_models.acceptance.trace_model import TraceModel
 from specplan.cost_models.rounds.demands import RoundDemands
@@ -36,7 +35,7 @@ _NO_PLACE = MOST
 
 
 @dataclass(frozen=True)
-class Pools(TraceOfSeveral):
+class Pools(TraceOfDrafts):
     """Where the text stands in the pools of every position.
 
     A node's place is its 0-based order in its pool by probability. A parent stands before its
@@ -82,21 +81,6 @@ class Pools(TraceOfSeveral):
             )
         lag = {tree.cache: self.lag_share(tree.layers, tree.nodes)}
         return Drafting.of_path(demands, tree.layers, self.cut(tree.layers, tree.nodes), lag)
-
-    def cut(self, layers: int, nodes: int) -> Lengths:
-        """What is accepted of trees of so many layers and nodes, as evidence made once.
-
-        Args:
-            layers: that the tree grows, at most as many as were measured.
-            nodes: its most probable ones, which are verified.
-        """
-        if (layers, nodes) not in self._made:
-            self._made[layers, nodes] = Lengths(self.lengths(layers, nodes))
-        return self._made[layers, nodes]
-
-    @cached_property
-    def _made(self) -> dict[tuple[int, int], Lengths]:
-        return {}
 
     def problem(self) -> str | None:
         """See `Evidence.problem`."""

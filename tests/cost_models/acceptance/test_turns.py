@@ -93,7 +93,7 @@ def test_a_profile_of_turns_is_read_back(tmp_path: Path) -> None:
     profile.save(tmp_path / "profile.json")
     loaded = AcceptanceProfile.load(tmp_path / "profile.json")
     assert loaded == profile and loaded.evidence.kind == "interleaved" and loaded.positions == 3
-    assert loaded.evidence.of_segments((DraftSegment("model", 1),)).rows == ((1, 0), (1,))
+    assert loaded.evidence.cut((DraftSegment("model", 1),)).rows == ((1, 0), (1,))
     assert loaded.evidence.problem_of([DraftSegment("source", 9)]) is not None
 
 
