@@ -23,122 +23,11 @@ SPREAD = 0.02
 """Standard deviation of new matrices, that of GPT-2 and Llama (`initializer_range`)."""
 TRIED = 512
 """Tokens of a text along which the size of a target's states is measured."""
-_EAGLE3 = (
-    (r"project\.(weight|bias)", r"fc.\1"),
-    (r"state_norm\.weight", "midlayer.hidden_norm.weight"),
-    (r"token_norm\.weight", "midlayer.input_layernorm.weight"),
-    (r"embedding\.weight", "embed_tokens.weight"),
-    (r"heads\.0\.weight", "lm_head.weight"),
-    (r"layers\.0\.(.*)", r"midlayer.\1"),
-    (r"(norm\.weight|layers\.[1-9].*)", r"\1"),
-    (r"mask_state", "mask_hidden"),
-)
-_CLOVER = (
-    (r"embedding\.weight", "clover_embed_tokens.weight"),
-    (r"by_token\.norm\.weight", "clover_norm.weight"),
-    (r"norm\.weight", "clover_head_norm.weight"),
-    (r"linear\.(weight|bias)", r"clover_head_mlp.\1"),
-    (r"beside\.(weight|bias)", r"clover_head_mlp2.\1"),
-    (r"blocks\.(\d+)\.(\d+)\.(weight|bias)", r"clover_head_mlp.\1.\2.linear.\3"),
-    (r"(layers\..*)", r"\1"),
-)
-
-
-def _clover_block(name: str, public: str) -> tuple[tuple[str, str], ...]:
-    return (
-        (rf"by_token\.{name}\.norm\.weight", f"{public}.input_layernorm.weight"),
-        (rf"by_token\.{name}\.([qkv]\..*)", rf"{public}.\1"),
-    )
-
-
-_PUBLIC: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "medusa": (
-        (r"blocks\.(\d+)\.(\d+)\.(weight|bias)", r"blocks.\1.layers.\2.\3"),
-        (r"heads\.(\d+)\.weight", r"lm_heads.\1.weight"),
-    ),
-    "blockwise": (
-        (r"blocks\.(\d+)\.0\.(weight|bias)", r"\1.0.\2"),
-        (r"blocks\.(\d+)\.1\.(weight|bias)", r"\1.2.\2"),
-    ),
-    "cerberus": (
-        (r"blocks\.(\d+)\.(\d+)\.(weight|bias)", r"\1.\2.linear.\3"),
-        (r"heads\.(\d+)\.weight", r"\1.{last}.weight"),
-    ),
-    "hydra": (
-        (r"blocks\.(\d+)\.(\d+)\.(weight|bias)", r"hydra_mlp.\1.\2.linear.\3"),
-        (r"shortcuts\.(\d+)\.(weight|bias)", r"hydra_mlp.\1.0.res_connection.\2"),
-        (r"heads\.(\d+)\.(weight|bias)", r"hydra_lm_head.\1.\2"),
-    ),
-    "mlp_speculator": (
-        (r"embeddings\.(\d+)\.weight", r"speculator.emb.\1.weight"),
-        (r"projects\.(\d+)\.weight", r"speculator.proj.\1.weight"),
-        (r"norms_by_step\.(\d+)\.(weight|bias)", r"speculator.ln.\1.\2"),
-        (r"heads\.(\d+)\.weight", r"speculator.head.\1.weight"),
-    ),
-    "redrafter": (
-        (r"cell_state\.(weight|bias)", r"rnn_u.\1"),
-        (r"cell_token\.weight", "rnn_w.weight"),
-        (r"blocks\.0\.(\d+)\.(weight|bias)", r"lm_head.\1.linear.\2"),
-        (r"heads\.0\.weight", "lm_head.{last}.weight"),
-    ),
-    "eagle3": _EAGLE3,
-    "peagle": _EAGLE3,
-    "dflash": (
-        (r"project\.weight", "fc.weight"),
-        (r"after_project\.weight", "hidden_norm.weight"),
-        (r"heads\.0\.weight", "lm_head.weight"),
-        (r"(norm\.weight|layers\..*)", r"\1"),
-    ),
-    "eagle": (
-        (r"project\.(weight|bias)", r"fc.\1"),
-        (r"embedding\.weight", "embed_tokens.weight"),
-        (r"(layers\..*)", r"\1"),
-    ),
-    "look_ahead_tokens": (
-        (r"slots", "slots.weight"),
-        (r"(map_\w+|adapters\.\w+)", r"\1"),
-    ),
-    "clover": (*_CLOVER, *_clover_block("later", "clover_head_mlp_rnn")),
-    "clover2": (
-        *_CLOVER,
-        *_clover_block("first", "clover_head_mlp_rnn"),
-        *_clover_block("later", "clover_head_mlp_rnn2"),
-    ),
-    "amphista": (
-        (r"stage\.(weight|bias)", r"fc.\1"),
-        (r"mixed\.blocks\.(\d+)\.(weight|bias)", r"heads.\1.linear.\2"),
-        (r"mixed\.positions", "auto_embedding.positions"),
-        (r"mixed\.norm\.weight", "auto_embedding.input_layernorm.weight"),
-        (r"mixed\.middle\.weight", "auto_embedding.post_attention_layernorm.weight"),
-        (r"mixed\.([qkvo])\.weight", r"auto_embedding.self_attn.\1_proj.weight"),
-        (r"mixed\.(gate|up|down)\.weight", r"auto_embedding.mlp.\1_proj.weight"),
-        (r"(layers\..*)", r"\1"),
-    ),
-    "chimera": (
-        (r"ngram\.block\.(weight|bias)", r"trimlp.0.linear.\1"),
-        (r"ngram\.project\.weight", "trimlp.1.weight"),
-        (r"heads\.(\d+)\.weight", r"chimera_head.\1.0.weight"),
-        (r"layers\.0\.(.*)", r"fast_layer1.0.\1"),
-    ),
-    "tandem": (
-        (r"embedding\.weight", "model.embed_tokens.weight"),
-        (r"norm\.weight", "model.norm.weight"),
-        (r"heads\.0\.weight", "lm_head.weight"),
-        (r"by_layer\.(\d+)\.weight", r"tandem.\1.weight"),
-        (r"(layers\..*)", r"model.\1"),
-    ),
-    "fspad": (
-        (r"project\.(weight|bias)", r"fc.fc.\1"),
-        (r"sampling\.norm\.weight", "fc.post_attention_layernorm.weight"),
-        (r"sampling\.(gate|up|down)\.weight", r"fc.mlp.\1_proj.weight"),
-        (r"embedding\.weight", "embed_tokens.weight"),
-        (r"(layers\..*)", r"\1"),
-    ),
-    "kangaroo": ((r"(norm\.weight|layers\..*)", r"\1"),),
-}
-"""Names of tensors in files by those in the runtime: vLLM's Medusa, SpecForge's EAGLE-3, z-lab's
-DFlash, SafeAILab's EAGLE, and those of the authors; `{last}` follows the last residual block."""
-TRAINED = tuple(_PUBLIC)
+TRAINED = (
+    "medusa", "blockwise", "cerberus", "hydra", "mlp_speculator", "redrafter", "eagle3", "peagle",
+    "dflash", "eagle", "look_ahead_tokens", "clover", "clover2", "amphista", "chimera", "tandem",
+    "fspad", "kangaroo",
+)  # fmt: skip
 _PASSED = ("linear.weight", "beside.weight", "stage.weight", "r.q.weight", "r.k.weight")
 _ADDED = (
     "blocks.", "ngram.block.", "mixed.blocks.", "mixed.o.", "mixed.down.", "map_up",
@@ -280,14 +169,10 @@ def frequent_tokens(texts: Iterable[Iterable[int]], count: int, size: int) -> Te
 
 def public_tensors(head: Drafter) -> dict[str, Tensor]:
     """A head's weights, and the map of a reduced vocabulary, by the names of its format."""
-    rules = _PUBLIC[head.description.family]
-    last = str(head.description.output.residual)
-    tensors: dict[str, Tensor] = {}
-    for name, weight in head.weights_by_name().items():
-        matches = ((re.fullmatch(pattern, name), into) for pattern, into in rules)
-        public = next(match.expand(into) for match, into in matches if match)
-        public = public.replace("{last}", last)
-        tensors[public] = weight.detach().cpu().contiguous()
+    tensors = {
+        head.description.name_in_files(name): weight.detach().cpu().contiguous()
+        for name, weight in head.weights_by_name().items()
+    }
     tokens = head.outputs.tokens
     if tokens is not None:
         known = tokens.cpu()

@@ -35,7 +35,7 @@ from specplan.cost_models.models.heads.shared import (
 from specplan.cost_models.models.new_heads import eagle_config
 
 _NAMES = (
-    (r"(?:model\.)?embed_tokens\.weight", "embedding.weight"),
+    (r"(?:|model\.)embed_tokens\.weight", "embedding.weight"),
     (r"fc\.(weight|bias)", r"project.\1"),
     (r"(?:midlayer|layers\.0)\.hidden_norm\.weight", "state_norm.weight"),
     (r"(?:midlayer|layers\.0)\.input_layernorm\.weight", "token_norm.weight"),
@@ -49,9 +49,8 @@ _NAMES = (
     (r"t2d", "members"),
     (r"(?:.*\.)?rotary_emb\.inv_freq", ""),
     (r"verifier_(?:norm|lm_head)\.weight", ""),
-    *LAYER_NAMES,
-    *one_layer(r"midlayer\."),
 )
+_ONE_LAYER = one_layer(r"midlayer\.")
 
 
 def eagle3(config: Config, target: Sizes) -> HeadDescription:
@@ -98,7 +97,7 @@ def eagle3(config: Config, target: Sizes) -> HeadDescription:
             head="own",
             vocabulary=config.size("draft_vocab_size", default=inner.size("vocab_size")),
         ),
-        names=_NAMES,
+        names=(*_NAMES, *_ONE_LAYER, *LAYER_NAMES),
     )
 
 
@@ -155,7 +154,7 @@ def fspad(config: Config, target: Sizes) -> HeadDescription:
             (r"fc\.fc\.(weight|bias)", r"project.\1"),
             (r"fc\.mlp\.(gate|up|down)_proj\.weight", r"sampling.\1.weight"),
             (r"fc\.post_attention_layernorm\.weight", "sampling.norm.weight"),
-            *_NAMES,
+            *one.names,
         ),
     )
 
@@ -181,7 +180,7 @@ def eagle1(config: Config, target: Sizes) -> HeadDescription:
             input_norm=False,
         ),
         output=Output(vocabulary=config.size("vocab_size")),
-        names=_NAMES,
+        names=(*_NAMES, *LAYER_NAMES, *_ONE_LAYER),
     )
 
 

@@ -20,6 +20,11 @@ from specplan.cost_models.models.heads.description import HeadDescription, Level
 from specplan.cost_models.models.heads.shared import Sizes, refused
 
 _BLOCK = r"blocks.\1.\2.\3"
+_VLLM = (
+    (r"blocks\.(\d+)\.layers\.(\d+)\.(weight|bias)", _BLOCK),
+    (r"(?:lm_heads|lm_head)\.(\d+)\.weight", r"heads.\1.weight"),
+    (r"token_map", "token_map"),
+)
 
 
 def medusa(config: Config, target: Sizes) -> HeadDescription:
@@ -70,7 +75,11 @@ def _on_one_state(
 ) -> HeadDescription:
     width = config.size("hidden_size", default=target.hidden_size)
     vocabulary = config.size("vocab_size", default=target.vocab_size)
-    prefix = rf"(?:{family}_head\.)?"
+    prefix = rf"(?:|{family}_head\.)"
+    authors = (
+        (rf"{prefix}(\d+)\.{output.residual}\.weight", r"heads.\1.weight"),
+        (rf"{prefix}(\d+)\.(\d+)\.linear\.(weight|bias)", _BLOCK),
+    )
     return HeadDescription(
         family=family,
         hidden_size=width,
@@ -79,13 +88,7 @@ def _on_one_state(
         join="feature",
         levels=Levels(count=heads),
         output=output,
-        names=(
-            (rf"{prefix}(\d+)\.{output.residual}\.weight", r"heads.\1.weight"),
-            (rf"{prefix}(\d+)\.(\d+)\.linear\.(weight|bias)", _BLOCK),
-            (r"blocks\.(\d+)\.layers\.(\d+)\.(weight|bias)", _BLOCK),
-            (r"lm_heads?\.(\d+)\.weight", r"heads.\1.weight"),
-            (r"token_map", "token_map"),
-        ),
+        names=(*_VLLM, *authors) if family == "medusa" else (*authors, *_VLLM),
     )
 
 
@@ -109,10 +112,10 @@ def hydra(config: Config, target: Sizes) -> HeadDescription:
         steps=heads,
         output=Output(residual=blocks, head="each", bias=True, vocabulary=target.vocab_size),
         names=(
-            (r"(?:hydra_head\.)?hydra_mlp\.(\d+)\.(\d+)\.linear\.(weight|bias)", _BLOCK),
-            (r"(?:hydra_head\.)?hydra_mlp\.(\d+)\.0\.res_connection\.(weight|bias)",
+            (r"(?:|hydra_head\.)hydra_mlp\.(\d+)\.(\d+)\.linear\.(weight|bias)", _BLOCK),
+            (r"(?:|hydra_head\.)hydra_mlp\.(\d+)\.0\.res_connection\.(weight|bias)",
              r"shortcuts.\1.\2"),
-            (r"(?:hydra_head\.)?hydra_lm_head\.(\d+)\.(weight|bias)", r"heads.\1.\2"),
+            (r"(?:|hydra_head\.)hydra_lm_head\.(\d+)\.(weight|bias)", r"heads.\1.\2"),
         ),
     )  # fmt: skip
 
@@ -133,10 +136,10 @@ def mlp_speculator(config: Config, target: Sizes) -> HeadDescription:
         scaled_input=config.flag("scale_input"),
         output=Output(head="each", vocabulary=config.size("vocab_size")),
         names=(
-            (r"(?:speculator\.)?emb\.(\d+)\.weight", r"embeddings.\1.weight"),
-            (r"(?:speculator\.)?proj\.(\d+)\.weight", r"projects.\1.weight"),
-            (r"(?:speculator\.)?ln\.(\d+)\.(weight|bias)", r"norms_by_step.\1.\2"),
-            (r"(?:speculator\.)?head\.(\d+)\.weight", r"heads.\1.weight"),
+            (r"(?:speculator\.|)emb\.(\d+)\.weight", r"embeddings.\1.weight"),
+            (r"(?:speculator\.|)proj\.(\d+)\.weight", r"projects.\1.weight"),
+            (r"(?:speculator\.|)ln\.(\d+)\.(weight|bias)", r"norms_by_step.\1.\2"),
+            (r"(?:speculator\.|)head\.(\d+)\.weight", r"heads.\1.weight"),
         ),
     )
 

@@ -14,7 +14,7 @@ from transformers import LlamaForCausalLM
 
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.heads.drafter import Drafter
-from specplan.runtime.models.heads.loading import load_head
+from specplan.runtime.models.heads.loading import load_head, places_of
 from specplan.runtime.models.heads.unrolled import unrolled
 from specplan.runtime.models.loading import load_model
 from tests.backends.pairs import save_pair
@@ -217,6 +217,10 @@ def test_logits_are_those_of_the_paper(case: str, target: CausalModel, tmp_path:
     for step in range(steps):
         torch.testing.assert_close(by_step[step][0, ROOT], wanted[step], rtol=0, atol=2e-5)
     assert all(not torch.equal(a, b) for a, b in pairwise(wanted))
+    weights = [*head.weights_by_name()]
+    names = [head.description.name_in_files(weight) for weight in weights]
+    places = places_of(head.description, frozenset(names), tmp_path)
+    assert [places[name] for name in names] == weights, "names lead there and back"
 
 
 def test_slots_are_inputs_of_the_target_behind_its_text(tmp_path: Path) -> None:
