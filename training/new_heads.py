@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from specplan.cost_models.models.heads.description import HeadDescription
 from specplan.cost_models.models.heads.reading import read_description
 from specplan.ir.errors import MissingCapabilityError
 from specplan.measure.acceptance.heads import text_features
@@ -28,6 +29,8 @@ TRAINED = (
     "dflash", "eagle", "look_ahead_tokens", "clover", "clover2", "amphista", "chimera", "tandem",
     "fspad", "kangaroo",
 )  # fmt: skip
+_GROUP = re.compile(r"\((?!\?)(?:[^()]|\(\?:[^()]*\))*\)")
+_CHOICE = re.compile(r"\(\?:([^()|]*)[^()]*\)")
 _PASSED = ("linear.weight", "beside.weight", "stage.weight", "r.q.weight", "r.k.weight")
 _ADDED = (
     "blocks.", "ngram.block.", "mixed.blocks.", "mixed.o.", "mixed.down.", "map_up",
@@ -167,10 +170,27 @@ def frequent_tokens(texts: Iterable[Iterable[int]], count: int, size: int) -> Te
     return torch.tensor(sorted(ranked[:count]))
 
 
+def name_in_files(description: HeadDescription, weight: str) -> str:
+    """The name in files of a weight: `HeadDescription.names` backwards.
+
+    Raises:
+        KeyError: no file has it.
+    """
+    for pattern, into in description.names:
+        place = re.escape(into)
+        for number, group in enumerate(_GROUP.findall(pattern), start=1):
+            place = place.replace(rf"\\{number}", group)
+        match = re.fullmatch(place, weight)
+        if match is not None:
+            form = _CHOICE.sub(r"\1", _GROUP.sub("{}", pattern))
+            return re.sub(r"\\(.)", r"\1", form).format(*match.groups())
+    raise KeyError(weight)
+
+
 def public_tensors(head: Drafter) -> dict[str, Tensor]:
     """A head's weights, and the map of a reduced vocabulary, by the names of its format."""
     tensors = {
-        head.description.name_in_files(name): weight.detach().cpu().contiguous()
+        name_in_files(head.description, name): weight.detach().cpu().contiguous()
         for name, weight in head.weights_by_name().items()
     }
     tokens = head.outputs.tokens

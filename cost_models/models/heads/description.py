@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -203,10 +202,6 @@ class Neighbours:
     scale: float
 
 
-_GROUP = re.compile(r"\((?!\?)(?:[^()]|\(\?:[^()]*\))*\)")
-_CHOICE = re.compile(r"\(\?:([^()|]*)[^()]*\)")
-
-
 @dataclass(frozen=True, kw_only=True)
 class HeadDescription:
     """A drafter that reads a target's hidden states.
@@ -248,7 +243,8 @@ class HeadDescription:
         output: from states to logits.
         names: (pattern, replacement) pairs from names of tensors in its files to those of
             `specplan.runtime.models.heads`; the first that matches whole counts, and an empty
-            replacement leaves the tensor out. See `name_in_files` for the way back.
+            replacement leaves the tensor out. On the way back (`specplan.training.new_heads`) the
+            first replacement that gives a weight counts, and of `(?:a|b)` in its pattern a.
     """
 
     family: str
@@ -270,18 +266,3 @@ class HeadDescription:
     levels: Levels = Levels()
     output: Output
     names: tuple[tuple[str, str], ...] = ()
-
-    def name_in_files(self, weight: str) -> str:
-        """The name of a weight of `specplan.runtime.models.heads` in files: `names` backwards.
-
-        The first replacement that gives the weight counts, and of `(?:a|b)` in its pattern a.
-        """
-        for pattern, into in self.names:
-            place = re.escape(into)
-            for number, group in enumerate(_GROUP.findall(pattern), start=1):
-                place = place.replace(rf"\\{number}", group)
-            match = re.fullmatch(place, weight)
-            if match is not None:
-                form = _CHOICE.sub(r"\1", _GROUP.sub("{}", pattern))
-                return re.sub(r"\\(.)", r"\1", form).format(*match.groups())
-        raise KeyError(weight)

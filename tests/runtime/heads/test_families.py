@@ -17,6 +17,7 @@ from specplan.runtime.models.heads.drafter import Drafter
 from specplan.runtime.models.heads.loading import load_head, places_of
 from specplan.runtime.models.heads.unrolled import unrolled
 from specplan.runtime.models.loading import load_model
+from specplan.training.new_heads import name_in_files
 from tests.backends.pairs import save_pair
 from tests.runtime.heads import bodies, formats, papers
 from tests.runtime.heads.formats import Stored
@@ -218,7 +219,7 @@ def test_logits_are_those_of_the_paper(case: str, target: CausalModel, tmp_path:
         torch.testing.assert_close(by_step[step][0, ROOT], wanted[step], rtol=0, atol=2e-5)
     assert all(not torch.equal(a, b) for a, b in pairwise(wanted))
     weights = [*head.weights_by_name()]
-    names = [head.description.name_in_files(weight) for weight in weights]
+    names = [name_in_files(head.description, weight) for weight in weights]
     places = places_of(head.description, frozenset(names), tmp_path)
     assert [places[name] for name in names] == weights, "names lead there and back"
 
