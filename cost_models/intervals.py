@@ -55,7 +55,12 @@ class Interval:
         """`1.86 (1.61 to 2)`: the mean and the interval."""
         if getattr(self.mean, "ndim", 0):
             return f"Interval of {len(self.mean)} cells"  # type: ignore[arg-type]
-        return f"{self.mean:.4g} ({self.low:.4g} to {self.high:.4g})"
+        return self.words(".4g")
+
+    def words(self, form: str = ".3g") -> str:
+        """`mean (low to high)`, each number in the given format."""
+        mean, low, high = (format(x, form) for x in (self.mean, self.low, self.high))
+        return f"{mean} ({low} to {high})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from specplan.measure.acceptance.continuations import continue_prompts, request_of
+from specplan.measure.acceptance.continuations import traced_texts
 from specplan.measure.acceptance.exit_traces import layer_traces
-from specplan.measure.acceptance.teacher import TracedText
 from specplan.measure.progress import Progress, silent
 from specplan.measure.workbench import PROFILE, Workbench
 from specplan.planner import Shares
@@ -31,17 +30,14 @@ def measure_token_exits(
     layers = range(1, target.num_layers + 1)
     settled = np.zeros((target.vocab_size, target.num_layers))
     places = np.zeros((target.vocab_size, 1))
-    prompts = bench.prompts(PROFILE)[:limit]
-    outputs = continue_prompts(bench, prompts, progress)
-    for index, (prompt, output) in enumerate(zip(prompts, outputs, strict=True)):
-        if output:
-            text = TracedText(index, prompt.id, request_of(bench, prompt, index), output, target)
-            traces = layer_traces(text, layers)
-            first = torch.stack([traces[layer].first for layer in layers]).numpy()
-            same = first == first[-1]
-            stays = np.logical_and.accumulate(same[::-1], axis=0)[::-1]
-            before = [prompt.tokens[-1], *output[:-1]]
-            np.add.at(settled, before, stays.T.astype(float))
-            np.add.at(places, before, 1.0)
-        progress("exits by token", index + 1, len(prompts))
+    texts = traced_texts(bench, bench.prompts(PROFILE)[:limit], progress)
+    for done, text in enumerate(texts, start=1):
+        traces = layer_traces(text, layers)
+        first = torch.stack([traces[layer].first for layer in layers]).numpy()
+        same = first == first[-1]
+        stays = np.logical_and.accumulate(same[::-1], axis=0)[::-1]
+        before = text.tokens[text.start - 1 : -1]
+        np.add.at(settled, before, stays.T.astype(float))
+        np.add.at(places, before, 1.0)
+        progress("exits by token", done, len(texts))
     return settled / (places + 1.0)

@@ -12,7 +12,7 @@ import torch
 
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.measure.acceptance.continuations import continue_prompts, request_of
+from specplan.measure.acceptance.continuations import traced_texts
 from specplan.measure.acceptance.heads import depth_of, drafts_at_once, head_ranks
 from specplan.measure.acceptance.teacher import (
     NO_RANK,
@@ -51,13 +51,7 @@ def unseen_texts(
     Raises:
         UsageError: the problem has no such prompts.
     """
-    prompts = bench.prompts(split)[:most]
-    outputs, target = continue_prompts(bench, prompts, progress), bench.models["target"]
-    return [
-        TracedText(index, prompt.id, request_of(bench, prompt, index), output, target)
-        for index, (prompt, output) in enumerate(zip(prompts, outputs, strict=True))
-        if len(output) > 1
-    ]
+    return traced_texts(bench, bench.prompts(split)[:most], progress, least=2)
 
 
 def ranks_along(

@@ -226,7 +226,7 @@ def card(
     """README.md of a published drafter."""
     counted, recipe = done.evaluation, state["recipe"]
     rows = [
-        f"| {place + 1} | {reached} | {_rate(posterior(accepted[0], reached))} |"
+        f"| {place + 1} | {reached} | {posterior(accepted[0], reached).words('.3f')} |"
         for place, (reached, accepted) in enumerate(
             zip(counted.reached, counted.accepted, strict=True)
         )
@@ -282,7 +282,3 @@ def _kind(state: dict[str, Any], family: str, form: str) -> str:
     if form == MODEL_TYPE:
         return f"What its target reads ahead of its text ({family})"
     return f"A drafter ({family}) that reads the hidden states of its target"
-
-
-def _rate(interval: Any) -> str:
-    return f"{interval.mean:.3f} ({interval.low:.3f} to {interval.high:.3f})"

@@ -174,9 +174,9 @@ def _loss_words(projection: Projection) -> Iterator[str]:
     yield ""
     yield (
         f"This is the best plan that can. It {verb} {abs(ratio.mean - 1.0):.1%}: its speed is "
-        f"{_interval(ratio)} times that of the chosen plan. Over plain decoding the chosen plan is "
-        f"predicted to run {_interval(chosen.speedup)} times as fast, this one "
-        f"{_interval(emitted.speedup)} times."
+        f"{ratio.words()} times that of the chosen plan. Over plain decoding the chosen plan is "
+        f"predicted to run {chosen.speedup.words()} times as fast, this one "
+        f"{emitted.speedup.words()} times."
     )
 
 
@@ -197,7 +197,7 @@ def _figures(choice: Choice) -> Iterator[str]:
     for load in choice.loads:
         yield (
             f"| {load.batch} | {load.prompt_tokens} | {load.output_tokens} | "
-            f"{_interval(load.tokens_per_round)} | {_interval(load.tokens_per_second, '.4g')} |"
+            f"{load.tokens_per_round.words()} | {load.tokens_per_second.words('.4g')} |"
         )
 
 
@@ -218,8 +218,3 @@ def _forced_words(projection: Projection) -> Iterator[str]:
         yield from (measure for at, measure in runs if at == command)
         yield "```"
     yield from ["", f"Tokens per round: {forced.read}."]
-
-
-def _interval(interval: Interval, form: str = ".3g") -> str:
-    mean, low, high = (format(x, form) for x in (interval.mean, interval.low, interval.high))
-    return f"{mean} ({low} to {high})"

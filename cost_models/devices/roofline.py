@@ -194,7 +194,7 @@ class AnalyticDevice:
         if not (isinstance(logit_rows, int) and logit_rows == 0):
             seconds = seconds + self.stack.seconds_per_forward
             seconds = seconds + self.stack.seconds_per_sequence * batch
-        return Seconds.relative(_number_or_array(seconds), self._error)
+        return Seconds.relative(number_or_array(seconds), self._error)
 
     def prefill_seconds(
         self, shape: ModelShape, batch: Quantity, tokens: Quantity, cached: Quantity = 0
@@ -263,5 +263,6 @@ class AnalyticDevice:
         return seconds + traffic * moved / self.memory_bandwidth
 
 
-def _number_or_array(value: Quantity) -> Quantity:
+def number_or_array(value: Quantity) -> Quantity:
+    """A float of an array without dimensions; arrays as they are."""
     return float(value) if np.ndim(value) == 0 else value

@@ -13,7 +13,12 @@ from specplan.cost_models.models.drafter_configs import (
     read_drafter_config,
 )
 from specplan.cost_models.models.files.safetensors_headers import read_config, stored_tensors
-from specplan.cost_models.models.files.stored_model import UNCHANGED, Chosen, stated_model
+from specplan.cost_models.models.files.stored_model import (
+    UNCHANGED,
+    Chosen,
+    check_count,
+    stated_model,
+)
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.cost_models.models.number_formats import RUN_FORMATS
 from specplan.cost_models.models.parameters import parameter_inventory
@@ -164,10 +169,5 @@ def _check_weights(folder: Path, drafter: DrafterShape) -> bool:
         for name, tensor in tensors.items()
         if not name.endswith(_BUFFERS) and (decoder.owns_head or "lm_head" not in name)
     )
-    if stored != described:
-        raise UsageError(
-            f"the weights hold {stored} parameters, config.json describes {described}",
-            where=str(folder),
-            remedy="Take config.json and weights from the same checkpoint.",
-        )
+    check_count(stored, described, folder)
     return True

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specplan.ir.files import read_json, write_json_atomic
+from specplan.measure.acceptance.teacher import TracedText
 from specplan.measure.device.probes import plain_plan
 from specplan.measure.progress import Progress
 from specplan.measure.workbench import TokenPrompt, Workbench
@@ -61,6 +62,18 @@ def continue_prompts(
         write_json_atomic(path, {"schema_version": 1, "tokens": known})
     progress("continuations of the target", len(prompts), len(prompts))
     return [known[_key(prompt)] for prompt in prompts]
+
+
+def traced_texts(
+    bench: Workbench, prompts: Sequence[TokenPrompt], progress: Progress, least: int = 1
+) -> list[TracedText]:
+    """Prompts with what the target writes after them; shorter outputs than `least` are left out."""
+    outputs, target = continue_prompts(bench, prompts, progress), bench.models["target"]
+    return [
+        TracedText(index, prompt.id, request_of(bench, prompt, index), output, target)
+        for index, (prompt, output) in enumerate(zip(prompts, outputs, strict=True))
+        if len(output) >= least
+    ]
 
 
 def request_of(bench: Workbench, prompt: TokenPrompt, index: int) -> Request:

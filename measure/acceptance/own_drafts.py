@@ -83,17 +83,17 @@ class TeacherText:
             One number per place; chains end with the text at the latest.
         """
         draft = partial(self._draft, skips=skips, window=window, retrieval=retrieval)
-        return self._accepted(range(self.places), most, draft)
+        return self._accepted(range(self.places), most or self.most, draft)
 
     def _accepted(
         self,
         places: Sequence[int],
-        most: int | None,
+        most: int,
         draft: Callable[[list[int], int], Tensor],
     ) -> list[int]:
         """Accepted tokens from some places; `draft` gives logits of places at a depth."""
         counts, alive = dict.fromkeys(places, 0), list(places)
-        for depth in range(most or self.most):
+        for depth in range(most):
             alive = [place for place in alive if place + depth < self.places]
             if not alive:
                 break
@@ -161,13 +161,12 @@ class RetrievingText(TeacherText):
         return _QueryCache(cache.keys, cache.values, cache.positions)
 
     @torch.inference_mode()
-    def retrieved_lengths(self, budget: int, chunk: int, most: int | None = None) -> list[int]:
+    def retrieved_lengths(self, budget: int, chunk: int) -> list[int]:
         """Accepted tokens of a chain from every place; see `TeacherText.lengths`.
 
         Args:
             budget: tokens that the draft reads of the text before the root.
             chunk: tokens of a chunk.
-            most: most tokens of a draft; the text's own by default, which is also the limit.
         """
 
         def fill(small: KVCache, whole: KVCache, before: list[int]) -> list[int]:
@@ -175,16 +174,15 @@ class RetrievingText(TeacherText):
             whole.queries = [queries[last] for queries in self._cache.all_queries]
             return retrieve(small, whole, before, budget, chunk)
 
-        return self._small_lengths(budget, most, fill)
+        return self._small_lengths(budget, fill)
 
     @torch.inference_mode()
-    def observed_lengths(self, budget: int, window: Window, most: int | None = None) -> list[int]:
+    def observed_lengths(self, budget: int, window: Window) -> list[int]:
         """The same where the last tokens of the prompt vote for what is read, as in every round.
 
         Args:
             budget: see `retrieved_lengths`.
             window: how they vote.
-            most: see `retrieved_lengths`.
         """
         prompt = self.request.prompt_tokens[:-1]
         observed = ObservedPrompts(self.model, [prompt], window)
@@ -192,25 +190,23 @@ class RetrievingText(TeacherText):
         def fill(small: KVCache, whole: KVCache, before: list[int]) -> list[int]:
             return observed.refresh(small, whole, before, budget)
 
-        return self._small_lengths(budget, most, fill)
+        return self._small_lengths(budget, fill)
 
-    def _small_lengths(self, budget: int, most: int | None, fill: Fill) -> list[int]:
+    def _small_lengths(self, budget: int, fill: Fill) -> list[int]:
         """Accepted tokens from every place, drafted through small caches."""
         counts: list[int] = []
         for first in range(0, self.places, TOGETHER):
             group = list(range(first, min(first + TOGETHER, self.places)))
-            small, lengths = self._small(group, budget, most or self.most, fill)
+            small, lengths = self._small(group, budget, fill)
             draft = partial(self._small_draft, small=small, lengths=lengths, group=group)
-            counts += self._accepted(group, most, draft)
+            counts += self._accepted(group, self.most, draft)
         return counts
 
-    def _small(
-        self, places: list[int], budget: int, most: int, fill: Fill
-    ) -> tuple[KVCache, Tensor]:
+    def _small(self, places: list[int], budget: int, fill: Fill) -> tuple[KVCache, Tensor]:
         """A small cache for each place, and the tokens in each, int64 `[W, 1]`."""
         before = [self.start - 1 + place for place in places]
         whole = KVCache(self._cache.keys, self._cache.values, self._cache.positions)
-        small = self.model.new_cache(len(places), min(budget, max(before)) + most)
+        small = self.model.new_cache(len(places), min(budget, max(before)) + self.most)
         omitted = fill(small, whole, before)
         lengths = [length - part for length, part in zip(before, omitted, strict=True)]
         return small, torch.tensor(lengths, device=self.text.device)[:, None]

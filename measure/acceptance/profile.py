@@ -13,11 +13,10 @@ from specplan.cost_models.acceptance.drafters import Drafter, OwnRounds
 from specplan.cost_models.acceptance.evidence.base import Drafting, read_drafting
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.ir.plan import Plan
-from specplan.measure.acceptance.continuations import continue_prompts, request_of
+from specplan.measure.acceptance.continuations import traced_texts
 from specplan.measure.acceptance.recorder import ProfileRecorder, text_digests
-from specplan.measure.acceptance.teacher import TracedText
 from specplan.measure.progress import Progress, silent
-from specplan.measure.workbench import PROFILE, TokenPrompt, Workbench
+from specplan.measure.workbench import PROFILE, Workbench
 from specplan.planner import ProblemFacts, possible_drafters, profiling_plan, settings_by
 
 PRECISION = 0.03
@@ -71,7 +70,7 @@ def measure_acceptance(
     }
     open_ones = list(recorders)
     for stop in range(LEAST_PROMPTS, len(prompts) + LEAST_PROMPTS, LEAST_PROMPTS):
-        texts = _continuations(bench, prompts[:stop], progress)
+        texts = traced_texts(bench, prompts[:stop], progress)
         for name in open_ones:
             recorders[name].record(prompts, texts, progress)
         if precision > 0.0 and stop < len(prompts):
@@ -116,7 +115,7 @@ def measure_rounds(
     every = bench.prompts(PROFILE)
     prompts = every[:limit]
     recorder = ProfileRecorder.open(bench, facts, OwnRounds.of(plan), plan, text_digests(every))
-    recorder.record(prompts, _continuations(bench, prompts, progress), progress)
+    recorder.record(prompts, traced_texts(bench, prompts, progress), progress)
     evidence = recorder.profile().evidence
     drafted = [read_drafting(plan, item, evidence) for item in plan.rounds]
     means = [one.tokens_per_round for one in drafted if isinstance(one, Drafting)]
@@ -138,18 +137,6 @@ def _runnable_plans(
         for drafter, plan in plans.items()
         if plan is None or not backend.refusals(plan)
     }
-
-
-def _continuations(
-    bench: Workbench, prompts: Sequence[TokenPrompt], progress: Progress
-) -> list[TracedText]:
-    """What the target writes after each prompt; prompts without an output are left out."""
-    outputs, target = continue_prompts(bench, prompts, progress), bench.models["target"]
-    return [
-        TracedText(index, prompt.id, request_of(bench, prompt, index), output, target)
-        for index, (prompt, output) in enumerate(zip(prompts, outputs, strict=True))
-        if output
-    ]
 
 
 def relative_half_width(facts: ProblemFacts, profile: AcceptanceProfile) -> float:

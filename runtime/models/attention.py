@@ -239,6 +239,35 @@ def additive_mask(mask: Tensor, groups: int, dtype: torch.dtype) -> Tensor:
     return scores[:, None]
 
 
+def weights_and_outputs(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scaling: float | None,
+    seen: Tensor,
+    exact: torch.dtype,
+) -> tuple[Tensor, Tensor]:
+    """Attention of one text with its weights.
+
+    Args:
+        query: `[1, H, T, D]`.
+        key: `[1, H_kv, U, D]`.
+        value: `[1, H_kv, U, D]`.
+        scaling: of the scores; None for `D ** -0.5`.
+        seen: bool `[T, U]`.
+        exact: number type of the weights.
+
+    Returns:
+        `[H_kv, H / H_kv, T, U]`, and outputs `[1, T, H, D]`.
+    """
+    factor = query.shape[3] ** -0.5 if scaling is None else scaling
+    asking = query[0].unflatten(0, (key.shape[1], -1))
+    scores = asking @ key[0, :, None].transpose(2, 3) * factor
+    weights = scores.masked_fill(~seen, -torch.inf).softmax(-1, exact)
+    mixed = weights.to(value.dtype) @ value[0, :, None]
+    return weights, mixed.flatten(0, 1).transpose(0, 1)[None]
+
+
 def summed_by_head(queries: Tensor, kv_heads: int) -> Tensor:
     """Queries `[B, H, T, head_dim]`, added for each key/value head: `[B, H_kv, T, head_dim]`."""
     grouped: Tensor = queries.unflatten(1, (kv_heads, -1))

@@ -25,7 +25,6 @@ class Automaton(Source):
     """
 
     learns: ClassVar[tuple[str, ...]] = ("text",)
-    one_continuation: ClassVar[bool] = True
     one_text: ClassVar[bool] = True
 
     def __init__(self, capacity: int) -> None:

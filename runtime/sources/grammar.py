@@ -32,7 +32,6 @@ class GrammarCounts(Source):
     """
 
     learns: ClassVar[tuple[str, ...]] = ("text",)
-    one_continuation: ClassVar[bool] = True
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
@@ -72,7 +71,6 @@ class _Along(Source):
     """The counts as one request sees them: its parser stands at the end of the learned text."""
 
     learns: ClassVar[tuple[str, ...]] = ("text",)
-    one_continuation: ClassVar[bool] = True
 
     def __init__(self, counts: GrammarCounts, request: Request) -> None:
         super().__init__()

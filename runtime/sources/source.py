@@ -101,14 +101,12 @@ class Source(ABC):
     Attributes:
         learns: what it is taught: "logits", the "text", or "runs" of drafted tokens.
         merges: it can merge continuations into one tree.
-        one_continuation: it gives only one continuation of a text.
         one_text: a state has one text.
         width: likeliest tokens that it learns of a row of logits, its `row_width`.
     """
 
     learns: ClassVar[tuple[str, ...]] = ()
     merges: ClassVar[bool] = False
-    one_continuation: ClassVar[bool] = False
     one_text: ClassVar[bool] = False
     width = 0
 

@@ -89,7 +89,7 @@ def understood(profile: AcceptanceProfile) -> str:
             positions = f"a mean length at {int(depth)}"
         parts += [
             f"{int(depth)} draft tokens per step (K), {positions}",
-            f"{tokens.mean:.2f} ({tokens.low:.2f} to {tokens.high:.2f}) tokens per step",
+            f"{tokens.words('.2f')} tokens per step",
         ]
     if facts.get("rounds"):
         assumed = ", assumed" if facts.get("rounds_assumed") else ""

@@ -227,10 +227,7 @@ def _length_text(kind: str, task: Task) -> str:
     draft_tokens = logit_acceptance(kind, task).draft_tokens
     chain = tuple(range(-1, draft_tokens - 1)), (0,) * draft_tokens
     tokens = prior_mixture(kind, task).model.tokens_per_round(*chain)
-    return (
-        f"{tokens.mean:.1f} ({tokens.low:.1f} to {tokens.high:.1f}) tokens per step at "
-        f"{draft_tokens} draft tokens,"
-    )
+    return f"{tokens.words('.1f')} tokens per step at {draft_tokens} draft tokens,"
 
 
 def _count(number: int, noun: str) -> str:

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from specplan.cost_models.cost import Quantity
-from specplan.cost_models.devices.roofline import AnalyticDevice
+from specplan.cost_models.devices.roofline import AnalyticDevice, number_or_array
 from specplan.cost_models.devices.silicon.package import systems_folder
 from specplan.cost_models.devices.silicon.readings import Part, Place, read_parts
 from specplan.cost_models.devices.silicon.tables import KernelTables
@@ -110,9 +110,9 @@ class SiliconDevice:
         spread = np.minimum(spread, median) + error * rest
         median = median + rest
         return Seconds(
-            _plain(median),
-            _plain(np.maximum(median - spread, 0.0)),
-            _plain(median + spread),
+            number_or_array(median),
+            number_or_array(np.maximum(median - spread, 0.0)),
+            number_or_array(median + spread),
             bool(np.any(outside)),
         )
 
@@ -205,7 +205,3 @@ def load_silicon(name: str, count: int, fallback: Callable[[str], AnalyticDevice
     sheet = fallback(SHEET_OF_SYSTEM[system] + host).times(count)
     prefix = f"{count}x" if count > 1 else ""
     return SiliconDevice(f"{prefix}silicon:{name}", tables, sheet)
-
-
-def _plain(value: Quantity) -> Quantity:
-    return float(value) if np.ndim(value) == 0 else value

@@ -24,8 +24,7 @@ def mixtral(config: Config) -> Decoder:
 
 def olmoe(config: Config) -> Decoder:
     """OLMoE (arXiv 2409.02060): norms over all queries and all keys."""
-    bias = config.flag("attention_bias")
-    plain = grouped_attention(config, input_bias=bias, output_bias=bias)
+    plain = grouped_attention(config, config.flag("attention_bias"))
     attention = replace(plain, norm_parameters=plain.query_width + plain.key_width)
     return decoder(
         config,
@@ -49,8 +48,7 @@ def minimax_m2(config: Config) -> Decoder:
 
 def phimoe(config: Config) -> Decoder:
     """Phi-3.5-MoE (arXiv 2404.14219): the experts of Mixtral, norms with biases."""
-    bias = config.flag("attention_bias")
-    attention = grouped_attention(config, input_bias=bias, output_bias=bias)
+    attention = grouped_attention(config, config.flag("attention_bias"))
     norm = 2 * config.size("hidden_size")
     head_bias = config.size("vocab_size") * config.flag("lm_head_bias")
     return decoder(
@@ -82,8 +80,7 @@ def qwen2_moe(config: Config) -> Decoder:
 
 def qwen3_moe(config: Config) -> Decoder:
     """Qwen3 with experts (arXiv 2505.09388)."""
-    bias = config.flag("attention_bias")
-    plain = grouped_attention(config, input_bias=bias, output_bias=bias)
+    plain = grouped_attention(config, config.flag("attention_bias"))
     attention = replace(plain, norm_parameters=2 * plain.head_dim)
     mlps = _sparse(config, routed(config, config.size("moe_intermediate_size")))
     reaches = one_window(config) if config.flag("use_sliding_window") else None
@@ -92,8 +89,7 @@ def qwen3_moe(config: Config) -> Decoder:
 
 def gpt_oss(config: Config) -> Decoder:
     """gpt-oss (arXiv 2508.10925): biased experts, attention sinks, every other layer windowed."""
-    bias = config.flag("attention_bias", True)
-    attention = grouped_attention(config, input_bias=bias, output_bias=bias, sinks=True)
+    attention = grouped_attention(config, config.flag("attention_bias", True), sinks=True)
     plain = routed(config, config.size("intermediate_size"))
     mlp = replace(plain, bias=True, router_bias=True)
     return decoder(config, attention, mlp, reaches=windows(config, every_other(config, 2)))
@@ -112,8 +108,7 @@ def glm4_moe(config: Config) -> Decoder:
 
 def llama4(config: Config) -> Decoder:
     """Llama 4: some layers of experts, each with a shared one; chunks but in every fourth layer."""
-    bias = config.flag("attention_bias")
-    attention = grouped_attention(config, input_bias=bias, output_bias=bias)
+    attention = grouped_attention(config, config.flag("attention_bias"))
     count, inner = config.size("num_hidden_layers"), config.size("intermediate_size")
     expert = replace(routed(config, inner), shared_intermediate_size=inner)
     dense = DenseMlp(config.size("intermediate_size_mlp"))

@@ -65,7 +65,7 @@ def gpt_neox(config: Config) -> Decoder:
 def starcoder2(config: Config) -> Decoder:
     """StarCoder2 (arXiv 2402.19173): grouped queries, one window for all layers."""
     bias = config.flag("use_bias", True)
-    attention = grouped_attention(config, input_bias=bias, output_bias=bias)
+    attention = grouped_attention(config, bias)
     mlp = DenseMlp(config.size("intermediate_size"), gated=False, bias=bias)
     norm = 2 * config.size("hidden_size")
     reaches = one_window(config)

@@ -16,8 +16,7 @@ from specplan.cost_models.models.layers import Decoder
 
 def llama(config: Config) -> Decoder:
     """Llama (arXiv 2302.13971, 2407.21783)."""
-    bias = config.flag("attention_bias")
-    attention = grouped_attention(config, input_bias=bias, output_bias=bias)
+    attention = grouped_attention(config, config.flag("attention_bias"))
     return decoder(config, attention, gated_mlp(config, config.flag("mlp_bias")))
 
 
@@ -42,14 +41,9 @@ def qwen2(config: Config) -> Decoder:
 
 def qwen3(config: Config) -> Decoder:
     """Qwen3: norms over each head's queries and keys (arXiv 2505.09388)."""
-    bias = config.flag("attention_bias")
     head_dim = config.size("head_dim", default=128)
     attention = grouped_attention(
-        config,
-        head_dim=head_dim,
-        input_bias=bias,
-        output_bias=bias,
-        norm_parameters=2 * head_dim,
+        config, config.flag("attention_bias"), head_dim, norm_parameters=2 * head_dim
     )
     return decoder(config, attention, gated_mlp(config), reaches=qwen_windows(config))
 
@@ -66,7 +60,6 @@ def phi3(config: Config) -> Decoder:
 
 def smollm3(config: Config) -> Decoder:
     """SmolLM3: layers without rotary positions may have windows."""
-    bias = config.flag("attention_bias")
     count = config.size("num_hidden_layers")
     types = None
     if config.flag("use_sliding_window") and config.get("sliding_window"):
@@ -76,7 +69,7 @@ def smollm3(config: Config) -> Decoder:
         types = ["full_attention" if has else "sliding_attention" for has in rotary]
     return decoder(
         config,
-        grouped_attention(config, input_bias=bias, output_bias=bias),
+        grouped_attention(config, config.flag("attention_bias")),
         gated_mlp(config, config.flag("mlp_bias")),
         reaches=windows(config, types),
         tied=True,
@@ -106,8 +99,7 @@ def glm4(config: Config) -> Decoder:
 
 def olmo2(config: Config) -> Decoder:
     """OLMo 2 and 3 (arXiv 2501.00656): norms over all queries and all keys."""
-    bias = config.flag("attention_bias")
-    plain = grouped_attention(config, input_bias=bias, output_bias=bias)
+    plain = grouped_attention(config, config.flag("attention_bias"))
     attention = replace(plain, norm_parameters=plain.query_width + plain.key_width)
     types = None
     if config.family == "olmo3":
@@ -117,8 +109,7 @@ def olmo2(config: Config) -> Decoder:
 
 def cohere(config: Config) -> Decoder:
     """Command R and R+: one norm per layer, attention and MLP side by side."""
-    bias = config.flag("attention_bias")
-    plain = grouped_attention(config, input_bias=bias, output_bias=bias)
+    plain = grouped_attention(config, config.flag("attention_bias"))
     norms = (plain.query_width + plain.key_width) * config.flag("use_qk_norm")
     attention = replace(plain, norm_parameters=norms)
     return decoder(config, attention, gated_mlp(config), norms=1, tied=True)
@@ -126,8 +117,7 @@ def cohere(config: Config) -> Decoder:
 
 def cohere2(config: Config) -> Decoder:
     """Command A and R7B: three windowed layers to one with full attention."""
-    bias = config.flag("attention_bias")
-    attention = grouped_attention(config, input_bias=bias, output_bias=bias)
+    attention = grouped_attention(config, config.flag("attention_bias"))
     every = config.size("sliding_window_pattern", default=4)
     reaches = windows(config, every_other(config, every))
     return decoder(config, attention, gated_mlp(config), reaches=reaches, norms=1, tied=True)

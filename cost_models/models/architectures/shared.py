@@ -19,22 +19,31 @@ from specplan.cost_models.models.layers import (
 from specplan.ir.errors import MissingCapabilityError, UsageError
 
 
-def grouped_attention(config: Config, **options: Any) -> GroupedAttention:
+def grouped_attention(
+    config: Config, bias: bool = False, head_dim: int | None = None, **options: Any
+) -> GroupedAttention:
     """Attention by the canonical keys; `head_dim` may be given where a family has its own.
+
+    Args:
+        config: of the model.
+        bias: on queries, keys, values and outputs.
+        head_dim: width of a head; None for the config's, or an even part of the hidden size.
+        options: further attributes.
 
     Raises:
         UsageError: a size is missing or wrong.
     """
     heads = config.size("num_attention_heads")
     kv_heads = config.size("num_key_value_heads", default=heads)
-    head_dim = options.pop("head_dim", None) or config.get("head_dim")
+    head_dim = head_dim or config.get("head_dim")
     if head_dim is None:
         head_dim = config.size("hidden_size") // heads
     if heads % kv_heads:
         raise UsageError(
             "the number of heads is no multiple of the number of KV heads", where=config.where
         )
-    return GroupedAttention(heads, kv_heads, head_dim, **options)
+    both = {"input_bias": bias, "output_bias": bias}
+    return GroupedAttention(heads, kv_heads, head_dim, **both | options)
 
 
 def gated_mlp(config: Config, bias: bool = False) -> DenseMlp:

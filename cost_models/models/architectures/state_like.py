@@ -73,8 +73,7 @@ def falcon_h1(config: Config) -> Decoder:
             **_STEPS,
         ),
     )
-    bias = config.flag("attention_bias")
-    attention = grouped_attention(config, input_bias=bias, output_bias=bias)
+    attention = grouped_attention(config, config.flag("attention_bias"))
     base = decoder(config, attention, gated_mlp(config, config.flag("mlp_bias")))
     return replace(base, layers=tuple(replace(layer, mixer=mixer) for layer in base.layers))
 

@@ -187,7 +187,15 @@ def stated_model(
 
 def _check_parameters(decoder: Decoder, tensors: Mapping[str, Tensor], folder: Path) -> None:
     stored = sum(tensor.elements for tensor in tensors.values())
-    described = sum(parameter_inventory(decoder).values())
+    check_count(stored, sum(parameter_inventory(decoder).values()), folder)
+
+
+def check_count(stored: int, described: int, folder: Path) -> None:
+    """Refuse weights with other parameters than config.json describes.
+
+    Raises:
+        UsageError: they differ.
+    """
     if stored != described:
         raise UsageError(
             f"the weights hold {stored} parameters, config.json describes {described}",

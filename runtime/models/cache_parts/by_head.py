@@ -16,7 +16,12 @@ import torch
 from torch import Tensor
 
 from specplan.ir.blocks import NO_SKIPS, Skips
-from specplan.runtime.models.attention import additive_mask, always, grouped_attention
+from specplan.runtime.models.attention import (
+    additive_mask,
+    always,
+    grouped_attention,
+    weights_and_outputs,
+)
 from specplan.runtime.models.causal import CausalModel, near
 from specplan.runtime.models.kv_cache import KVCache
 
@@ -116,13 +121,10 @@ class _Weighing:
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
         """See `specplan.runtime.models.attention.OwnAttention`."""
-        factor = query.shape[3] ** -0.5 if scaling is None else scaling
-        asking = query[0].unflatten(0, (key.shape[1], -1))  # [H_kv, groups, T, D]
-        scores = asking @ key[0, :, None].transpose(2, 3) * factor
-        weights = scores.masked_fill(~self.allowed, -torch.inf).softmax(-1, self.outside.dtype)
+        given, exact = (query, key, value, scaling), self.outside.dtype
+        weights, mixed = weights_and_outputs(*given, self.allowed, exact)
         self.outside.add_((weights * self.far).sum((2, 3)).mean(1))
-        mixed: Tensor = weights.to(value.dtype) @ value[0, :, None]
-        return mixed.flatten(0, 1).transpose(0, 1)[None]
+        return mixed
 
 
 @torch.inference_mode()

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from specplan.ir.values import Entry
-from specplan.runtime.models.attention import always
+from specplan.runtime.models.attention import always, weights_and_outputs
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.kv_cache import CacheWriter, KVCache
 from specplan.runtime.models.modules import Module
@@ -73,15 +73,12 @@ class Voting:
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
         """See `specplan.runtime.models.attention.OwnAttention`; of one row."""
-        factor = query.shape[3] ** -0.5 if scaling is None else scaling
-        asking = query[0].unflatten(0, (key.shape[1], -1))  # [H_kv, groups, W, D]
-        scores = asking @ key[0, :, None].transpose(2, 3) * factor
-        places = torch.arange(scores.shape[3], device=scores.device)
-        seen = places <= places[-scores.shape[2] :, None]
-        weights = scores.masked_fill(~seen, -torch.inf).softmax(-1, self.votes.dtype)
+        places = torch.arange(key.shape[2], device=key.device)
+        seen = places <= places[-query.shape[2] :, None]
+        given, exact = (query, key, value, scaling), self.votes.dtype
+        weights, mixed = weights_and_outputs(*given, seen, exact)
         self.votes.add_(weights[:, :, -self.voters :, : self.size].sum((1, 2)))
-        mixed: Tensor = weights.to(value.dtype) @ value[0, :, None]
-        return mixed.flatten(0, 1).transpose(0, 1)[None]
+        return mixed
 
 
 class _Reader(CacheWriter):

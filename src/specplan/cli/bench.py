@@ -18,8 +18,8 @@ from specplan.cli.loaded import (
     TraceOption,
     serve_bundle,
 )
-from specplan.cli.options import JsonOption
-from specplan.cli.output import interval_words, print_json, print_table
+from specplan.cli.options import JsonOption, LimitOption, PromptsOption
+from specplan.cli.output import print_json, print_table
 from specplan.cli.planned import (
     ModelOption,
     PlannedArgument,
@@ -39,12 +39,9 @@ def bench(
     bundle: PlannedArgument,
     problem: ProblemOption = None,
     model: ModelOption = None,
-    prompts: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Prompts in JSON Lines, instead of the problem's."),
-    ] = None,
+    prompts: PromptsOption = None,
     batch: Annotated[int, typer.Option(min=1, help="Batch size.")] = 1,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of prompts.")] = None,
+    limit: LimitOption = None,
     repeats: Annotated[int, typer.Option(min=1, help="Runs of each prompt per plan.")] = 3,
     kinds: Annotated[
         bool,
@@ -178,7 +175,7 @@ def _print(result: Comparison) -> None:
                 _number(line.tokens_per_round, ".2f"),
                 f"{line.against_baseline:.2f}",
                 _number(line.against_stock, ".2f"),
-                "-" if line.predicted is None else interval_words(line.predicted, ".0f"),
+                "-" if line.predicted is None else line.predicted.words(".0f"),
                 _number(line.error, "+.1%"),
                 f"{line.differing} of {result.prompts}",
             )
@@ -205,7 +202,7 @@ def _print_summary(result: Comparison) -> None:
 def _summary(line: Line) -> str:
     predicted = ""
     if line.predicted is not None:
-        predicted = f"predicted {interval_words(line.predicted, '.0f')} tokens/s, "
+        predicted = f"predicted {line.predicted.words('.0f')} tokens/s, "
     stock = (
         ""
         if line.against_stock is None

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specplan.cli.destinations import Destinations, deliver, fraction, grouped, threshold
-from specplan.cli.options import BundleArgument, JsonOption, ProblemArgument
+from specplan.cli.options import (
+    BundleArgument,
+    JsonOption,
+    LimitOption,
+    ProblemArgument,
+    PromptsOption,
+)
 from specplan.cli.output import print_json
 from specplan.ir.errors import UsageError
 
@@ -30,7 +36,6 @@ BasePythonOption = Annotated[
         metavar="PATH", help="Python of an environment with the base version of specplan."
     ),
 ]
-LimitOption = Annotated[int | None, typer.Option(min=1, help="Maximum number of prompts.")]
 
 
 @dataclass(frozen=True)
@@ -42,10 +47,7 @@ class RunOptions:
         int | None,
         typer.Option(min=1, help="Tokens per prompt and run (default: the problem's, at most 32)."),
     ] = None
-    prompts: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Prompts in JSON Lines, instead of the problem's."),
-    ] = None
+    prompts: PromptsOption = None
     limit: LimitOption = None
     seed: Annotated[int, typer.Option(help="Seed for the run order.")] = 0
 

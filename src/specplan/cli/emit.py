@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specplan.cli.options import JsonOption, ProblemSource, takes_problem
-from specplan.cli.output import interval_words, print_json
+from specplan.cli.output import print_json
 from specplan.cli.planned import ProblemOption
 from specplan.ir.errors import UsageError
 
@@ -82,7 +82,7 @@ def emit(
         print(f"Not the chosen plan ({chosen}):")
         for words in done.refusals:
             print(f"  {words}")
-        print(f"Its speed is {interval_words(done.ratio, '.3g')} times that of the chosen plan.")
+        print(f"Its speed is {done.ratio.words()} times that of the chosen plan.")
     if replaced:
         print(f"Replaced: the files of an earlier `specplan emit` in {out}")
     print(f"\n{done.emission.command}\n\nFiles: {out} (start with README.md)")

@@ -17,6 +17,11 @@ from specplan.ir.errors import UsageError
 if TYPE_CHECKING:
     from specplan.planner.problem.schema import Problem
 
+LimitOption = Annotated[int | None, typer.Option(min=1, help="Maximum number of prompts.")]
+PromptsOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Prompts in JSON Lines, instead of the problem's."),
+]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document, and nothing else, on stdout.")
 ]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from specplan.ir.errors import UsageError
 
 if TYPE_CHECKING:
-    from specplan.cost_models.intervals import Interval
     from specplan.ir.errors import SpecplanError
 
 UNBROKEN = 1000  # columns: piped tables are never wrapped
@@ -94,12 +93,6 @@ def named(name: str, records: Iterable[dict[str, Any]], what: str) -> list[dict[
             remedy=f'Did you mean "{close[0]}"?' if close else f"Known: {', '.join(known)}.",
         )
     return matches
-
-
-def interval_words(interval: Interval, form: str) -> str:
-    """`mean (low to high)`, each number in the given format."""
-    mean, low, high = (format(x, form) for x in (interval.mean, interval.low, interval.high))
-    return f"{mean} ({low} to {high})"
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from specplan.cli.acceptance_table import hazard_cells, print_hazards
-from specplan.cli.options import JsonOption, ProblemArgument
+from specplan.cli.options import JsonOption, LimitOption, ProblemArgument
 from specplan.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _form_words(backend: str, form: dict[str, Any]) -> str:
 @profile.command("acceptance")
 def acceptance(
     problem: ProblemArgument,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of prompts.")] = None,
+    limit: LimitOption = None,
     precision: Annotated[
         float | None,
         typer.Option(
@@ -214,7 +214,7 @@ def gates(
 def token_exits(
     problem: ProblemArgument,
     out: Annotated[Path, typer.Option(help="File to write.")],
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of prompts.")] = None,
+    limit: LimitOption = None,
     json: JsonOption = False,
 ) -> None:
     """Measure after how many layers the next token is settled, for `token_exits` of a problem."""
