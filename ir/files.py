@@ -9,7 +9,11 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.resources.abc import Traversable
 from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
 from typing import Any
 
 from specplan.ir.errors import UsageError
@@ -125,6 +129,23 @@ def read_document(
             remedy=remedy,
         )
     return document
+
+
+def stems(folder: Traversable, ending: str = ".yaml") -> tuple[str, ...]:
+    """Names of the files of a folder with such an ending, without it, in order."""
+    names = (entry.name for entry in folder.iterdir())
+    return tuple(sorted(name.removesuffix(ending) for name in names if name.endswith(ending)))
+
+
+def modules_of(package: str, folder: Iterable[str]) -> dict[str, ModuleType]:
+    """The modules of a package by their names, in order; imports all.
+
+    Args:
+        package: its full name.
+        folder: its `__path__`.
+    """
+    names = sorted(module.name for module in iter_modules(folder))
+    return {name: import_module(f"{package}.{name}") for name in names}
 
 
 def sha256_bytes(data: bytes) -> str:

@@ -7,8 +7,6 @@ options are legal for a problem, and writes the plan of a setting; the search pr
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -18,6 +16,7 @@ from typing import Any, ClassVar, Generic, get_args
 
 from specplan.cost_models.acceptance.drafters import Drafter, Model, OwnRounds, Source
 from specplan.ir.errors import UsageError
+from specplan.ir.files import modules_of
 from specplan.ir.plan import Plan
 from specplan.ir.rules.pending import with_replays
 from specplan.planner.facts import ProblemFacts
@@ -188,9 +187,8 @@ def discover_methods() -> dict[str, Method[Any]]:
     from specplan.planner import methods as folder
 
     methods: dict[str, Method[Any]] = {}
-    for module in sorted(pkgutil.iter_modules(folder.__path__), key=lambda module: module.name):
-        loaded = importlib.import_module(f"{folder.__name__}.{module.name}")
-        _add(methods, loaded.METHOD, f"planner/methods/{module.name}.py")
+    for name, module in modules_of(folder.__name__, folder.__path__).items():
+        _add(methods, module.METHOD, f"planner/methods/{name}.py")
     for point in entry_points(group=ENTRY_POINT_GROUP):
         place = f'entry point "{point.name}" of {point.value}'
         try:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from specplan.backends.engines.table import Table, read_tables
 from specplan.ir.capabilities import backend_name
 from specplan.ir.errors import UsageError
+from specplan.ir.files import stems
 
 if TYPE_CHECKING:
     from specplan.backends.engines.job import Emission, Job
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
 
 def engine_names() -> tuple[str, ...]:
     """Names of all engines, sorted."""
-    folder = resources.files("specplan.backends.engines")
-    names = [item.name for item in folder.iterdir()]
-    return tuple(sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml")))
+    return stems(resources.files("specplan.backends.engines"))
 
 
 def is_engine(text: str) -> bool:

@@ -13,7 +13,7 @@ from specplan.cost_models.intervals import Seconds
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.blocks import NO_SKIPS, Skips
 from specplan.ir.errors import UsageError
-from specplan.ir.files import read_text
+from specplan.ir.files import read_text, stems
 
 TABLES = "silicon:"
 """Begins the name of a device whose kernels were measured by others; see `silicon/`."""
@@ -144,9 +144,7 @@ class Device(Protocol):
 
 def list_devices() -> tuple[str, ...]:
     """Names of the device files that ship with specplan, sorted."""
-    folder = resources.files("specplan.cost_models.devices") / "sheets"
-    names = [entry.name for entry in folder.iterdir()]
-    return tuple(sorted(name[: -len(".yaml")] for name in names if name.endswith(".yaml")))
+    return stems(resources.files("specplan.cost_models.devices") / "sheets")
 
 
 def load_device(name_or_path: Path | str, backend: str = "") -> Device:

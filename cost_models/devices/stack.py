@@ -9,6 +9,7 @@ from importlib.resources.abc import Traversable
 
 from specplan.cost_models.devices.figures import read_figures
 from specplan.ir.errors import UsageError
+from specplan.ir.files import stems
 
 DEFAULT = "graph"
 ENGINE_STACKS = {
@@ -111,8 +112,7 @@ IDEAL = Stack("ideal")
 
 def list_stacks() -> tuple[str, ...]:
     """Names of the stack files that ship with specplan, sorted."""
-    names = [entry.name for entry in _folder().iterdir()]
-    return tuple(sorted(name[: -len(".yaml")] for name in names if name.endswith(".yaml")))
+    return stems(_folder())
 
 
 def load_stack(name: str) -> Stack:

@@ -21,6 +21,7 @@ import numpy as np
 from specplan.cost_models.formulas.grammar import Expression as Expression
 from specplan.cost_models.formulas.grammar import parse_expression
 from specplan.ir.errors import UsageError
+from specplan.ir.files import stems
 
 _FOLDER = resources.files("specplan.cost_models.formulas")
 _PUBLISHED = _FOLDER / "published"
@@ -178,8 +179,7 @@ class FormulaSet:
 
 def published_names() -> tuple[str, ...]:
     """The names of all sets of formulas, in order; loads none."""
-    files = (file.name for file in _PUBLISHED.iterdir())
-    return tuple(sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml")))
+    return stems(_PUBLISHED)
 
 
 def load_formulas(name: str) -> FormulaSet:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any, Literal, TypeAlias
 
+from specplan.ir.files import modules_of
 from specplan.ir.text.coerce import coerce
 from specplan.ir.values import Atom, Entry, Range
 
@@ -92,7 +91,5 @@ def entries_of(table: Table, package: str, folder: Iterable[str]) -> tuple[Decla
         package: its full name.
         folder: its `__path__`.
     """
-    names = sorted(module.name for module in iter_modules(folder))
-    return tuple(
-        replace(import_module(f"{package}.{name}").ENTRY, table=table, name=name) for name in names
-    )
+    modules = modules_of(package, folder).items()
+    return tuple(replace(module.ENTRY, table=table, name=name) for name, module in modules)

@@ -16,6 +16,7 @@ import numpy as np
 
 from specplan.cost_models.acceptance.draft_sources import DraftSource
 from specplan.cost_models.acceptance.evidence.lengths import NOTHING
+from specplan.cost_models.formulas.closed_forms import depths_of
 from specplan.measure.acceptance.teacher import TracedText
 from specplan.runtime.sampling import best
 from specplan.runtime.sources.registry import new_source
@@ -102,9 +103,7 @@ def _places(drafts: SourceDrafts, ahead: Tokens, layers: int) -> tuple[int, ...]
     """Places of the path that spells a text, as a row of `Pools`."""
     live = int(drafts.live[0].sum())
     tokens, parents = drafts.tokens[0, :live], drafts.parents[0, :live]
-    depths = np.zeros(live, dtype=np.int64)
-    for node in range(live):
-        depths[node] = 1 if parents[node] < 0 else depths[parents[node]] + 1
+    depths = np.array(depths_of(parents.tolist()))
     row, above = [1], -1
     for depth, token in enumerate(ahead.tolist(), start=1):
         spelled = np.flatnonzero((parents == above) & (tokens == token))

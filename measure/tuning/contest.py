@@ -73,9 +73,13 @@ class Contest(ABC):
 
     def standing(self, load: Load, trials: Sequence[Trial]) -> tuple[tuple[str, ...], Standing]:
         """Keys of the plans that take part at a load, and their standing."""
-        ran = (t.plan for t in trials if t.load == load and t.plan in self.contenders)
-        keys = tuple(dict.fromkeys([*self.entrants[load], *ran]))
+        keys = self.taking_part(load, trials)
         return keys, self.contenders.standing(keys, trials, load)
+
+    def taking_part(self, load: Load, trials: Sequence[Trial]) -> tuple[str, ...]:
+        """Keys of the plans that take part at a load."""
+        ran = (t.plan for t in trials if t.load == load and t.plan in self.contenders)
+        return tuple(dict.fromkeys([*self.entrants[load], *ran]))
 
     def proposed(
         self, load: Load, keys: Sequence[str], standing: Standing, trials: Sequence[Trial]

@@ -20,7 +20,7 @@ from specplan.ir.files import write_atomic
 from specplan.ir.plan import Plan
 from specplan.measure.tuning.contenders import Load
 from specplan.measure.tuning.contest import Contest, prompts_of
-from specplan.measure.tuning.elimination import FIRST_TURNS, Standing
+from specplan.measure.tuning.elimination import FIRST_TURNS
 from specplan.measure.tuning.run_results import read_run
 from specplan.measure.tuning.server import Commands, Server, ServingError, log_end
 from specplan.measure.tuning.study import Failure, Trial
@@ -110,13 +110,11 @@ class EngineRace(Contest):
         mine = (one.seconds for one in self.log.failures() if one.machine == self.machine)
         return super().spent(trials) + sum(mine)
 
-    def standing(self, load: Load, trials: Sequence[Trial]) -> tuple[tuple[str, ...], Standing]:
-        """Keys of the plans that take part at a load and did not fail, and their standing."""
+    def taking_part(self, load: Load, trials: Sequence[Trial]) -> tuple[str, ...]:
+        """Keys of the plans that take part at a load and did not fail."""
         failed = {failure.plan for failure in self.log.failures()}
-        ran = (t.plan for t in trials if t.load == load and t.plan in self.contenders)
-        keys = tuple(k for k in dict.fromkeys([*self.entrants[load], *ran]) if k not in failed)
-        keys = keys or (self.contenders.plain,)
-        return keys, self.contenders.standing(keys, trials, load)
+        keys = super().taking_part(load, trials)
+        return tuple(key for key in keys if key not in failed) or (self.contenders.plain,)
 
     def next_visit(self, trials: Sequence[Trial]) -> Visit | None:
         """The first plan with runs that its lap lacks; None when every load is decided."""

@@ -7,7 +7,6 @@ from specplan.planner.trees.round_times import RoundTimes, level_widths
 from specplan.planner.trees.search import OrderedSearch, TreeSearch, search_trees
 from specplan.planner.trees.shape import (
     GrowLevel,
-    Hazard,
     RankPath,
     StaticTree,
     chain,
@@ -20,7 +19,6 @@ from specplan.planner.trees.table import AcceptanceTable
 __all__ = [
     "AcceptanceTable",
     "GrowLevel",
-    "Hazard",
     "OrderedSearch",
     "RankPath",
     "RoundTimes",

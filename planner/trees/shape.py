@@ -13,13 +13,12 @@ number of tokens emitted per round, the bonus token included.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
-Hazard = Callable[[int, int], float]
-"""(depth >= 1, rank >= 0) -> probability."""
+from specplan.cost_models.formulas.closed_forms import Hazard, depths_of, tree_value
 
 RankPath = tuple[int, ...]
 """A node written as the ranks on its path from the root; its length is the node's depth."""
@@ -44,10 +43,7 @@ class StaticTree:
     @cached_property
     def depths(self) -> tuple[int, ...]:
         """Depth of each node; children of the root have depth 1."""
-        depths: list[int] = []
-        for parent in self.parents:
-            depths.append(1 if parent < 0 else depths[parent] + 1)
-        return tuple(depths)
+        return tuple(depths_of(self.parents))
 
     @cached_property
     def paths(self) -> tuple[RankPath, ...]:
@@ -64,11 +60,7 @@ class StaticTree:
 
     def value(self, hazard: Hazard) -> float:
         """Expected tokens per round, bonus included (Sequoia section 3.1)."""
-        reached: list[float] = []
-        for parent, rank, depth in zip(self.parents, self.ranks, self.depths, strict=True):
-            above = 1.0 if parent < 0 else reached[parent]
-            reached.append(above * hazard(depth, rank))
-        return 1.0 + sum(reached)
+        return tree_value(self.parents, self.ranks, hazard)
 
     @property
     def is_chain(self) -> bool:

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from specplan.cost_models.formulas.closed_forms import Hazard
 from specplan.ir.errors import UsageError
-from specplan.planner.trees.shape import Hazard
 
 Array = NDArray[np.float64]
 

@@ -8,12 +8,8 @@ file's name to its module.
 
 from __future__ import annotations
 
-from importlib import import_module
-from pkgutil import iter_modules
-from types import ModuleType
+from specplan.ir.files import modules_of
 
-LAWS: dict[str, ModuleType] = {
-    module.name: import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)
-}
+LAWS = modules_of(__name__, __path__)
 
 __all__ = ["LAWS"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from specplan.cost_models.devices.measured.table import Provenance
     from specplan.ir.plan import Plan
     from specplan.measure.bench.contenders import Timer
+    from specplan.measure.tuning.contest import Contest
     from specplan.measure.tuning.outcome import Line
     from specplan.measure.tuning.race import Race
     from specplan.measure.tuning.study import Failure, Trial, TrialLog
     from specplan.measure.workbench import TokenPrompt, Workbench
     from specplan.planner import SearchResult
+    from specplan.planner.measured.plans import MeasuredPlans
     from specplan.problems import ProblemLike
     from specplan.result import Result
 
@@ -122,6 +124,7 @@ def tune(
         raise UsageError("a tuning needs time", where="minutes", remedy="Give more than 0.")
     from specplan.bundles.writing import check_out, write_result
     from specplan.gathering import gather
+    from specplan.planner.measured.store import plans_path
     from specplan.planner.search.search import search
     from specplan.problems import as_problem, check_runs, check_tunes
 
@@ -132,7 +135,9 @@ def tune(
     facts = gather(checked, progress, tuned=False)
     searched = search(facts, lambda done, total: progress("pricing candidates", done, total))
     contest, here = _contest(searched, minutes, storage, machine or platform.node(), progress)
-    done = _tuned(searched, contest, here, contest.interrupted())
+    interrupted, path = contest.interrupted(), plans_path(searched.facts, here)
+    about = {"machine": asdict(here)}
+    done = tuned_by(searched, contest, about, lambda plans: plans.save(path), interrupted)
     if out is None:
         return done
     bundle = write_result(done.result, Path(out), {"tuning": done.report()})
@@ -215,18 +220,32 @@ def _log(
     return open_log(storage, journal, f"specplan-{name}")
 
 
-def _tuned(searched: SearchResult, contest: Race, here: Provenance, interrupted: bool) -> Tuned:
-    """The answer by all trials; what was measured is stored for the searches to come."""
+def tuned_by(
+    searched: SearchResult,
+    contest: Contest,
+    about: Mapping[str, Any],
+    keep: Callable[[MeasuredPlans], object],
+    interrupted: bool,
+) -> Tuned:
+    """The answer by all trials.
+
+    Args:
+        searched: what proposed the plans.
+        contest: that they ran in.
+        about: where, for the provenance of what was measured.
+        keep: stores that for the searches to come.
+        interrupted: whether the user ended it.
+    """
     from specplan.measure.tuning.outcome import lines, measured_plans
     from specplan.planner import tuned
-    from specplan.planner.measured.store import plans_path
     from specplan.result import Result
 
     trials: tuple[Trial, ...] = contest.log.trials()
     contest.contenders.recall(trials)
-    about = {"study": contest.log.name, "trials": len(trials), "machine": asdict(here)}
-    plans = measured_plans(contest, trials, about)
-    plans.save(plans_path(searched.facts, here))
+    plans = measured_plans(
+        contest, trials, {"study": contest.log.name, "trials": len(trials), **about}
+    )
+    keep(plans)
     loads = contest.contenders.loads
     return Tuned(
         result=Result(tuned(searched, plans, contest.contenders.untried)),

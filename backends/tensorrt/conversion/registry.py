@@ -13,6 +13,7 @@ from importlib import resources
 from types import MappingProxyType
 
 from specplan.ir.errors import MissingCapabilityError
+from specplan.ir.files import stems
 
 FOLDER = "registries"
 
@@ -73,9 +74,8 @@ def release_of(version: str) -> tuple[int, int]:
 @cache
 def versions() -> tuple[str, ...]:
     """Versions that were read, oldest first."""
-    files = resources.files(__package__).joinpath(FOLDER).iterdir()
-    names = (one.name.removesuffix(".json") for one in files if one.name.endswith(".json"))
-    return tuple(sorted(names, key=release_of))
+    folder = resources.files(__package__).joinpath(FOLDER)
+    return tuple(sorted(stems(folder, ".json"), key=release_of))
 
 
 @cache

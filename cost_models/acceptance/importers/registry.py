@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from dataclasses import replace
 from datetime import date
 from functools import cache
@@ -14,19 +12,15 @@ from specplan.cost_models.acceptance.importers.base import Importer, ImportReque
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.foreign_file import Source, is_address
 from specplan.ir.errors import UsageError
-from specplan.ir.files import sha256_bytes
+from specplan.ir.files import modules_of, sha256_bytes
 
 
 @cache
 def discover_importers() -> dict[str, Importer]:
     """All importers by the name of their format."""
-    importers = {}
-    for module in sorted(pkgutil.iter_modules(folder.__path__), key=lambda module: module.name):
-        loaded = importlib.import_module(f"{folder.__name__}.{module.name}")
-        importer = getattr(loaded, "IMPORTER", None)
-        if isinstance(importer, Importer):
-            importers[importer.name] = importer
-    return importers
+    modules = modules_of(folder.__name__, folder.__path__).values()
+    known: list[Importer] = [one.IMPORTER for one in modules if hasattr(one, "IMPORTER")]
+    return {importer.name: importer for importer in known}
 
 
 def read_profile(

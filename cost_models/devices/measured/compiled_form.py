@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from specplan.cost_models.cost import Quantity, minimum
 from specplan.cost_models.devices.measured.compiled_runs import CompiledRun
+from specplan.cost_models.devices.measured.spread import student
 
 LEAST, MOST = 0.02, 2.0
 """Of the interpreter's pass over one token, what a compiled one takes at least and at most."""
@@ -117,11 +118,11 @@ def fit_compiled(runs: tuple[CompiledRun, ...]) -> CompiledForm:
     spare = len(runs) - len(models) - len(USUAL[1:-1]) - trees
     if spare > 0:
         missed = [_missed(form, run) for run in runs]
-        error = _student([*missed, *[MISSED] * COUNTS], spare + COUNTS)
+        error = _half_width([*missed, *[MISSED] * COUNTS], spare + COUNTS)
     else:
         left = (_fitted([*runs[:i], *runs[i + 1 :]], models) for i in range(len(runs)))
         missed = [_missed(one, run) for one, run in zip(left, runs, strict=True)]
-        error = _student(missed, max(len(runs) - 1, 1))
+        error = _half_width(missed, max(len(runs) - 1, 1))
     by_batch: dict[int, list[float]] = {}
     for run in runs:
         if len(run.passes) == 1:  # of the target alone
@@ -131,11 +132,9 @@ def fit_compiled(runs: tuple[CompiledRun, ...]) -> CompiledForm:
     return replace(form, error=max(error, LEAST_ERROR), context=context, prompts=prompts)
 
 
-def _student(missed: Sequence[float], spare: int) -> float:
+def _half_width(missed: Sequence[float], spare: int) -> float:
     """Half width of a 90 % interval, from residuals with so many degrees of freedom."""
-    from scipy.stats import t
-
-    return float(t.ppf(0.95, spare)) * float(np.sqrt(np.square(missed).sum() / spare))
+    return student(spare) * float(np.sqrt(np.square(missed).sum() / spare))
 
 
 def _missed(form: CompiledForm, run: CompiledRun) -> float:

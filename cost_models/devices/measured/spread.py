@@ -90,9 +90,9 @@ def drift_half_width(cells: Sequence[ArrayLike]) -> float:
     if degrees < LEAST_MOMENTS - 1:
         return UNKNOWN_DRIFT
     fewest = min(map(len, slowness))
-    wide = _student(degrees) * sqrt(float(np.mean([scale(passes) ** 2 for passes in slowness])))
+    wide = student(degrees) * sqrt(float(np.mean([scale(passes) ** 2 for passes in slowness])))
     whole = np.mean([passes[:fewest] for passes in slowness], axis=0)
-    independent = _student(fewest - 1) * float(np.std(whole, ddof=1))
+    independent = student(fewest - 1) * float(np.std(whole, ddof=1))
     return hypot(max(independent, wide / sqrt(len(slowness))), wide * _MEDIAN / sqrt(fewest))
 
 
@@ -131,7 +131,7 @@ def bounds(seconds: float, own: float, drift: float) -> tuple[float, float]:
     return seconds / factor, seconds * factor
 
 
-def _student(degrees: int) -> float:
+def student(degrees: int) -> float:
     """The 0.95 quantile of Student's t."""
     from scipy.special import stdtrit
 

@@ -45,6 +45,7 @@ def compare(
 ) -> None:
     """Compare two bundles or problems, or one problem on two devices, point by point."""
     from specplan.notebook.sweeps import compare as compared
+    from specplan.planner.explain.what_if_words import aligned
 
     names, decisions = zip(*_two(source, other, device), strict=True)
     done = compared(*decisions)
@@ -56,9 +57,8 @@ def compare(
     print("\nTPOT and TTFT in ms; tokens/s of all requests together, while decoding.\n")
     cells = [[*_COLUMNS.values()]]
     cells += [[_cell(name, row[name]) for name in _COLUMNS] for row in done.rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for line in cells:
-        print("  " + "  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)))
+    for line in aligned(cells, [False] * len(_COLUMNS)):
+        print(line)
 
 
 def _plan(decision: Path | Result) -> str:

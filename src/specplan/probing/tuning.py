@@ -18,7 +18,7 @@ from specplan.cost_models.devices.device import device_count, one_device
 from specplan.ir.errors import NothingToCompareError, UsageError
 from specplan.ir.files import check_destination, name_of
 from specplan.progress import Progress, silent
-from specplan.tuning import MINUTES, Tuned
+from specplan.tuning import MINUTES, Tuned, tuned_by
 
 if TYPE_CHECKING:
     from specplan.backends.engines.job import Emission, Job
@@ -251,29 +251,11 @@ def _tuned(
     out: Path | str | None,
 ) -> Tuned:
     """The answer by all trials; what was measured is stored for the searches to come."""
-    from specplan.measure.tuning.outcome import lines, measured_plans
-    from specplan.planner import tuned
     from specplan.planner.measured.store import add_plans
-    from specplan.result import Result
 
-    trials = race.log.trials()
-    race.contenders.recall(trials)
-    title = f"{table.title} {table.asked or table.version}"
-    about = {"study": race.log.name, "trials": len(trials), "engine": title}
-    plans = measured_plans(race, trials, about)
-    add_plans(searched.facts, plans)
-    done = Tuned(
-        result=Result(tuned(searched, plans, race.contenders.untried)),
-        lines=tuple(lines(race, trials)),
-        minutes=race.spent(trials) / 60.0,
-        trials=len(trials),
-        storage=race.log.where,
-        study=race.log.name,
-        decided=all(race.standing(load, trials)[1].decided for load in race.contenders.loads),
-        interrupted=interrupted,
-        failures=race.log.failures(),
-        folder=race.folder,
-    )
+    about = {"engine": f"{table.title} {table.asked or table.version}"}
+    done = tuned_by(searched, race, about, partial(add_plans, searched.facts), interrupted)
+    done = replace(done, failures=race.log.failures(), folder=race.folder)
     if out is None:
         return done
     from specplan.emitting import write_chosen

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from hypothesis import strategies as st
 
+from specplan.cost_models.formulas.closed_forms import Hazard
 from specplan.planner.trees import (
     AcceptanceTable,
     GrowLevel,
-    Hazard,
     RankPath,
     RoundTimes,
     StaticTree,

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specplan.cost_models.formulas.closed_forms import Hazard
 from specplan.planner.trees import (
     AcceptanceTable,
     GrowLevel,
-    Hazard,
     StaticTree,
     chain,
     grow_levels,
