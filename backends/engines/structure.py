@@ -72,7 +72,6 @@ class Drafting:
         drawn: children are drawn from the drafter's law rather than being its best ranks.
         match: shortest and longest suffix that is looked up, in tokens.
         exit_layer: layers of the target that run before it drafts; 0 for other drafters.
-        target_layers: layers of the target whose hidden states are read.
         block: tokens that one pass drafts; 0 for drafters of one level a pass.
         rule: that accepts the tokens, where it is not one that judges them one by one.
         bar: probability of a drafted token below which drafting ends; 0 for no such bar.
@@ -90,7 +89,6 @@ class Drafting:
     drawn: bool = False
     match: tuple[int, ...] = ()
     exit_layer: int = 0
-    target_layers: tuple[int, ...] = ()
     block: int = 0
     rule: str = ""
     bar: float = 0.0
@@ -263,21 +261,14 @@ def _details(plan: Plan, steps: Sequence[Step], target: str) -> dict[str, Any]:
                 models += [op.model] if op.model != target else []
                 if op.model == target and op.layers and op.layers[0].start == 0:
                     details["exit_layer"] = op.layers[0].stop
-                track = None if op.features is None else plan.state(op.features)
                 if op.most_levels > 1 and op.cache is not None:
                     details["block"] = op.most_levels
-                if isinstance(track, TrackState) and track.model == target != op.model:
-                    details["target_layers"] = _numbers(track.layer)
             case Grow(children=children) | Lookup(children=children):
                 counts = children if isinstance(children, tuple) else (children,)
                 widest = max(widest, *counts)
         if isinstance(step.op, Lookup):
             details["match"] = step.op.match
     return details | {"models": tuple(dict.fromkeys(models)), "widest": widest}
-
-
-def _numbers(layer: int | str | tuple[int, ...]) -> tuple[int, ...]:
-    return layer if isinstance(layer, tuple) else (layer,) if isinstance(layer, int) else ()
 
 
 def _unusual(plan: Plan, item: Round, judged: Sequence[Step]) -> Iterator[str]:

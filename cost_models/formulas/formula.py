@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -71,9 +71,6 @@ class Formula:
     unit: str = ""
 
 
-_Named = TypeVar("_Named", Variable, Formula)
-
-
 @dataclass(frozen=True)
 class Mistake:
     """Something that a source has wrong.
@@ -111,21 +108,19 @@ class FormulaSet:
     validity: tuple[str, ...] = ()
     mistakes: tuple[Mistake, ...] = ()
 
-    def variable(self, name: str) -> Variable:
-        """The variable of that name.
-
-        Raises:
-            UsageError: there is none.
-        """
-        return _named(self.variables, name, f"formulas {self.name}", "variable")
-
     def formula(self, name: str) -> Formula:
         """The formula of that name.
 
         Raises:
             UsageError: there is none.
         """
-        return _named(self.formulas, name, f"formulas {self.name}", "formula")
+        named = {formula.name: formula for formula in self.formulas}
+        if name in named:
+            return named[name]
+        where = f"formulas {self.name}"
+        raise UsageError(
+            f"no formula {name!r}", where=where, remedy=f"There are: {', '.join(named)}."
+        )
 
     def needs(self, formula: str) -> tuple[Variable, ...]:
         """The variables that a formula depends on, in the set's order."""
@@ -251,14 +246,6 @@ def _variable(name: str, entry: Mapping[str, Any]) -> Variable:
     kind = sympy.IndexedBase if entry.get("sequence") else sympy.Symbol
     symbol = kind(entry["symbol"], nonnegative=True, **whole)
     return Variable(**{"high": 1e6 if whole else 1e9, **entry, "name": name, "symbol": symbol})
-
-
-def _named(things: tuple[_Named, ...], name: str, where: str, kind: str) -> _Named:
-    for thing in things:
-        if thing.name == name:
-            return thing
-    known = ", ".join(thing.name for thing in things)
-    raise UsageError(f"no {kind} {name!r}", where=where, remedy=f"There are: {known}.")
 
 
 def _number(value: Any, variable: Variable) -> Any:

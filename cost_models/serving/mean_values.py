@@ -44,7 +44,6 @@ class Loads:
         ttft: mean seconds from arrival to the first token.
         tpot: mean seconds per further token.
         request: mean seconds from arrival to the last token.
-        utilisation: share of the most that the server bears.
     """
 
     borne: NDArray[np.bool_]
@@ -52,7 +51,6 @@ class Loads:
     ttft: Floats
     tpot: Floats
     request: Floats
-    utilisation: Floats
 
 
 def under_load(server: Server, times: StepTimes, traffic: Traffic) -> Loads:
@@ -102,7 +100,6 @@ def under_load(server: Server, times: StepTimes, traffic: Traffic) -> Loads:
         ttft=np.where(borne, first + times.first_steps * mean, np.nan),
         tpot=np.where(borne, decode / output, np.nan),
         request=np.where(borne, first + decode, np.nan),
-        utilisation=np.maximum(load, rate * rides),
     )
 
 

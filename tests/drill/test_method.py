@@ -30,7 +30,6 @@ NAME = "regrown_trees"
 LETTERS = VOCABULARY[:26]
 PAIRS = [[first, second] for first in LETTERS[:8] for second in LETTERS[:8]]
 DRAFTS = ("draft", "small")
-NO_ORACLE = pytest.mark.skipif("oracle" not in backend_names(), reason="there is no oracle")
 
 
 @pytest.fixture

@@ -72,15 +72,6 @@ class Provenance:
         versions = {**self.versions, backend: version} if version else self.versions
         return replace(self, backend=backend, versions=versions)
 
-    def differences(self, other: Provenance) -> tuple[str, ...]:
-        """Why rows of `other` cannot join this table; the date is no reason."""
-        names = ("hardware", "backend", "threads", "versions")
-        return tuple(
-            f"{name}: {getattr(self, name)} against {getattr(other, name)}"
-            for name in names
-            if getattr(self, name) != getattr(other, name)
-        )
-
 
 class MeasuredTable:
     """Measured rows by key, with their provenance; grows while it is filled.
@@ -163,22 +154,6 @@ class MeasuredTable:
         if form is not None:
             self.fits[about] = form
         return form
-
-    def merge(self, other: MeasuredTable) -> None:
-        """Add all rows of a table of the same provenance; its fits are not taken.
-
-        Raises:
-            UsageError: the tables were measured under different conditions.
-        """
-        differences = self.provenance.differences(other.provenance)
-        if differences:
-            raise UsageError(
-                f"tables measured under different conditions: {'; '.join(differences)}",
-                where=f"device {self.name}",
-                remedy="Keep them in different files.",
-            )
-        for row in other.rows.values():
-            self.add(row)
 
     def save(self, path: Path | str) -> None:
         """Write the table atomically: a reader sees the old file or the whole new one."""

@@ -43,7 +43,6 @@ def test_details_that_engines_get() -> None:
     assert longest["model"].models == ("draft",) and not longest["model"].drawn
     assert longest["model_drawn"].drawn
     assert longest["model_tree"].shape == "static tree" and longest["model_tree"].widest > 1
-    assert longest["head"].target_layers == (2, 6, 9)
     assert longest["modules"].models == ("module_0",)
     assert longest["block"].block == 7
     assert longest["text"].match == (1, 3)

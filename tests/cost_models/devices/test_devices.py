@@ -262,11 +262,6 @@ def test_table_saves_resumes_and_merges(tmp_path: Path) -> None:
     assert again.missing(grid) == [new.key]
     again.add(new)
     assert again.missing(grid) == []
-    first.merge(again)
-    assert first.rows[new.key] == new
-    other = Provenance("two cores", "eager", 1, "2026-11-22", 8e9, {"torch": "2.13"})
-    with pytest.raises(UsageError, match="threads"):
-        first.merge(MeasuredTable("other", other))
 
 
 @pytest.mark.parametrize(

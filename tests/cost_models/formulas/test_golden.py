@@ -126,7 +126,7 @@ def test_synergy(slope: float, fixed: float, best: float) -> None:
 
 def test_synergys_best_length_is_where_the_derivative_vanishes() -> None:
     formulas = load_formulas("synergy")
-    length = formulas.variable("length").symbol
+    (length,) = (one.symbol for one in formulas.variables if one.name == "length")
     slope = sympy.diff(formulas.formula("seconds_per_token").expression, length)
     assert sympy.simplify(slope.subs(length, formulas.formula("best_length").expression)) == 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -45,9 +45,6 @@ def states_at(target: CausalModel, layers: Sequence[int], finished: bool = False
         parts.append(target.hidden(tokens, positions, positions, mask, cache, (0, layer)))
     states = torch.cat(parts, 2)
     return target.family.finish(states) if finished else states
-
-
-Paper = Callable[[Any, Stored, CausalModel, Tensor], Tensor]
 
 
 def _table(target: CausalModel) -> Tensor:
