@@ -16,8 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -25,6 +23,7 @@ from statistics import median
 from typing import Any
 
 from reference_problem import dealt_problem
+from reporting import every
 
 from specplan import api
 from specplan.cost_models.forecast import Forecast
@@ -43,6 +42,7 @@ GROUP = 24
 """Prompts per case: a multiple of every batch size."""
 OUTPUT_TOKENS = 64
 CHAINS, LOOKUPS, TREES = (2, 4, 6), (3, 6, 10), (4, 8)
+tell = every(10)
 
 
 def wanted(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
@@ -179,12 +179,6 @@ def scores(cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "gain": row(drafting, "gain", "predicted_gain"),
         "gain_by_plan": by_plan,
     }
-
-
-def tell(description: str, done: int, total: int) -> None:
-    """Progress on stderr, a line every tenth."""
-    if total and (done == total or done % max(1, total // 10) == 0):
-        print(f"{time.strftime('%H:%M:%S')} {description} {done}/{total}", file=sys.stderr)
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from reference_problem import dealt_problem
 
-from specplan.cost_models.serving.mean_values import under_load
+from specplan.cost_models.serving.mean_values import most_within
 from specplan.cost_models.serving.quantiles import LoadTimes
 from specplan.cost_models.serving.server import Server, StepTimes, Traffic
 from specplan.ir.plan import Plan
@@ -49,16 +49,6 @@ def plans() -> dict[str, Plan]:
     }
 
 
-def most_borne(server: Server, steps: StepTimes, lengths: tuple[float, float]) -> float:
-    """The rate that is just borne, requests per second, by the mean values."""
-    low, high = 1e-3, 1e4
-    for _ in range(50):
-        rate = float(np.sqrt(low * high))
-        borne = bool(under_load(server, steps, Traffic(rate, *lengths)).borne)
-        low, high = (rate, high) if borne else (low, rate)
-    return low
-
-
 def rows(requests: int, names: tuple[str, ...] = ("plain", "chain")) -> Iterator[dict[str, Any]]:
     """One row per load, plan and rate."""
     torch.set_num_threads(1)
@@ -80,7 +70,8 @@ def of_plan(bench: Workbench, plan: Plan, requests: int) -> Iterator[dict[str, A
     executable = bench.compile(plan)
     wanted = arrivals_of(bench, [Planned(0.0)] * 3 * BATCHES[-1], prompts)
     before = measured_steps(executable, wanted, BATCHES, CpuTimer)
-    most = most_borne(server, before, (length, float(bench.output_tokens)))
+    traffic = Traffic(1.0, length, float(bench.output_tokens))
+    most = float(most_within(server, before, traffic, lambda loads: loads.borne))
     for share in SHARES:
         arrivals = arrivals_of(bench, at_rate(most * share, requests, seed=3), prompts)
         loaded = run_load(executable, arrivals, server, timer=CpuTimer())

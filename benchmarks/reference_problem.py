@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +17,15 @@ from specplan.ir.files import write_atomic
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT / "examples/reference_models"
 CORPUS_BYTES = 4_000_000
+
+
+def pieces_of_python(work: Path, count: int) -> Path:
+    """Python's library in so many pieces, without the modules that prompts are of."""
+    path = work / "texts.jsonl"
+    if not path.is_file():
+        command = [sys.executable, str(ROOT / "examples/training/texts.py"), "--out", str(path)]
+        subprocess.run([*command, "--count", str(count), "--whole"], check=True)
+    return path
 
 
 def dealt_problem(

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,7 +26,7 @@ from typing import Any
 import numpy as np
 import serving_engines
 
-from specplan.cost_models.serving.mean_values import under_load
+from specplan.cost_models.serving.mean_values import most_within, under_load
 from specplan.cost_models.serving.server import PrefillOrder, Server, StepTimes, Traffic
 from specplan.cost_models.serving.simulation import Served, simulate
 
@@ -59,12 +58,8 @@ def grid() -> Iterator[Case]:
 
 def most_borne(server: Server, times: StepTimes, lengths: tuple[int, int]) -> float:
     """The rate that is just borne, requests per second."""
-    low, high = 1e-3, 1e4
-    for _ in range(50):
-        rate = math.sqrt(low * high)
-        borne = bool(under_load(server, times, Traffic(rate, *lengths)).borne)
-        low, high = (rate, high) if borne else (low, rate)
-    return low
+    borne = most_within(server, times, Traffic(1.0, *lengths), lambda loads: loads.borne)
+    return float(borne)
 
 
 def errors(case: Case, requests: int, seed: int) -> Iterator[tuple[float, dict[str, float]]]:

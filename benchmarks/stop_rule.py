@@ -19,8 +19,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -28,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from reference_problem import ROOT, pair_problem
+from reference_problem import ROOT, pair_problem, pieces_of_python
 from reporting import every, write_between
 
 from specplan.ir.files import read_json, write_json_atomic
@@ -113,7 +111,9 @@ def measured(family: str, work: Path) -> dict[str, Any]:
     if whole.exists() and not read_json(ended / "training.json", "a training")["stopped"]:
         shutil.rmtree(folder)  # killed between the copy and the next checkpoint: the copy is late
     settings = {**SETTINGS, "unroll": UNROLLS.get(family)}
-    session = Session.of(problem_of(work), [family], pieces(work), tell, **settings)
+    session = Session.of(
+        problem_of(work), [family], pieces_of_python(work, PIECES), tell, **settings
+    )
     judge = Copying(session.judge(family, ended, budget, WORTH), ended, whole)
     early = session.train(family, ended, budget, judge=judge)
     late = session.train(family, whole, budget) if whole.exists() else early
@@ -170,15 +170,6 @@ def added(evaluations: Sequence[Evaluation]) -> Evaluation:
 def planned(seen: Evaluation, speed: Speed) -> float:
     """Planned speed over no speculation from what was accepted."""
     return speed(seen.hazards(seen.rates))
-
-
-def pieces(work: Path) -> Path:
-    """The texts to learn; see the module."""
-    path = work / "texts.jsonl"
-    if not path.is_file():
-        command = [sys.executable, str(ROOT / "examples/training/texts.py"), "--out", str(path)]
-        subprocess.run([*command, "--count", str(PIECES), "--whole"], check=True)
-    return path
 
 
 def section(data: Mapping[str, Any]) -> str:

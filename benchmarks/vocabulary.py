@@ -20,8 +20,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -29,7 +27,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reference_problem import ROOT, pair_problem
+from reference_problem import ROOT, pair_problem, pieces_of_python
 from reporting import every, write_between
 
 from specplan.ir.files import read_json, write_json_atomic
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
 RESULTS = ROOT / "benchmarks/results/vocabulary.json"
 PAGE = ROOT / "docs/train.md"
 START, END = "<!-- vocabulary:start -->\n", "<!-- vocabulary:end -->"
+PIECES = 100_000
 tell = every(10)
 HEAD = ROOT / "examples/reference_models/heads/eagle3"
 TEXTS = 120
@@ -84,7 +83,7 @@ def counted(work: Path) -> dict[str, Any]:
     )
     from specplan.training.train import size_vocabulary
 
-    texts = pieces(work)
+    texts = pieces_of_python(work, PIECES)
     write_json_atomic(work / "problem.json", problem_of(work))
     priced = size_vocabulary(work / "problem.json", "eagle3", prompts=texts, answers=False)
     problem = load_problem(work / "problem.json")
@@ -121,7 +120,7 @@ def restricted(work: Path, sizes: Sequence[int]) -> dict[int, Path]:
     from specplan.runtime.tokenizer import load_tokenizer
 
     encode = load_tokenizer(HEAD.parents[1] / "target").encode
-    texts = (encode(json.loads(line)["text"]) for line in pieces(work).open())
+    texts = (encode(json.loads(line)["text"]) for line in pieces_of_python(work, PIECES).open())
     counts = Counter(token for text in texts for token in text)
     tensors, config = load_file(HEAD / "model.safetensors"), read_json(HEAD / "config.json", "head")
     entries, folders = int(config["vocab_size"]), dict[int, Path]()
@@ -149,7 +148,10 @@ def large(work: Path, tokenizer: Path) -> list[dict[str, Any]]:
     from specplan.problems import as_problem
 
     words = tiktoken.Encoding("llama3", pat_str=WORDS, mergeable_ranks=ranks, special_tokens={})
-    texts = [words.encode_ordinary(json.loads(line)["text"]) for line in pieces(work).open()]
+    texts = [
+        words.encode_ordinary(json.loads(line)["text"])
+        for line in pieces_of_python(work, PIECES).open()
+    ]
     shares = coverage(texts[::2], texts[1::2], LLAMA_8B["vocab_size"])
     (work / "llama-8b").mkdir(parents=True, exist_ok=True)
     write_json_atomic(work / "llama-8b/config.json", LLAMA_8B)
@@ -211,15 +213,6 @@ def timed(work: Path, data: dict[str, Any], asked: argparse.Namespace) -> dict[s
 def speed_of(runs: Sequence[Outcome]) -> float:
     """Tokens per second of whole requests."""
     return sum(len(run.outputs[0]) for run in runs) / sum(run.seconds for run in runs)
-
-
-def pieces(work: Path) -> Path:
-    """Python's library in pieces, without the modules that prompts are of."""
-    path = work / "texts.jsonl"
-    if not path.is_file():
-        command = [sys.executable, str(ROOT / "examples/training/texts.py"), "--out", str(path)]
-        subprocess.run([*command, "--count", "100000", "--whole"], check=True)
-    return path
 
 
 def section(data: Mapping[str, Any]) -> str:
