@@ -12,6 +12,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from safetensors.torch import load_file, save_file  # noqa: E402
+
 from specplan.backends.eager.backend import EagerBackend  # noqa: E402
 from specplan.backends.onnxruntime import backend  # noqa: E402
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend  # noqa: E402
@@ -59,10 +61,22 @@ TIE = 0.05
 """A code of an activation that rounds to the other side moves logits by up to this."""
 
 
+LAYERS = 6
+"""Of the target's 20, which learned to exit behind each: a round is exported layer by layer."""
+
+
 @pytest.fixture(scope="module")
-def models() -> dict[str, CausalModel]:
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CausalModel]:
+    """The target's first layers, which write code too, and its draft model."""
+    folder = tmp_path_factory.mktemp("target")
+    config = json.loads((MODELS / "target/config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": LAYERS}))
+    stored = load_file(MODELS / "target/model.safetensors")
+    beyond = tuple(f"model.layers.{n}." for n in range(LAYERS, config["num_hidden_layers"]))
+    first = {name: tensor for name, tensor in stored.items() if not name.startswith(beyond)}
+    save_file(first, folder / "model.safetensors", {"format": "pt"})
     return {
-        "target": load_model(MODELS / "target", dtype="Q8_0"),
+        "target": load_model(folder, dtype="Q8_0"),
         "draft": load_model(MODELS / "draft", dtype="Q4_0"),
     }
 
