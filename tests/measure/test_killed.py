@@ -17,7 +17,7 @@ from tests.measure.problems import write_problem  # noqa: E402
 from tests.started import started_specplan  # noqa: E402
 
 KILLS = sized(1, 3)
-METHODS = ["draft_model", "prompt_lookup"]
+MEASURED = {"sources": ["prompt_lookup"], "methods": ["prompt_lookup"]}
 """What is measured for them takes long enough to be killed in: device, acceptance, bundle."""
 
 
@@ -36,8 +36,10 @@ def _check_files(folder: Path, out: Path) -> dict[str, int]:
 
 
 def test_killed_at_random_moments(tmp_path: Path) -> None:
-    problem, out = write_problem(tmp_path, prompts=12), tmp_path / "bundle"
-    problem.write_text(json.dumps(json.loads(problem.read_text()) | {"methods": METHODS}))
+    problem, out = write_problem(tmp_path), tmp_path / "bundle"
+    described = json.loads(problem.read_text()) | MEASURED
+    del described["models"]["drafts"]  # each has as many rows of its own as the target
+    problem.write_text(json.dumps(described))
     profiles, command = tmp_path / ".specplan", ("optimize", str(problem), "--out", str(out))
     chance = random.Random(7)
     known: dict[str, int] = {}
