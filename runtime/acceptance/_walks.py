@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from specplan.runtime.acceptance.tree import DraftedTree, Judged, judged_of, judged_without_nodes
-from specplan.runtime.masks import first_true
+from specplan.runtime.masks import first_true, prefix
 from specplan.runtime.sampling import draw
 
 _HOST_NODES = 512
@@ -53,8 +53,11 @@ def follow_reference(tree: DraftedTree, choice: Choice) -> Judged:
 
 
 def follow_vectorised(tree: DraftedTree, choices: Tensor) -> Judged:
-    """`follow` in tensor ops, a loop over depth and never over the batch."""
+    """`follow` in tensor ops: at once where all requests have one shape, else level by level."""
     parents, live = tree.parent_tensor(), tree.live_mask()
+    if tree.size and not isinstance(tree.parents, Tensor):
+        hits = (tree.tokens == choices[:, (parents + 1)[0]]) & live
+        return _path_of_hits(tree, tree.parents, hits, choices)
     here = torch.full_like(choices[:, :1], -1)
     steps = []
     accepted = torch.zeros_like(choices[:, 0])
@@ -69,6 +72,43 @@ def follow_vectorised(tree: DraftedTree, choices: Tensor) -> Judged:
         accepted = accepted + going[:, 0]
     path = torch.cat([tree.tokens[:, :0], *steps], 1)
     return Judged(path=path, accepted=accepted, bonus=choices.gather(1, here + 1)[:, 0])
+
+
+def _path_of_hits(
+    tree: DraftedTree, parents: tuple[int, ...], hits: Tensor, choices: Tensor
+) -> Judged:
+    """The path of nodes `[B, N]` whose tokens are chosen after their parents.
+
+    A node is on it where it and all above it are the first of their siblings that are chosen.
+    """
+    nodes = torch.arange(tree.size, device=hits.device)
+    if parents == tuple(range(-1, tree.size - 1)):
+        path = nodes.where(prefix(hits), -1)
+    else:
+        elder, above, at = _kinship(parents, tree.depth, hits.device)
+        hits = hits & ~(hits[:, None] & elder).any(2)
+        reached = ~(~hits[:, None] & above).any(2)
+        path = nodes.where(reached[:, None] & at, -1).amax(2)
+    last = path.amax(1, keepdim=True)
+    return Judged(path, (path >= 0).sum(1), choices.gather(1, last + 1)[:, 0])
+
+
+def _kinship(parents: tuple[int, ...], levels: int, device: torch.device) -> tuple[Tensor, ...]:
+    """Of each node `[N, N]`: its elder siblings, and itself and all above it; nodes of each level.
+
+    Nodes of levels are `[levels, N]`, from the children of the root on.
+    """
+    size = len(parents)
+    above: list[set[int]] = []
+    for node, parent in enumerate(parents):
+        above.append({node} | (above[parent] if parent >= 0 else set()))
+    elder = [
+        [one < node and parents[one] == parents[node] for one in range(size)]
+        for node in range(size)
+    ]
+    lines = [[one in own for one in range(size)] for own in above]
+    at = [[len(own) == level + 1 for own in above] for level in range(levels)]
+    return tuple(torch.tensor(table, device=device) for table in (elder, lines, at))
 
 
 def descend(
