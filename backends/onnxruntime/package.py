@@ -173,6 +173,7 @@ class OnnxRound:
         self._shape = tuple(map(int, report.shape)), _REPORT_TYPES[report.type]
         self._report: Tensor | None = None
         self._bound: list[Callable[[], Tensor | None]] = [_nothing] * len(self._inputs)
+        self._same: list[int] = []
         places, here = {name: place for place, name in enumerate(self._inputs)}, {*in_place}
         pairs = [(item.name, places[item.name.rpartition(AFTER)[0]]) for item in written]
         self._beside = [pair for pair in pairs if self._inputs[pair[1]] not in here]
@@ -191,9 +192,12 @@ class OnnxRound:
         Returns:
             The report; the next call overwrites it.
         """
-        for place, tensor in enumerate(tensors):
-            if self._bound[place]() is not tensor:
-                self._bind(place, tensor)
+        given = [*map(id, tensors)]
+        if given != self._same:
+            for place, tensor in enumerate(tensors):
+                if self._bound[place]() is not tensor:
+                    self._bind(place, tensor)
+            self._same[:] = given
         copies = []
         for output, place in self._beside:  # an op may leave alone what nothing attends to
             copies.append((output, tensors[place], tensors[place].clone()))
@@ -215,7 +219,8 @@ class OnnxRound:
         bind(self._binding.bind_input, self._inputs[place], tensor)
         for output in self._here.get(place, ()):
             bind(self._binding.bind_output, output, tensor)
-        self._bound[place] = ref(tensor)
+        same = self._same  # ids of tensors that live: another may get that of one that does not
+        self._bound[place] = ref(tensor, lambda _: same.clear())
 
 
 def _nothing() -> None:

@@ -75,6 +75,7 @@ class StaticSession(EagerSession):
             for name, cache in batch.caches.items()
         }
         self._host_lengths, self._host_done = self._lengths.numpy(), self._done.numpy()
+        self._segments = [(one, span) for one in batch.caches.values() for span in one.segments]
         self._host_resident = [(self._resident[n].numpy(), c) for n, c in batch.caches.items()]
         self._order = torch.arange(batch.text.shape[1], device=batch.device)
         self._rounds: dict[str, HostRound] = {}
@@ -266,19 +267,17 @@ class StaticSession(EagerSession):
         Raises:
             UsageError: one of the formulas had no value for a request; names it.
         """
-        batch, caches = self.batch, self.batch.caches.values()
-        segments = [(cache, span) for cache in caches for span in cache.segments]
+        batch = self.batch
         ends = len(lines[0]) - sum(one.numbers for one in inputs.lessons)
-        width = ends - 2 - len(segments)
-        for row, failed in enumerate(line[width + 1] // 2 for line in lines):
-            if failed:
-                where = f'"{inputs.formulas[failed - 1]}"'
+        width = ends - 2 - len(self._segments)
+        for row, line in enumerate(lines):
+            if line[width + 1] > 1:
+                where = f'"{inputs.formulas[line[width + 1] // 2 - 1]}"'
                 raise UsageError(f"the formula has no value for request {row}", where=where)
         if inputs.lessons:
             learned = torch.tensor([line[ends:] for line in lines])
             teach(self.batch, inputs.lessons, learned)
-        grown, done, *resident = zip(*(line[width:ends] for line in lines), strict=True)
-        batch.grown(grown, [bool(one) for one in done])
-        for (cache, span), lengths in zip(segments, resident, strict=True):
-            cache.lengths[span] = [*lengths]
+        batch.grown([line[width] for line in lines], [bool(line[width + 1]) for line in lines])
+        for place, (cache, span) in enumerate(self._segments, width + 2):
+            cache.lengths[span] = [line[place] for line in lines]
         return StepResult([line[: line[width]] for line in lines[: self.size]])

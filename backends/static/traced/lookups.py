@@ -18,8 +18,9 @@ from specplan.backends.ops.lookup import Continuations
 from specplan.backends.static.interface import Lesson
 from specplan.ir.ops import Lookup, Op, Root, Segment
 from specplan.ir.types.host_ops import handed_out
-from specplan.ir.values import Value
+from specplan.ir.values import TEXT_STATE, Value
 from specplan.runtime.sources.source import Wanted
+from specplan.runtime.sources.text import lookup as copied_from
 
 
 class Lookups:
@@ -38,9 +39,11 @@ class Lookups:
     def __init__(self, host: Interpreter, ops: Sequence[Op], read: Collection[Value]) -> None:
         self._host, self._ops, self._read = host, ops, read
         self._at_root = _below_the_root(ops)
+        self._copies = all(_is_copy(*one) for one in self._at_root or ())
         nothing = torch.zeros(host.batch.size, 1, dtype=torch.int64)
         self.results: Continuations = nothing, nothing.clone(), nothing.bool()
-        self._memory: list[list[NDArray[Any]]] = []
+        self._memory: list[tuple[NDArray[Any], ...]] = []
+        self._live: NDArray[Any] = nothing.bool().numpy()
 
     def run(self) -> None:
         """Look up what follows the texts now."""
@@ -48,6 +51,8 @@ class Lookups:
             return
         if self._at_root is None:
             answers = self._interpreted()
+        elif self._memory and self._copies:
+            return self._copy(self._at_root)
         else:
             texts = sources.texts_of(self._host.batch)
             drafts = (sources.ask(self._host.batch, *one, *texts) for one in self._at_root)
@@ -55,18 +60,30 @@ class Lookups:
         if answers and not self._memory:
             joined = [np.concatenate(parts, 1) for parts in zip(*answers, strict=True)]
             ends = np.cumsum([one[0].shape[1] for one in answers])[:-1]
-            self._memory = [np.split(part, ends, axis=1) for part in joined]
+            split = (np.split(part, ends, axis=1) for part in joined)
+            self._memory = [*zip(*split, strict=True)]
             tokens, parents, live = map(torch.from_numpy, joined)
-            self.results = tokens, parents, live
+            self.results, self._live = (tokens, parents, live), joined[2]
             return
-        for memory, parts in zip(self._memory, zip(*answers, strict=True), strict=False):
+        for memory, parts in zip(self._memory, answers, strict=False):
             for place, part in zip(memory, parts, strict=True):
                 place[:] = part
 
+    def _copy(self, lookups: Sequence[tuple[Lookup, Wanted]]) -> None:
+        """`run` where texts are copied from themselves alone, as in most plans."""
+        batch = self._host.batch
+        texts = batch.text.cpu().numpy()
+        for (_, wanted), (tokens, _, live) in zip(lookups, self._memory, strict=True):
+            limits = dict(shortest=wanted.shortest, longest=wanted.longest, length=wanted.length)
+            for row, length in enumerate(batch.lengths):
+                copied = copied_from(texts[row, :length], **limits)
+                live[row] = len(copied) > 0
+                tokens[row] = copied if len(copied) else 0
+
     def matched(self, done: Sequence[bool]) -> set[bool]:
         """Whether the last run proposed something, to each of the requests that want tokens."""
-        rows = self.results[2].any(1).tolist()
-        return {live for live, ended in zip(rows, done, strict=True) if not ended}
+        rows = zip(self._live, done, strict=True)
+        return {bool(live.any()) for live, ended in rows if not ended}
 
     def _interpreted(self) -> list[tuple[NDArray[Any], ...]]:
         """Each lookup's continuations `[B, N]`, where lookups read more than texts."""
@@ -94,6 +111,11 @@ def _below_the_root(ops: Sequence[Op]) -> list[tuple[Lookup, Wanted]] | None:
     if len(lookups) < sum(not isinstance(op, Root) for op in ops):
         return None
     return [(op, sources.wanted_of(op, 1)) for op in lookups]
+
+
+def _is_copy(op: Lookup, wanted: Wanted) -> bool:
+    """Whether a lookup gives one copy of a part of the text itself."""
+    return op.source == TEXT_STATE and wanted.children == 1 and wanted.nodes is None
 
 
 def teach(batch: Batch, lessons: Sequence[Lesson], reported: Tensor) -> None:
