@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from specplan.ir import ops as ir
 from specplan.ir.blocks import one_stack
 from specplan.ir.values import State
 from specplan.runtime.executable import Observer, forward_variant
+from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 from specplan.runtime.sources.registry import sources_of_batch
@@ -67,6 +69,7 @@ class Interpreter(OpRunner):
         shared: Mapping[str, Source],
         capacity: int | None,
         side_by_side: bool | None = None,
+        used_caches: Mapping[str, KVCache] = MappingProxyType({}),
     ) -> None:
         super().__init__()
         plan = analysis.plan
@@ -77,7 +80,7 @@ class Interpreter(OpRunner):
         self.scores = models["target"].logits_dtype if analysis.scored else None
         used = sources_of_batch(plan, models["target"].vocab_size, shared, requests)
         self.batch = Batch(requests, models, used, analysis.speculative, capacity)
-        self.batch.add_states(analysis, models, self.scores)
+        self.batch.add_states(analysis, models, self.scores, used_caches)
         self.emitted: list[list[int]] = []
         self.active: list[bool] | None = None
         self.running = torch.ones(self.batch.size, dtype=torch.bool)

@@ -6,8 +6,9 @@ stored. Its packed matrices are those of the rounds; see `packed_sessions.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -53,6 +54,7 @@ class PromptProgram:
             entries["session.disable_prepacking"] = "1"
         self._session = open_session(code, graph.weights, entries=entries, packed=packed)
         self._binding = self._session.io_binding()
+        self._store: Callable[[], KVCache | None] = _nothing
 
     def __call__(self, tokens: Tensor, first: int, store: KVCache) -> dict[int, Tensor]:
         """Run tokens.
@@ -76,15 +78,25 @@ class PromptProgram:
         }
         for name, tensor in given.items():
             bind(self._binding.bind_input, name, tensor)
-        for part, layers in (("keys", store.keys), ("values", store.values)):
-            for number, tensor in enumerate(layers):
-                bind(self._binding.bind_input, f"{part}.{number}", tensor)
-                bind(self._binding.bind_output, f"{part}.{number}{AFTER}", tensor)
+        if self._store() is not store:
+            self._bind(store)
         states = {layer: torch.empty(stop - first, self._width) for layer in self._after}
         for layer, tensor in states.items():
             bind(self._binding.bind_output, f"states.{layer}", tensor)
         run_bound(self._session, self._binding)
         return states
+
+    def _bind(self, store: KVCache) -> None:
+        """Let keys and values be read and written where a cache has them."""
+        for part, layers in (("keys", store.keys), ("values", store.values)):
+            for number, tensor in enumerate(layers):
+                bind(self._binding.bind_input, f"{part}.{number}", tensor)
+                bind(self._binding.bind_output, f"{part}.{number}{AFTER}", tensor)
+        self._store = ref(store)
+
+
+def _nothing() -> None:
+    """What is bound before any cache is."""
 
 
 def fits(name: str, model: Module) -> bool:

@@ -23,6 +23,7 @@ from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import Plan
 from specplan.ir.types.matching import deciding_lookup, specialized
 from specplan.passes.pipeline import run_passes
+from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 
@@ -47,6 +48,8 @@ class StaticExecutable(BoundPlan):
             runs where there is.
 
     Attributes:
+        used_caches: those of the batch that ended last, for the next one of its shape: memory that
+            is zero is dear to get, and what is bound to programs stays bound.
         whole: rounds run whole whether their lookups have matches or not, as those that are priced.
     """
 
@@ -73,6 +76,7 @@ class StaticExecutable(BoundPlan):
         self._texts: dict[tuple[str, int, tuple[int, ...]], TextProgram | None] = {}
         self.has = has
         self.whole = False
+        self.used_caches: dict[Bucket, dict[str, KVCache]] = {}
         self._graphs: dict[tuple[str, Sampling, bool | None], RoundGraph | None] = {}
         self._programs: dict[tuple[RoundGraph, Bucket], Program] = {}
 

@@ -61,7 +61,10 @@ class StaticSession(EagerSession):
     ) -> None:
         spare = Request(prompt_tokens=(0,), max_new_tokens=0)
         filled = [*requests, *[spare] * (bucket.batch - len(requests))]
-        super().__init__(programs.analysis, programs.models, filled, programs.shared, bucket.text)
+        super().__init__(
+            programs.analysis, programs.models, filled, programs.shared, bucket.text,
+            used_caches=programs.used_caches.pop(bucket, {}),
+        )  # fmt: skip
         batch, self.size = self.batch, len(requests)
         self.programs = programs
         self.bucket = bucket
@@ -108,9 +111,15 @@ class StaticSession(EagerSession):
             remedy="Compile the plan for the backend eager.",
         )
 
+    @torch.inference_mode()
     def release(self) -> None:
         """See `EagerSession.release`; what fills the batch up teaches sources nothing."""
         self._captured.clear()
+        caches = {name: cache.store for name, cache in self.batch.caches.items()}
+        used = {name: store for name, store in caches.items() if store.reusable}
+        for store in used.values():
+            store.positions.zero_()
+        self.programs.used_caches = {self.bucket: used}
         super().release()
 
     @torch.inference_mode()

@@ -51,6 +51,11 @@ class KVCache:
         self.trash = self.capacity
         self._rows = torch.arange(self.batch, device=positions.device)[:, None]
 
+    @property
+    def reusable(self) -> bool:
+        """Whether another batch may write over it as it is: on the host, and nothing but this."""
+        return type(self) is KVCache and self.queries is None and self.positions.is_cpu
+
     @classmethod
     def empty(
         cls,

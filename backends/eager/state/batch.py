@@ -22,6 +22,7 @@ from specplan.cost_models.rounds.refreshing import chunk_of
 from specplan.ir.plan import CacheState, Plan, TrackState, ValueState
 from specplan.ir.tables.builtin import BUILTIN
 from specplan.runtime.models.cache_parts.observed import ObservedPrompts
+from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings
@@ -76,9 +77,7 @@ class Batch(Texts):
 
     def _enter(self, stay: Sequence[int], requests: Sequence[Request]) -> None:
         """Settings of the requests that stay, and of new ones behind them."""
-        if stay:
-            requests = [*(self.requests[row] for row in stay), *requests]
-        self.requests = tuple(requests)
+        self.requests = (*(self.requests[row] for row in stay), *requests)
         self.settings = SamplingSettings.of(self.requests, self.device)
         self.seeds = [request.seed for request in self.requests]
         self.limits = [len(r.prompt_tokens) + r.max_new_tokens for r in self.requests]
@@ -200,13 +199,11 @@ class Batch(Texts):
         """
         if self.done[row]:
             return []
-        appended: list[int] = []
-        for token in tokens[: self.limits[row] - self.lengths[row]]:
-            appended.append(token)
-            if token in self.stops[row]:
-                self.done[row] = True
-                break
         start = self.lengths[row]
+        appended = [*tokens[: self.limits[row] - start]]
+        stop = next((n for n, token in enumerate(appended, 1) if token in self.stops[row]), None)
+        self.done[row] = stop is not None
+        del appended[stop or len(appended) :]
         if appended:
             self._write(row, start, appended)
             if self.grammars is not None:
@@ -241,34 +238,36 @@ class Batch(Texts):
         self._both[:, row, start : start + len(keys)] = both
 
     def add_states(
-        self, analysis: PlanAnalysis, models: Mapping[str, Module], scores: torch.dtype | None
-    ) -> None:
+        self, analysis: PlanAnalysis, models: Mapping[str, Module], scores: torch.dtype | None,
+        used: Mapping[str, KVCache],
+    ) -> None:  # fmt: skip
         """Make room for what the plan keeps.
 
         Args:
             analysis: the plan, and how it runs its caches.
             models: by their roles.
             scores: see `root`.
+            used: caches of an ended batch of this size, by name, to write over.
         """
         states = analysis.plan.states
         caches = [state for state in states if isinstance(state, CacheState)]
         asked = {state.view for state in caches if state.retrieves}
-        for cache in sorted(caches, key=lambda state: state.view is not None):
+        for cache in sorted(caches, key=lambda one: one.view is not None):
             model, name = models[cache.model], cache.name
             passes = [one for one in analysis.pass_specs.values() if one.cache == name]
             retention = retention_of(cache, max((one.pending for one in passes), default=1))
             room = self.slots
             if retention is not None:
                 room = min(room, retention.budget + retention.chunk + self.speculative)
-            store = model.new_cache(self.size, room, name in asked)
+            store = used.get(name) or model.new_cache(self.size, room, name in asked)
             store.bound_states(0 if name in analysis.passing else self.speculative)
             store.images = model.images_of(self.requests)
             of, way = self.caches.get(cache.view or ""), analysis.plain.get(name)
             segments, turns = analysis.segments[name], analysis.turning.get(name)
-            self.caches[name] = Cache(model, store, segments, retention, of, way, turns)
-            self.caches[name].replays = cache.rollback == "replay"
+            made = self.caches[name] = Cache(model, store, segments, retention, of, way, turns)
+            made.replays = cache.rollback == "replay"
             if cache.observes and cache.policy is not None:
-                self.caches[name].prompts = ObservedPrompts.of(model, self.requests, cache.policy)
+                made.prompts = ObservedPrompts.of(model, self.requests, cache.policy)
         for state in states:
             if isinstance(state, TrackState):
                 model = models[state.model]
