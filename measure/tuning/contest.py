@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from specplan.measure.progress import Progress, silent
 from specplan.measure.tuning.contenders import Contenders, Load
@@ -89,6 +89,22 @@ class Contest(ABC):
         if count not in PROPOSING:
             return []
         return propose(self.contenders, keys, standing, load, f"{self.seed} {load} {count}")
+
+    def trial(self, key: str, load: Load, turn: int, **measured: Any) -> Trial:
+        """A run of a plan; `measured` are its seconds, tokens, rounds and warming."""
+        candidate = self.contenders[key]
+        return Trial(
+            machine=self.machine,
+            turn=turn,
+            batch=load[0],
+            prompt_tokens=load[1],
+            plan=key,
+            method=candidate.method,
+            family=candidate.family,
+            words=candidate.words,
+            point=self.contenders.point(key),
+            **measured,
+        )
 
     def own(self, trials: Sequence[Trial]) -> list[Trial]:
         """Trials of this machine."""

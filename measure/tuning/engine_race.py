@@ -234,22 +234,15 @@ class EngineRace(Contest):
 
     def _trial(self, key: str, load: Load, turn: int, run: ServedRun, taken: float) -> Trial:
         """A run as a trial; `taken` are all seconds since the run before."""
-        candidate = self.contenders[key]
         seconds = run.request_seconds * run.requests / load[0]
         tokens = round(run.output_tokens * run.requests)
         assert run.tokens_per_round is not None, "set by `_measure`"
-        return Trial(
-            machine=self.machine,
-            turn=turn,
-            batch=load[0],
-            prompt_tokens=load[1],
-            plan=key,
-            method=candidate.method,
-            family=candidate.family,
-            words=candidate.words,
+        return self.trial(
+            key,
+            load,
+            turn,
             seconds=seconds,
             tokens=tokens,
             rounds=round(tokens / run.tokens_per_round),
             warming=max(taken - seconds, 0.0),
-            point=self.contenders.point(key),
         )

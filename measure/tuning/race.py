@@ -142,18 +142,12 @@ class Race(Contest):
             warming = self._timers[key](turn.prompts).seconds
         known = any(t.plan == key and new[1] in (None, t.load) for t in self.own(trials))
         outcome = self._timers[key](turn.prompts)
-        return Trial(
-            machine=self.machine,
-            turn=turn.number,
-            batch=turn.load[0],
-            prompt_tokens=turn.load[1],
-            plan=key,
-            method=candidate.method,
-            family=candidate.family,
-            words=candidate.words,
+        return self.trial(
+            key,
+            turn.load,
+            turn.number,
             seconds=outcome.seconds,
             tokens=sum(map(len, outcome.outputs)),
             rounds=outcome.rounds,
             warming=0.0 if known else warming,
-            point=self.contenders.point(key),
         )

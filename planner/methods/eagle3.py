@@ -22,7 +22,7 @@ from specplan.planner.drafters.parts import heads_by_token
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.templates.head_drafts import ChainsAndTrees, HeadTreeOptions
 from specplan.planner.templates.plan_text import draft_and_verify, features_of, head_passes
-from specplan.planner.templates.static_trees import layers_text, tree_text
+from specplan.planner.templates.static_trees import drafted_tree
 
 LONGEST = 10
 """Tokens of a chain, and levels of a tree."""
@@ -49,12 +49,9 @@ class Eagle3(ChainsAndTrees):
 
     def plan(self, facts: ProblemFacts, options: HeadTreeOptions) -> Plan:
         """The head grows the shape level by level, the target judges it."""
-        tree, head, drawn = options.tree, options.draft, options.drawn
+        tree, head = options.tree, options.draft
         passes = head_passes(facts, head, tree.depth + 1)
-        if tree.is_chain:
-            drafted = layers_text(len(tree), passes, drawn=drawn)
-        else:
-            drafted = tree_text(tree, passes, drawn=drawn)
+        drafted = drafted_tree(tree, passes, drawn=options.drawn)
         return draft_and_verify(
             facts, self, drafted, len(tree), models=(head,), rule=options.rule,
             features=features_of(facts.drafters[head]), recurrent=True,

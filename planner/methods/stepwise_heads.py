@@ -14,7 +14,7 @@ from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.templates.head_drafts import ChainsAndTrees, HeadTreeOptions
 from specplan.planner.templates.plan_text import FEATURES, Pass, draft_and_verify, states_of
-from specplan.planner.templates.static_trees import layers_text, tree_text
+from specplan.planner.templates.static_trees import drafted_tree
 
 MOST = 8
 """Tokens of a chain by a recurrent cell, which has no steps of its own to count."""
@@ -38,16 +38,13 @@ class StepwiseHeads(ChainsAndTrees):
 
     def plan(self, facts: ProblemFacts, options: HeadTreeOptions) -> Plan:
         """Level by level from the heads' own states, the first one from the target's."""
-        heads, tree, drawn = options.draft, options.tree, options.drawn
+        heads, tree = options.draft, options.tree
         own = states_of(heads)
         passes = (
             Pass(heads, f"features={FEATURES} shift=1 keep={own}"),
             Pass(heads, f"features={own} shift=1 keep={own}"),
         )
-        if tree.is_chain:
-            drafted = layers_text(len(tree), passes, drawn=drawn)
-        else:
-            drafted = tree_text(tree, passes, drawn=drawn)
+        drafted = drafted_tree(tree, passes, drawn=options.drawn)
         return draft_and_verify(
             facts, self, drafted, len(tree), models=(heads,), rule=options.rule, features="last",
             recurrent=True, uncached=(heads,),

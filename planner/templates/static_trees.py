@@ -192,6 +192,13 @@ def layers_text(
 }}"""
 
 
+def drafted_tree(tree: StaticTree, passes: Sequence[Pass], *, drawn: bool) -> str:
+    """A chain in a loop, any other tree level by level; the arguments are those of `tree_text`."""
+    if tree.is_chain:
+        return layers_text(len(tree), passes, drawn=drawn)
+    return tree_text(tree, passes, drawn=drawn)
+
+
 def undominated(
     settings: Iterable[tuple[SettingT, tuple[int, int], float]],
 ) -> Iterator[SettingT]:

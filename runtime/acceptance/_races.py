@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
-from specplan.runtime.acceptance._walks import Choice, node_depths
-from specplan.runtime.acceptance.tree import DraftedTree
+from specplan.runtime.acceptance._walks import (
+    Choice,
+    follow,
+    follow_reference,
+    follow_vectorised,
+    node_depths,
+)
+from specplan.runtime.acceptance.tree import DraftedTree, Judged
 from specplan.runtime.races import COUPLINGS, drawn_alike
 
+Judge = Callable[[DraftedTree, Tensor, Tensor], Judged]
 
-def raced(how: str, tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Tensor:
+
+def by_race(how: str) -> tuple[Judge, Judge, Judge]:
+    """`accept`, `accept_vectorised` and `accept_reference` of what the target draws by a race.
+
+    Target rows are probabilities `[B, N + 1, V]`, uniforms `[B, N + 1]`: number d draws what
+    follows nodes at depth d.
+
+    Args:
+        how: of the race, as `grow how=` has it.
+    """
+    return (
+        lambda tree, target, uniforms: follow(tree, _raced(how, tree, target, uniforms)),
+        lambda tree, target, uniforms: follow_vectorised(tree, _raced(how, tree, target, uniforms)),
+        lambda tree, target, uniforms: follow_reference(
+            tree, _raced_at(how, tree, target, uniforms)
+        ),
+    )
+
+
+def _raced(how: str, tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Tensor:
     """What the target draws after the root and after every node, `[B, N + 1]`.
 
     Args:
@@ -25,7 +53,7 @@ def raced(how: str, tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Tens
     return first(target, noise.gather(1, places.expand(-1, -1, *noise.shape[2:])), 1)[:, :, 0]
 
 
-def raced_at(how: str, tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Choice:
+def _raced_at(how: str, tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Choice:
     """The same at one node of a row, drawn when it is asked for; -1 is the root."""
     depths = node_depths(tree).tolist()
 

@@ -15,32 +15,10 @@ and L1 Sketching, ICDM.
 
 from __future__ import annotations
 
-from torch import Tensor
-
-from specplan.runtime.acceptance._races import raced, raced_at
-from specplan.runtime.acceptance._walks import follow, follow_reference, follow_vectorised
-from specplan.runtime.acceptance.tree import DraftedTree, Judged
+from specplan.runtime.acceptance._races import by_race
 
 TARGET = "probabilities"
 """What `target` holds."""
 
-
-def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
-    """Judge a tree.
-
-    Args:
-        tree: the drafted nodes.
-        target: probabilities `[B, N + 1, V]`, row 0 for the root and row i + 1 for node i.
-        uniforms: `[B, N + 1]`; number d draws what follows nodes at depth d.
-    """
-    return follow(tree, raced("minhash", tree, target, uniforms))
-
-
-def accept_vectorised(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
-    """`accept` in tensor ops."""
-    return follow_vectorised(tree, raced("minhash", tree, target, uniforms))
-
-
-def accept_reference(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
-    """`accept`, drawing at the nodes that are reached only."""
-    return follow_reference(tree, raced_at("minhash", tree, target, uniforms))
+accept, accept_vectorised, accept_reference = by_race("minhash")
+"""See `specplan.runtime.acceptance`."""
