@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from specplan.cost_models.cost import Quantity, maximum
 from specplan.cost_models.intervals import Seconds
+from specplan.cost_models.models.number_formats import models_by_role
 from specplan.cost_models.models.parameters import layer_inventory
 from specplan.ir.errors import UsageError
 
@@ -57,10 +58,8 @@ class Reader(Protocol):
 
 def streamed_layers(problem: Mapping[str, Any]) -> dict[str, int]:
     """Of a problem's JSON form: by role, most layers that are read from files in every pass."""
-    models = problem.get("models", {})
-    named = {draft["name"]: draft for draft in models.get("drafts", ())}
-    every = {**named, "target": models.get("target", {})}
-    placed = {role: one["placement"] for role, one in every.items() if one.get("placement")}
+    stated = models_by_role(problem).items()
+    placed = {role: one["placement"] for role, one in stated if one.get("placement")}
     return {role: one.get("layers") or sys.maxsize for role, one in placed.items()}
 
 

@@ -11,8 +11,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.cost_models.formulas.closed_forms import depths_of, expected_rounds
+from specplan.cost_models.formulas.closed_forms import expected_rounds
 from specplan.cost_models.intervals import Interval
+from specplan.ir.types.value_types import depths_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

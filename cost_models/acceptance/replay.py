@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specplan.cost_models.acceptance.model import Floats, Integers, around
-from specplan.cost_models.formulas.closed_forms import depths_of, expected_rounds
+from specplan.cost_models.formulas.closed_forms import expected_rounds
 from specplan.cost_models.intervals import Interval
+from specplan.ir.types.value_types import depths_of
 
 _RESAMPLES = 400
 

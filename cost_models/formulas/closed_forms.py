@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from specplan.ir.types.value_types import depths_of
+
 Hazard = Callable[[int, int], float]
 """(depth >= 1, rank >= 0) -> P(this child is the accepted one | its parent was accepted)."""
 
@@ -40,14 +42,6 @@ def acceptance_of_tokens(tokens: float, gamma: int) -> float:
         else:
             high = middle
     return (low + high) / 2.0
-
-
-def depths_of(parents: Sequence[int]) -> list[int]:
-    """Depth of each node, 1 for children of the root."""
-    depths: list[int] = []
-    for parent in parents:
-        depths.append(1 if parent < 0 else depths[parent] + 1)
-    return depths
 
 
 def reach(parents: Sequence[int], ranks: Sequence[int], hazard: Hazard) -> list[float]:

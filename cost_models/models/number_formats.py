@@ -222,10 +222,15 @@ def number_format(name: str, where: str = "number format") -> NumberFormat:
 
 def cache_formats(problem: Mapping[str, Any]) -> dict[str, str]:
     """Of a problem's JSON form: by role, the format of a cache that is not as the model is."""
+    stated = models_by_role(problem).items()
+    return {role: one["kv_format"] for role, one in stated if one.get("kv_format")}
+
+
+def models_by_role(problem: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """What a problem's JSON form states of its target and of each draft."""
     models = problem.get("models", {})
     named = {draft["name"]: draft for draft in models.get("drafts", ())}
-    every = {"target": models.get("target", {}), **named}
-    return {role: one["kv_format"] for role, one in every.items() if one.get("kv_format")}
+    return {"target": models.get("target", {}), **named}
 
 
 def known_format(name: str) -> str:

@@ -5,6 +5,7 @@ Node indices count drafted nodes from 0, parents before children; -1 is the root
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -59,6 +60,14 @@ class Lineage:
         return mine
 
 
+def depths_of(parents: Sequence[int]) -> list[int]:
+    """Depth of each node, 1 for children of the root, whose number is -1."""
+    depths: list[int] = []
+    for parent in parents:
+        depths.append(1 if parent == ROOT else depths[parent] + 1)
+    return depths
+
+
 @dataclass(frozen=True, slots=True)
 class TreeType:
     """A tree of at most `nodes` drafted nodes and `depth` levels below the root.
@@ -93,10 +102,7 @@ class TreeType:
         """Depth of each node, 1 for children of the root; None when the shape is not static."""
         if self.parents is None:
             return None
-        depths: list[int] = []
-        for parent in self.parents:
-            depths.append(1 if parent == ROOT else depths[parent] + 1)
-        return tuple(depths)
+        return tuple(depths_of(self.parents))
 
     @property
     def ranks(self) -> tuple[int, ...] | None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from specplan.cost_models.acceptance.draft_sources import DraftSource
 from specplan.cost_models.acceptance.evidence.lengths import NOTHING
-from specplan.cost_models.formulas.closed_forms import depths_of
+from specplan.ir.types.value_types import depths_of
 from specplan.measure.acceptance.teacher import TracedText
 from specplan.runtime.sampling import best
 from specplan.runtime.sources.registry import new_source

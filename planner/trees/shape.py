@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
-from specplan.cost_models.formulas.closed_forms import Hazard, depths_of, tree_value
+from specplan.cost_models.formulas.closed_forms import Hazard, tree_value
+from specplan.ir.types.value_types import depths_of
 
 RankPath = tuple[int, ...]
 """A node written as the ranks on its path from the root; its length is the node's depth."""

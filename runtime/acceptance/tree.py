@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from specplan.ir.types.value_types import depths_of
+
 
 @dataclass(frozen=True)
 class DraftedTree:
@@ -89,10 +91,7 @@ class DraftedTree:
             return self.levels
         if isinstance(self.parents, Tensor):
             return _deepest(self.parents)
-        depths: list[int] = []
-        for parent in self.parents:
-            depths.append(1 if parent < 0 else depths[parent] + 1)
-        return max(depths, default=0)
+        return max(depths_of(self.parents), default=0)
 
     @property
     def width(self) -> int:

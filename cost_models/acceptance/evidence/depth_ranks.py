@@ -13,9 +13,9 @@ from typing import ClassVar
 
 from specplan.cost_models.acceptance.evidence.base import Drafting, TraceOfSeveral
 from specplan.cost_models.acceptance.trace_model import TraceModel
-from specplan.cost_models.formulas.closed_forms import depths_of
 from specplan.cost_models.rounds.demands import RoundDemands
 from specplan.ir.plan import Plan, Round
+from specplan.ir.types.value_types import depths_of
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specplan.cost_models.cost import Quantity
+from specplan.cost_models.devices.matrix_time import smooth_maximum
 from specplan.cost_models.devices.measured.rows import ForwardRow, PrefillRow
 from specplan.cost_models.models.forward import forward_ops
 from specplan.cost_models.models.model_shape import ModelShape
@@ -88,10 +89,7 @@ class _Work:
     bytes: Floats
 
     def seconds(self, launch: float, bandwidth: float, peak: float, sharpness: float) -> Floats:
-        compute, memory = self.flops / peak, self.bytes / bandwidth
-        longer, shorter = np.maximum(compute, memory), np.minimum(compute, memory)
-        ratio = shorter / np.maximum(longer, 1e-300)
-        busy = longer * (1.0 + ratio**sharpness) ** (1.0 / sharpness)
+        busy = smooth_maximum(self.flops / peak, self.bytes / bandwidth, sharpness)
         total: Floats = (self.count * (launch * self.launches + busy)).sum(axis=0)
         return total
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from specplan.cost_models.formulas.closed_forms import (
     acceptance_of_tokens,
     accepted_at_least,
-    depths_of,
     expected_rounds,
     expected_tokens,
     tree_value,
 )
+from specplan.ir.types.value_types import depths_of
 from tests.cost_models.chains import best_chain_length, chain_speedup
 from tests.cost_models.small_trees import expansion, independent_chains
 
