@@ -13,9 +13,7 @@ PROMPTS = 16
 """Texts that are read."""
 
 
-def measure_gates(
-    bench: Workbench, budget: int, *, limit: int = PROMPTS, progress: Progress = silent
-) -> Gates:
+def measure_gates(bench: Workbench, budget: int, *, progress: Progress = silent) -> Gates:
     """Per key/value head, the share of its attention that goes to what it would not see streaming.
 
     The mean over the tokens of some prompts with the target's own continuations that have more than
@@ -25,7 +23,6 @@ def measure_gates(
     Args:
         bench: the problem's target and prompts.
         budget: tokens that a streaming head reads.
-        limit: texts that are read at most.
         progress: called after every text.
 
     Raises:
@@ -38,7 +35,7 @@ def measure_gates(
             where="models.target",
             remedy="Choose another method.",
         )
-    prompts = bench.prompts(PROFILE)[:limit]
+    prompts = bench.prompts(PROFILE)[:PROMPTS]
     outputs = continue_prompts(bench, prompts, progress)
     total, tokens = None, 0
     for done, (prompt, output) in enumerate(zip(prompts, outputs, strict=True)):

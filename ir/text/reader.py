@@ -49,9 +49,9 @@ class Reader:
         """The token about to be read."""
         return self.tokens[self.index]
 
-    def peek(self, ahead: int = 1) -> Token:
-        """A later token; the last one when there are not so many."""
-        return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
+    def peek(self) -> Token:
+        """The token behind the next; the last one where there is none."""
+        return self.tokens[min(self.index + 1, len(self.tokens) - 1)]
 
     def take(self, kind: str, text: str | None = None) -> Token:
         """Read a token of that kind (and text), or refuse."""

@@ -95,16 +95,14 @@ def measure_rounds(
     plan: Plan,
     *,
     progress: Progress = silent,
-    limit: int = 4 * LEAST_PROMPTS,
 ) -> AcceptanceProfile:
-    """Run the rounds of a plan that no method wrote, and measure what is accepted.
+    """Run the rounds of a plan that no method wrote on some prompts, and measure what is accepted.
 
     Args:
         bench: the problem's models and prompts.
         facts: the problem's shapes.
         plan: a verified plan that the bench's backend runs.
         progress: called for every prompt.
-        limit: most prompts of the profile split to use.
 
     Returns:
         The profile of the plan's own rounds, stored under the problem's `profiles` folder.
@@ -113,7 +111,7 @@ def measure_rounds(
         UsageError: there are no prompts to measure on.
     """
     every = bench.prompts(PROFILE)
-    prompts = every[:limit]
+    prompts = every[: 4 * LEAST_PROMPTS]
     recorder = ProfileRecorder.open(bench, facts, OwnRounds.of(plan), plan, text_digests(every))
     recorder.record(prompts, traced_texts(bench, prompts, progress), progress)
     evidence = recorder.profile().evidence

@@ -82,17 +82,17 @@ def fit_rates(
     return fit_counts(accepted, [behind, *accepted[:-1]], key, facts)
 
 
-def falling(values: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
-    """The non-increasing sequence nearest in weighted squares.
+def falling(values: Sequence[float]) -> list[float]:
+    """The non-increasing sequence nearest in squares.
 
     Source: pool adjacent violators (Ayer et al. 1955).
     """
-    pools: list[tuple[float, float, int]] = []  # mean, weight, members
-    for value, weight in zip(values, weights or [1.0] * len(values), strict=True):
-        pool = (value, weight, 1)
+    pools: list[tuple[float, int]] = []  # mean, members
+    for value in values:
+        pool = (value, 1)
         while pools and pools[-1][0] < pool[0]:
-            mean, heavy, members = pools.pop()
-            total = heavy + pool[1]
-            pool = ((mean * heavy + pool[0] * pool[1]) / total, total, members + pool[2])
+            mean, members = pools.pop()
+            total = members + pool[1]
+            pool = ((mean * members + pool[0] * pool[1]) / total, total)
         pools.append(pool)
-    return [mean for mean, _, members in pools for _ in range(members)]
+    return [mean for mean, members in pools for _ in range(members)]

@@ -25,7 +25,6 @@ def fit_length_curve(
     curve: Mapping[int, float],
     key: AcceptanceKey,
     *,
-    noise: float = LENGTH_NOISE,
     provenance: Mapping[str, Any] | None = None,
 ) -> AcceptanceProfile:
     """Conditional rates h_1, h_2, ... whose lengths 1 + sum of their products are the curve's.
@@ -34,12 +33,11 @@ def fit_length_curve(
     noise does to the points (concave regression); between points that are far apart the rates
     stay as constant as they can. Least squares with a Gaussian prior on steps of the rates. The
     posterior is Laplace's approximation, wider where the points lie farther from the curve than
-    `noise` explains, and given as the counts by depth that leave the lengths as uncertain.
+    `LENGTH_NOISE` explains, and given as the counts by depth that leave the lengths as uncertain.
 
     Args:
         curve: mean tokens per round, the bonus counted, by draft length.
         key: what the profile is about.
-        noise: standard deviation of each mean, tokens.
         provenance: how the curve came about.
 
     Raises:
@@ -58,7 +56,7 @@ def fit_length_curve(
 
     def residuals(hazards: Floats) -> Floats:
         fitted = 1.0 + np.cumsum(np.cumprod(hazards))[at]
-        parts = [(fitted - lengths) / noise, np.diff(hazards) / HAZARD_STEP]
+        parts = [(fitted - lengths) / LENGTH_NOISE, np.diff(hazards) / HAZARD_STEP]
         return np.concatenate(parts)
 
     start = np.full(deepest, min(_MOST, max(_LEAST, (lengths[-1] - 1.0) / lengths[-1])))
@@ -70,7 +68,7 @@ def fit_length_curve(
         "rounds": float(trials[0]),
         "rounds_assumed": True,
         "curve": {str(draft_tokens): length for draft_tokens, length in points},
-        "largest_miss": float(np.abs(missed).max() * noise),
+        "largest_miss": float(np.abs(missed).max() * LENGTH_NOISE),
     }
     return AcceptanceProfile.from_hazards(
         [[float(hazard)] for hazard in fit.x],

@@ -17,24 +17,25 @@ WITH, WITHOUT = "#010a01", "#010a02"
 LINES = (WITH, "#010a03", "#010a04", "#010a05")
 """Colours of lines that stand for several operating points."""
 MARKERS = ("o", "s", "^", "D")
+WIDTH = 4.6
+"""Of a figure, in inches; a page shows it as wide as its column."""
 _VARIABLES = {
     INK: "--ink", WITHOUT: "--faint", **{one: f"--line-{n}" for n, one in enumerate(LINES, 1)},
 }  # fmt: skip
 """Colours that stand for those of the page: matplotlib knows no variables of CSS."""
 
 
-def new_axes(count: int = 1, height: float = 3.0, width: float = 4.6) -> tuple[Figure, list[Axes]]:
+def new_axes(count: int = 1, height: float = 3.0) -> tuple[Figure, list[Axes]]:
     """Panels in the ink of the page, two in a row.
 
     Args:
         count: of panels.
         height: of a row, in inches.
-        width: of the figure, in inches; a page shows it as wide as its column.
     """
     from matplotlib.figure import Figure
 
     rows, across = -(-count // 2), min(count, 2)
-    figure = Figure(figsize=(width, height * rows), layout="constrained")
+    figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
     axes = [figure.add_subplot(rows, across, place + 1) for place in range(count)]
     for place in axes:
         place.set_facecolor("none")
