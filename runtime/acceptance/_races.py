@@ -16,10 +16,10 @@ from specplan.runtime.acceptance._walks import (
 from specplan.runtime.acceptance.tree import DraftedTree, Judged
 from specplan.runtime.races import COUPLINGS, drawn_alike
 
-Judge = Callable[[DraftedTree, Tensor, Tensor], Judged]
+RuleForm = Callable[[DraftedTree, Tensor, Tensor], Judged]
 
 
-def by_race(how: str) -> tuple[Judge, Judge, Judge]:
+def by_race(how: str) -> tuple[RuleForm, RuleForm, RuleForm]:
     """`accept`, `accept_vectorised` and `accept_reference` of what the target draws by a race.
 
     Target rows are probabilities `[B, N + 1, V]`, uniforms `[B, N + 1]`: number d draws what
