@@ -254,7 +254,7 @@ def _written(
     return projection
 
 
-def job_of(table: Table, problem: Problem, plan: Plan, loads: tuple[Load, ...]) -> Job:
+def job_of(table: Table, problem: Problem, plan: Plan, loads: tuple[Load, ...] = ()) -> Job:
     """What an engine's module is given to write the files of a plan.
 
     Raises:

@@ -15,6 +15,7 @@ from specplan.backends.engines.registry import project
 from specplan.backends.engines.table import Table
 from specplan.backends.engines.writing import check_documents, render
 from specplan.cost_models.devices.device import device_count, one_device
+from specplan.emitting import job_of, write_chosen
 from specplan.ir.errors import NothingToCompareError, UsageError
 from specplan.ir.files import check_destination, name_of
 from specplan.progress import Progress, silent
@@ -159,7 +160,7 @@ def _race(
 
     problem = searched.facts.problem
     assert searched.plain.plan is not None, "it has a price"
-    client = _client(table, _job(table, problem, searched.plain.plan), commands)
+    client = _client(table, job_of(table, problem, searched.plain.plan), commands)
     contenders = Contenders(searched)
     largest = max(batch for batch, _ in contenders.loads)
     if len(texts) < largest:
@@ -219,17 +220,11 @@ def _study(
     return f"specplan-{table.engine}-{name_of(json.dumps(about, sort_keys=True, default=str))}"
 
 
-def _job(table: Table, problem: Problem, plan: Plan) -> Job:
-    from specplan.emitting import job_of
-
-    return job_of(table, problem, plan, ())
-
-
 def _deployment(table: Table, problem: Problem, bench: str, plan: Plan) -> Deployment:
     """Files and commands of a plan, with the engine's own load generator for an empty `bench`."""
     from specplan.measure.tuning.engine_race import Deployment
 
-    job = _job(table, problem, plan)
+    job = job_of(table, problem, plan)
     emission: Emission = project(table, job)
     check_documents(table.engine, emission)
     flags = ""
@@ -258,6 +253,4 @@ def _tuned(
     done = replace(done, failures=race.log.failures(), folder=race.folder)
     if out is None:
         return done
-    from specplan.emitting import write_chosen
-
     return replace(done, projection=write_chosen(table, done.result.search, Path(out).resolve()))

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specplan.backends.engines.job import Job
 from specplan.backends.engines.probe import (
     MOST_PROMPTS,
     STATEMENT,
@@ -21,13 +20,13 @@ from specplan.backends.engines.probe import PLAIN as PLAIN_ARM
 from specplan.backends.engines.registry import open_table
 from specplan.backends.engines.structure import read_structure
 from specplan.backends.engines.table import Table
+from specplan.emitting import job_of
 from specplan.ir.errors import UsageError
 from specplan.ir.files import check_destination
 
 if TYPE_CHECKING:
     from specplan.backends.bundle import Bundle
     from specplan.cost_models.acceptance.drafters import Drafter
-    from specplan.ir.plan import Plan
     from specplan.planner.facts import ProblemFacts
     from specplan.planner.problem.schema import Problem
     from specplan.problems import ProblemLike
@@ -118,7 +117,7 @@ def _arms(facts: ProblemFacts, table: Table, draft_tokens: int) -> Iterator[Arm]
     from specplan.planner.search.what_if import listed_drafters
 
     plan, method, words = plain_plan(facts)
-    yield Arm(PLAIN_ARM, "", 0, method, words, _job(facts, table, plan))
+    yield Arm(PLAIN_ARM, "", 0, method, words, job_of(table, facts.problem, plan))
     for drafter in listed_drafters(facts):
         arm = _chain(facts, table, drafter, draft_tokens)
         if arm is not None:
@@ -138,18 +137,12 @@ def _chain(facts: ProblemFacts, table: Table, drafter: Drafter, draft_tokens: in
         plan = setting.method.written(assumed, setting.options)
         drafting = read_structure(plan).longest
         if drafting.shape == "chain" and not table.refusals(plan):
-            job = _job(facts, table, plan)
+            job = job_of(table, facts.problem, plan)
             words = setting.options.words
             chains.append(
                 Arm(str(drafter), str(drafter), drafting.tokens, setting.method.name, words, job)
             )
     return min(chains, key=lambda arm: abs(arm.draft_tokens - draft_tokens), default=None)
-
-
-def _job(facts: ProblemFacts, table: Table, plan: Plan) -> Job:
-    from specplan.emitting import job_of
-
-    return job_of(table, facts.problem, plan, ())
 
 
 def _points(facts: ProblemFacts) -> tuple[Point, ...]:
