@@ -136,27 +136,19 @@ def _eagle3(target: Config, where: str, size: HeadSize) -> Config:
     return eagle3_config(target, where, **more)
 
 
-def _dflash(target: Config, where: str, size: HeadSize) -> Config:
-    return dflash_config(target, where, layers=size.layers)
+def _layered(config: Callable[..., Config]) -> Callable[[Config, str, HeadSize], Config]:
+    return lambda target, where, size: config(target, where, layers=size.layers)
 
 
-def _eagle(target: Config, where: str, size: HeadSize) -> Config:
-    return eagle_config(target, where)
-
-
-def _medusa(target: Config, where: str, size: HeadSize) -> Config:
-    return medusa_config(target, where, layers=size.layers)
+def _of_one_size(config: Callable[[Config, str], Config]) -> Callable[..., Config]:
+    return lambda target, where, size: config(target, where)
 
 
 def _measured(
     name: str, words: str, config: Callable[[Config, str], Config], recipe: Recipe
 ) -> Family:
     """A family of one size, of whose acceptance nothing is published in a form that prices it."""
-
-    def sized(target: Config, where: str, size: HeadSize) -> Config:
-        return config(target, where)
-
-    return Family(name, words, _one_layer, sized, recipe, estimated=False)
+    return Family(name, words, _one_layer, _of_one_size(config), recipe, estimated=False)
 
 
 FAMILIES: Mapping[str, Family] = {
@@ -179,7 +171,7 @@ FAMILIES: Mapping[str, Family] = {
             "dflash",
             "DFlash block drafter",
             _dflash_sizes,
-            _dflash,
+            _layered(dflash_config),
             Recipe(
                 1_300_000,
                 10,
@@ -192,14 +184,14 @@ FAMILIES: Mapping[str, Family] = {
             "medusa",
             "Medusa heads",
             _medusa_sizes,
-            _medusa,
+            _layered(medusa_config),
             Recipe(68_000, 2, 1.0, "ShareGPT, arXiv 2401.10774; FasterDecoding/Medusa"),
         ),
         Family(
             "eagle",
             "EAGLE-1 head",
             _one_layer,
-            _eagle,
+            _of_one_size(eagle_config),
             Recipe(68_000, 20, 1.0, "ShareGPT, arXiv 2401.15077; epochs of SafeAILab/EAGLE"),
         ),
         Family(
