@@ -9,9 +9,8 @@ from specplan.ir.errors import UsageError
 from specplan.ir.files import name_of, read_json, write_json_atomic
 from specplan.measure.acceptance.teacher import text_logits
 from specplan.measure.progress import Progress, silent
-from specplan.measure.quality.prompts import LEAST
-from specplan.measure.workbench import BENCH, Workbench, chosen_prompts
-from specplan.planner import read_prompts
+from specplan.measure.quality.prompts import LEAST, quality_prompts
+from specplan.measure.workbench import Workbench
 from specplan.runtime.models.causal import CausalModel
 
 MOST = 300
@@ -53,19 +52,13 @@ def format_loss(before: Workbench, after: Workbench, progress: Progress = silent
 
 def _texts(bench: Workbench) -> list[tuple[int, ...]]:
     """Prompts of the quality limit, or of the workload, as tokens."""
-    problem = bench.problem
-    quality, task = problem.limits.quality, problem.workload.task
-    if quality is None or quality.prompts is None:
-        where, prompts = "workload.prompts", chosen_prompts(problem, BENCH)
-    else:
-        where = "limits.quality.prompts"
-        prompts = [p for p in read_prompts(quality.prompts) if not task or p.task in ("", task)]
+    prompts = quality_prompts(bench.problem)
     texts = [tuple(bench.tokenizer.encode(one.text)[-bench.prompt_tokens :]) for one in prompts]
     texts = [text for text in texts if len(text) > 1][:MOST]
     if len(texts) < LEAST:
         raise UsageError(
             f"{len(texts)} prompts do not tell what number formats lose; it takes {LEAST}",
-            where=where,
+            where="limits.quality.prompts, or workload.prompts where it names none",
             remedy="Give more prompts of the workload's task.",
         )
     return texts

@@ -9,7 +9,7 @@ from functools import cached_property
 from specplan.ir.errors import UsageError
 from specplan.ir.files import name_of
 from specplan.measure.workbench import BENCH, TokenPrompt, Workbench, chosen_prompts
-from specplan.planner import Prompt, read_prompts
+from specplan.planner import Problem, Prompt, read_prompts
 
 CALIBRATE, REPORT = "calibrate", "report"
 """Splits of a file of prompts."""
@@ -38,6 +38,14 @@ class Parts:
         return name_of(repr(parts[0])), name_of(repr(parts[1]))
 
 
+def quality_prompts(problem: Problem) -> Sequence[Prompt]:
+    """Those of the quality limit that are of the workload's task; left out, the bench split."""
+    quality, task = problem.limits.quality, problem.workload.task
+    if quality is None or quality.prompts is None:
+        return chosen_prompts(problem, BENCH)
+    return [one for one in read_prompts(quality.prompts) if not task or one.task in ("", task)]
+
+
 def quality_parts(bench: Workbench) -> Parts:
     """The prompts of a problem's quality limit.
 
@@ -47,13 +55,7 @@ def quality_parts(bench: Workbench) -> Parts:
     Raises:
         UsageError: there are too few.
     """
-    quality = bench.problem.limits.quality
-    assert quality is not None, "there is a limit to test"
-    task = bench.problem.workload.task
-    if quality.prompts is None:
-        every: Sequence[Prompt] = chosen_prompts(bench.problem, BENCH)
-    else:
-        every = [p for p in read_prompts(quality.prompts) if not task or p.task in ("", task)]
+    every = quality_prompts(bench.problem)
     first = [prompt for prompt in every if prompt.split == CALIBRATE]
     second = [prompt for prompt in every if prompt.split == REPORT]
     if not first or not second:
