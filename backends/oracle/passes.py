@@ -7,7 +7,7 @@ the slots between, and nothing sees them but deeper slots.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -176,7 +176,7 @@ class Pass:
 
     def _enter(self, paths: Sequence[Path]) -> States:
         """What enters the first layer, for paths whose feature and ancestors are there."""
-        op, entered, text, gap = self.op, dict[Path, Tensor](), self.world.text, False
+        op, given, text, gap = self.op, dict[Path, Tensor | None](), self.world.text, False
         own = self.track is not None and self.track.model == op.model
         for path in paths:
             above = path[: len(path) - op.shift]
@@ -189,14 +189,14 @@ class Pass:
                 continue
             if lacking and path == text:
                 self.early.add(path)
-            if op.cache is not None and self.layers and not self._reaches(path, entered):
+            if op.cache is not None and self.layers and not self._reaches(path, given):
                 continue
             self.steps[path] = step + 1 if own and feature is not None else 0
-            if own and op.shift == 0 and op.layers and feature is not None:
-                entered[path] = feature  # it goes on in the middle of its own stack
-            else:
-                entered[path] = self.stack.enter(path, feature, self.steps[path])
-        return entered
+            given[path] = feature
+        on = own and op.shift == 0 and op.layers  # they go on in the middle of their own stack
+        entered = {path: state for path, state in given.items() if on and state is not None}
+        entered |= self.stack.enter({p: given[p] for p in given if p not in entered}, self.steps)
+        return {path: entered[path] for path in given}
 
     def _enter_slots(self, slots: Sequence[Path], states: States) -> States:
         """What enters for slots: what an earlier pass left there, or what the model begins with."""
@@ -226,7 +226,7 @@ class Pass:
             path, level = path[:-1], level + 1
         return None, -1
 
-    def _reaches(self, path: Path, entered: States) -> bool:
+    def _reaches(self, path: Path, entered: Collection[Path]) -> bool:
         """Whether every token above is there, as far as the cache is to hold it."""
         if self.op.attend != "ancestors":
             return True

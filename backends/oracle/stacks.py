@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -70,26 +70,42 @@ class Stack:
             raise self._lacks("heads that each see a part of the text")
         return self.module.family.kv_heads
 
-    def enter(self, path: Path, feature: Tensor | None, step: int) -> Tensor:
-        """The state `[width]` that enters the first layer at a path.
+    def enter(
+        self, features: Mapping[Path, Tensor | None], steps: Mapping[Path, int]
+    ) -> dict[Path, Tensor]:
+        """The states `[width]` that enter the first layer at paths.
 
         Args:
-            path: text and drafted tokens; the last one runs.
-            feature: what a track holds `shift` nodes above, None where there is none.
-            step: how many steps of this model the feature is from the target's own.
+            features: by path, of which the last token runs: what a track holds `shift` nodes above
+                it, None where there is none.
+            steps: how many steps of this model each feature is from the target's own.
         """
-        count, steps = self.module.tokens_read, torch.tensor([[step]])
-        last = ((path[0],) * (count - 1) + path)[-count:]
-        tokens = torch.tensor([[last if count > 1 else path[-1]]])
-        positions, known = _positions([path]), None
-        if feature is not None:
-            feature, known = feature[None, None], torch.ones(1, 1, dtype=torch.bool)
-        entered = self.module.enter(tokens, positions, feature, known, steps)
+        bare = [path for path, feature in features.items() if feature is None]
+        given = {path: feature for path, feature in features.items() if feature is not None}
+        entered: dict[Path, Tensor] = {}
+        for paths, above in ((bare, None), ([*given], [*given.values()])):
+            if paths:
+                states = self._enter(paths, above, [steps[path] for path in paths])
+                entered |= dict(zip(paths, states, strict=True))
+        return entered
+
+    def _enter(
+        self, paths: Sequence[Path], features: Sequence[Tensor] | None, steps: Sequence[int]
+    ) -> Tensor:
+        """What enters, `[n, width]`, where all paths have a feature or none has."""
+        count, taken = self.module.tokens_read, torch.tensor([[*steps]])
+        last = [((path[0],) * (count - 1) + path)[-count:] for path in paths]
+        tokens = torch.tensor([last if count > 1 else [path[-1] for path in paths]])
+        positions, joined, known = _positions(paths), None, None
+        if features is not None:
+            joined, known = torch.stack([*features])[None], torch.ones_like(taken, dtype=torch.bool)
+        entered = self.module.enter(tokens, positions, joined, known, taken)
         if entered is None:
-            cache = self.module.new_cache(1, 1)
-            mask = torch.ones(1, 1, 1, dtype=torch.bool)
-            entered = self.module.hidden(tokens, positions, steps * 0, mask, cache, (0, 0))
-        return entered[0, 0]
+            size = len(paths)
+            cache, mask = self.module.new_cache(1, size), torch.eye(size, dtype=torch.bool)[None]
+            slots = torch.arange(size)[None]
+            entered = self.module.hidden(tokens, positions, slots, mask, cache, (0, 0))
+        return entered[0]
 
     def enter_slot(self, state: Tensor, level: int) -> Tensor:
         """The state `[width]` that enters for a slot, `level` below a node whose state is there."""

@@ -5,7 +5,7 @@ They prove what plans mean, not what drafts are worth: every weight is random, i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -125,9 +125,11 @@ class Toy:
             self.embedding, self.blocks = like.embedding, like.blocks[:layers]
             self.head = like.head + noise * weights(*like.head.shape, scale=WIDTH**0.5)
 
-    def enter(self, path: Path, feature: Tensor | None, step: int) -> Tensor:
-        """The token's embedding."""
-        return self.embedding[path[-1]] + 0.1 * _positions([path])[0]
+    def enter(
+        self, features: Mapping[Path, Tensor | None], steps: Mapping[Path, int]
+    ) -> dict[Path, Tensor]:
+        """The tokens' embeddings."""
+        return {path: self.embedding[path[-1]] + 0.1 * _positions([path])[0] for path in features}
 
     def enter_slot(self, state: Tensor, level: int) -> Tensor:
         """A trained embedding; in mid-stack, what becomes of the node's state."""
@@ -243,8 +245,13 @@ class Head:
         last = [self.target.embedding[token] for token in path[-count:]] if count else []
         return [torch.zeros(WIDTH, dtype=torch.float64)] * (count - len(last)) + last
 
-    def enter(self, path: Path, feature: Tensor | None, step: int) -> Tensor:
+    def enter(
+        self, features: Mapping[Path, Tensor | None], steps: Mapping[Path, int]
+    ) -> dict[Path, Tensor]:
         """See `HeadShape.combine`."""
+        return {path: self._enter(path, given, steps[path]) for path, given in features.items()}
+
+    def _enter(self, path: Path, feature: Tensor | None, step: int) -> Tensor:
         shape, own = self.shape, step > 0
         stage, tokens = step % shape.stages, self._embeddings(path)
         wide = shape.features * WIDTH
