@@ -107,14 +107,19 @@ def test_every_method_follows_grammars(
     facts: dict[float, ProblemFacts],
     expected: list[tuple[int, ...]],
 ) -> None:
-    """The first kind of its plans: tokens of plain decoding, and those of the definition."""
+    """The first kind of its plans: tokens of plain decoding, and those of the definition.
+
+    What the definition makes of requests without a grammar is compared in `test_every_plan.py`.
+    """
     letters = Bytes(CHARACTERS)
     for temperature in (0.0, 0.8):
         plan = next(kinds_of(RUNNABLE[name], facts[temperature])).plan
         requests = requests_of(letters, temperature)
         decodes = outputs(EagerBackend().compile(plan, models), requests)
         if temperature or not RUNNABLE[name].lossless:
-            assert decodes == outputs(OracleBackend().compile(plan, models), requests)
+            defined = requests[:2] if plan.assumptions.reproducible else requests
+            given = outputs(OracleBackend().compile(plan, models), defined)
+            assert decodes[: len(defined)] == given
         for (tokens, _), expression in zip(decodes, (RECORDS, "(ab|cd?e){2,4}"), strict=False):
             text = letters.text([token for token in tokens if token != letters.eos_token_id])
             assert regex.fullmatch(expression, text, partial=True), (name, text)
