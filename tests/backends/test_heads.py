@@ -101,7 +101,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     for name in ("head", "flash"):
         teach(models[name])
     for name in ("clover", "clover2", "fspad", "amphista"):
-        teach(models[name], 60)
+        teach(models[name], 30)
     for name in ("chimera", "tandem"):
         teach(models[name], 20)
     return models
