@@ -23,12 +23,14 @@ from specplan.measure.tuning.study import Trial, open_log  # noqa: E402
 from specplan.planner import SearchResult, plan_key  # noqa: E402
 from specplan.planner.search.comparing import TIE  # noqa: E402
 from specplan.tuning import tune  # noqa: E402
+from tests.matrix import sized  # noqa: E402
 from tests.measure.problems import write_problem  # noqa: E402
 from tests.started import Started, started_specplan  # noqa: E402
 
 torch.set_num_threads(1)
 MINUTES, RUNS = 10.0, 24
-KILLS = 2
+KILLS = sized(1, 2)
+"""`test_race.py` kills races that go on from a kill."""
 
 
 def write(folder: Path, **changes: Any) -> Path:
