@@ -1,14 +1,16 @@
 """How fast are our compiled rounds beside the fastest runtimes, on the same weights?
 
-    python benchmarks/peers.py [--limit N] [--tune N] [--only RUNTIME,...] [--formats F,...]
-        [--random N] [--json]
+    python benchmarks/peers.py [--limit N] [--turns N] [--tune N] [--only RUNTIME,...]
+        [--formats F,...] [--random N] [--json]
 
 The reference models continue held-out prompts of the code task greedily, at batch 1, prompt
 included. Every runtime that is here takes its turns in a process of its own: specplan's backends
 and `transformers` in this environment, llama.cpp, OpenVINO GenAI and ONNX Runtime GenAI in those
 that `make peers` makes under `.work/peers`; nothing is installed here. Each prompt is run by
 everyone once, in random order. A turn during which other processes took more than 6 % of the
-machine is run again, at most `--patience` times; the least disturbed run counts.
+machine is run again, at most `--patience` times; the least disturbed run counts. With `--turns N`
+everyone runs each prompt N times, and the fastest run counts: for machines whose speed varies by
+the second, as that of virtual ones may.
 
 `ours_over_theirs` is the median over prompts of our speed over theirs, by our fastest runtime of
 the same kind and number format; `same_texts` counts prompts whose text is that of our plain float32
@@ -361,9 +363,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         contenders = best_settings(workers, contenders, options)
     draws = random.Random(options.seed)
     for number, prompt in enumerate(prompts):
-        for one in draws.sample(contenders, len(contenders)):
-            run = turn(workers[one.runtime], one.number, prompt, options.patience)
-            one.turns.append(run)
+        runs: list[list[dict[str, Any]]] = [[] for _ in contenders]
+        for _ in range(options.turns):
+            for one, own in draws.sample([*zip(contenders, runs, strict=True)], len(runs)):
+                own.append(turn(workers[one.runtime], one.number, prompt, options.patience))
+        for one, own in zip(contenders, runs, strict=True):
+            one.turns.append(min(own, key=lambda run: run["seconds"]))
         tell(f"prompt {number + 1} of {len(prompts)}")
     for worker in workers.values():
         worker.close()
@@ -372,6 +377,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "rows": rows_of(contenders),
         "random_millions": options.random or None,
         "prompts": len(prompts),
+        "turns": options.turns,
         "output_tokens": options.count,
         "threads": options.threads,
         "hardware": hardware_name(target.device),
@@ -413,6 +419,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--limit", type=int, default=12, help="prompts")
     parser.add_argument("--count", type=int, default=128, help="tokens to emit")
+    parser.add_argument("--turns", type=int, default=1, help="runs of each prompt by everyone")
     parser.add_argument("--tune", type=int, default=0, help="other prompts to tune lengths on")
     parser.add_argument("--only", default="", help="runtimes, by commas")
     parser.add_argument("--formats", default="", help="number formats of weights, by commas")
