@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from specplan.runtime.images.inputs import ImageInputs
 
 
+MOST_REUSED = 64 * 2**20
+"""Bytes of a cache that waits for the next batch: getting more takes little beside filling it."""
+
+
 class KVCache:
     """Keys, values and positions of every slot.
 
@@ -53,8 +57,10 @@ class KVCache:
 
     @property
     def reusable(self) -> bool:
-        """Whether another batch may write over it as it is: on the host, and nothing but this."""
-        return type(self) is KVCache and self.queries is None and self.positions.is_cpu
+        """Whether it may wait for another batch to write over it: on the host, and small."""
+        if type(self) is not KVCache or self.queries is not None or not self.positions.is_cpu:
+            return False
+        return sum(one.nbytes for one in (*self.keys, *self.values)) <= MOST_REUSED
 
     @classmethod
     def empty(
