@@ -32,7 +32,7 @@ from specplan.backends.onnx_export.memory import AFTER, expose_versions
 from specplan.backends.onnxruntime.packed_sessions import PackedWeights
 from specplan.backends.onnxruntime.providers import Provider, own_ops
 from specplan.backends.onnxruntime.sessions import open_session
-from specplan.backends.onnxruntime.values import bind, run_bound
+from specplan.backends.onnxruntime.values import bind, run_bound, unbound
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.identity import named_weights
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -172,7 +172,7 @@ class OnnxRound:
         report, *written = session.get_outputs()
         self._shape = tuple(map(int, report.shape)), _REPORT_TYPES[report.type]
         self._report: Tensor | None = None
-        self._bound: list[Callable[[], Tensor | None]] = [_nothing] * len(self._inputs)
+        self._bound: list[Callable[[], Tensor | None]] = [unbound] * len(self._inputs)
         self._same: list[int] = []
         places, here = {name: place for place, name in enumerate(self._inputs)}, {*in_place}
         pairs = [(item.name, places[item.name.rpartition(AFTER)[0]]) for item in written]
@@ -221,10 +221,6 @@ class OnnxRound:
             bind(self._binding.bind_output, output, tensor)
         same = self._same  # ids of tensors that live: another may get that of one that does not
         self._bound[place] = ref(tensor, lambda _: same.clear())
-
-
-def _nothing() -> None:
-    """What is bound before anything is."""
 
 
 def _agree(loaded: OnnxRound, tensors: Sequence[Tensor]) -> bool:

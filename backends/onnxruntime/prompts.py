@@ -17,7 +17,7 @@ from specplan.backends.onnx_export.memory import AFTER
 from specplan.backends.onnx_export.quantized import quantized_product
 from specplan.backends.onnxruntime.packed_sessions import PackedWeights
 from specplan.backends.onnxruntime.sessions import open_session
-from specplan.backends.onnxruntime.values import bind, run_bound
+from specplan.backends.onnxruntime.values import bind, run_bound, unbound
 from specplan.backends.static.traced.joined_attention import angles_of, joinable
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.families import RotaryFamily
@@ -54,7 +54,7 @@ class PromptProgram:
             entries["session.disable_prepacking"] = "1"
         self._session = open_session(code, graph.weights, entries=entries, packed=packed)
         self._binding = self._session.io_binding()
-        self._store: Callable[[], KVCache | None] = _nothing
+        self._store: Callable[[], KVCache | None] = unbound
 
     def __call__(self, tokens: Tensor, first: int, store: KVCache) -> dict[int, Tensor]:
         """Run tokens.
@@ -93,10 +93,6 @@ class PromptProgram:
                 bind(self._binding.bind_input, f"{part}.{number}", tensor)
                 bind(self._binding.bind_output, f"{part}.{number}{AFTER}", tensor)
         self._store = ref(store)
-
-
-def _nothing() -> None:
-    """What is bound before any cache is."""
 
 
 def fits(name: str, model: Module) -> bool:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from specplan.runtime.acceptance.tree import DraftedTree, Judged, judged_of, judged_without_nodes
+from specplan.runtime.masks import prefix
 from specplan.runtime.sampling import draw
 
 TARGET = "probabilities"
@@ -32,7 +33,7 @@ def accept(tree: DraftedTree, target: Tensor, uniforms: Tensor) -> Judged:
     if tree.size == 0:
         return judged_without_nodes(tree, draw(target[:, 0], uniforms[:, -1]))
     drafted = tree.node_probs(target)
-    live = (~tree.live_mask()).cumsum(1) == 0
+    live = prefix(tree.live_mask())
     ends = live.sum(1)
     reached = _reached(tree, target, drafted)
     coins = _coins(target, drafted, reached)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from specplan.runtime.acceptance.tree import DraftedTree, Judged, judged_of, judged_without_nodes
+from specplan.runtime.masks import prefix
 from specplan.runtime.sampling import draw
 
 TARGET = "probabilities"
@@ -42,7 +43,7 @@ def judge_chain(tree: DraftedTree, target: Tensor, uniforms: Tensor, lenience: f
     odds = torch.ones_like(mass) if drafted is None else drafted.gather(2, tokens)[:, :, 0]
     won = uniforms[:, :-1] * odds * lenience < mass
     live = tree.live_mask()
-    accepted = ((~(won & live)).cumsum(1) == 0).sum(1)
+    accepted = prefix(won & live).sum(1)
     rejected = (live & ~won).gather(1, accepted[:, None].clamp(max=tree.size - 1))[:, 0]
     rejected &= accepted < tree.size
     bonus = draw(_last_probs(tree, target, drafted, accepted, rejected), uniforms[:, -1])

@@ -199,11 +199,12 @@ class Batch(Texts):
         """
         if self.done[row]:
             return []
-        start = self.lengths[row]
-        appended = [*tokens[: self.limits[row] - start]]
-        stop = next((n for n, token in enumerate(appended, 1) if token in self.stops[row]), None)
-        self.done[row] = stop is not None
-        del appended[stop or len(appended) :]
+        start, appended = self.lengths[row], list[int]()
+        for token in tokens[: self.limits[row] - start]:
+            appended.append(token)
+            if token in self.stops[row]:
+                self.done[row] = True
+                break
         if appended:
             self._write(row, start, appended)
             if self.grammars is not None:
@@ -252,7 +253,7 @@ class Batch(Texts):
         states = analysis.plan.states
         caches = [state for state in states if isinstance(state, CacheState)]
         asked = {state.view for state in caches if state.retrieves}
-        for cache in sorted(caches, key=lambda one: one.view is not None):
+        for cache in sorted(caches, key=lambda state: state.view is not None):
             model, name = models[cache.model], cache.name
             passes = [one for one in analysis.pass_specs.values() if one.cache == name]
             retention = retention_of(cache, max((one.pending for one in passes), default=1))
