@@ -20,7 +20,8 @@ other prompts, and runs at its best; else all draft 5 tokens, and 8 by lookup af
 int8 and int4 are `Q8_0` and `Q4_0` of ours and of llama.cpp, with heads and embeddings in 8 bits;
 other runtimes have formats of their own of as many bits. `specplan onnxruntime eagle` drafts by the
 reference target's EAGLE head, which peers have no form for, in place of the draft model;
-`lookup+eagle` drafts 4 tokens by it where the text has no match of 3 to 5 tokens.
+`lookup+eagle` drafts 4 tokens by it where the text has no match of 3 to 5 tokens; `by match` copies
+3 tokens after a match of less than 6.
 
 With `--random N` a Llama of N million random parameters takes the place of the reference models:
 plain decoding alone, in float32, where the weights' way through the processor is most of a step.
@@ -72,6 +73,7 @@ RUNTIMES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     ),
     "specplan onnxruntime eagle": ("of_specplan", {"draft": ("f32", "int8", "int4")}),
     "specplan onnxruntime lookup+eagle": ("of_specplan", {"lookup": ("f32", "int8", "int4")}),
+    "specplan onnxruntime by match": ("of_specplan", {"lookup": ("f32", "int8", "int4")}),
     "specplan inductor": ("of_specplan", {"plain": ("f32",), "lookup": ("f32",)}),
     "onnxruntime_genai": (
         "of_onnxruntime_genai",

@@ -19,6 +19,16 @@ BEHIND = """  %t0 = root
   }"""
 """Ops that copy up to four tokens, and draft one without a match, for `drafted`."""
 
+TWO_LENGTHS = """  %t0 = root
+  %long = lookup @text %t0 at=%t0 match=[2, 6] length=6
+  %brief = lookup @text %t0 at=%t0 match=[1, 1] length=2
+  %k = measure %long count
+  %unsure = compute "k < 1" k=%k
+  %c = when %unsure otherwise=[%long] {
+    yield %brief
+  }"""
+"""Ops that copy six tokens after a match of two, and two after one token, for `drafted`."""
+
 
 def drafted(
     body: str,

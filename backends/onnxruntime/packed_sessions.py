@@ -77,7 +77,9 @@ class PackedSession:
             handles = (c_void_p * len(values))(*(one.value for one in values.values()))
             calls.call("AddExternalInitializers", options, names, handles, c_size_t(len(values)))
             for name, weight in self._weights.items():
-                if weight.dtype == torch.float32 and weight.dim() == 2:
+                if weight.dtype == torch.uint8 or (
+                    weight.dtype == torch.float32 and weight.dim() == 2
+                ):
                     calls.call("AddInitializer", options, name.encode(), values[name])
             self.handle = calls.open(model, options, packed.handle)
         finally:

@@ -21,7 +21,7 @@ from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.session import Program, StaticSession, TextProgram
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import Plan
-from specplan.ir.types.matching import deciding_lookup, specialized
+from specplan.ir.types.matching import deciding_lookups, outcomes_of, specialized
 from specplan.passes.pipeline import run_passes
 from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.modules import Module
@@ -77,7 +77,7 @@ class StaticExecutable(BoundPlan):
         self.has = has
         self.whole = False
         self.used_caches: dict[Bucket, dict[str, KVCache]] = {}
-        self._graphs: dict[tuple[str, Sampling, bool | None], RoundGraph | None] = {}
+        self._graphs: dict[tuple[str, Sampling, int | None], RoundGraph | None] = {}
         self._programs: dict[tuple[RoundGraph, Bucket], Program] = {}
 
     def start(self, requests: Sequence[Request], capacity: int | None = None) -> StaticSession:
@@ -176,28 +176,29 @@ class StaticExecutable(BoundPlan):
             blind.append(cache)
         return blind
 
-    def forms(self, name: str, sampling: Sampling) -> dict[bool | None, RoundGraph]:
-        """A round by `RoundGraph.matched`: itself, and its forms for the outcomes of its lookup."""
-        forms = ((matched, self._graph(name, sampling, matched)) for matched in (None, True, False))
-        return {matched: graph for matched, graph in forms if graph is not None}
+    def forms(self, name: str, sampling: Sampling) -> dict[int | None, RoundGraph]:
+        """A round by `RoundGraph.outcome`: itself, and its forms for what its lookups match."""
+        outcomes = (None, *outcomes_of(self.lowered.round(name)))
+        forms = ((outcome, self._graph(name, sampling, outcome)) for outcome in outcomes)
+        return {outcome: graph for outcome, graph in forms if graph is not None}
 
-    def _graph(self, name: str, sampling: Sampling, matched: bool | None) -> RoundGraph | None:
-        key = name, sampling, matched
+    def _graph(self, name: str, sampling: Sampling, outcome: int | None) -> RoundGraph | None:
+        key = name, sampling, outcome
         if key not in self._graphs:
             plan, analysis = self.lowered, self.analysis
-            if matched is not None:
-                form = specialized(plan, name, matched=matched)
+            if outcome is not None:
+                form = specialized(plan, name, outcome)
                 if form is None:
                     return self._graphs.setdefault(key, None)
                 plan = run_passes(form)
                 analysis = PlanAnalysis(plan, self.models)
-            given = analysis, plan.round(name), self.models, sampling, self.fused, matched
+            given = analysis, plan.round(name), self.models, sampling, self.fused, outcome
             self._graphs[key] = RoundGraph(*given)
         return self._graphs[key]
 
     def prepare(self, requests: Sequence[Request]) -> None:
         """Make the programs of what a batch such as this one may need, and its rounds may not."""
-        names = [one.name for one in self.lowered.rounds if deciding_lookup(one) is not None]
+        names = [one.name for one in self.lowered.rounds if deciding_lookups(one)]
         if names:
             session = self.start(requests)
             session.prefill()

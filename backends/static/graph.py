@@ -16,6 +16,7 @@ from specplan.backends.static.interface import HostInputs, Interface, RoundTenso
 from specplan.backends.static.traced.round_run import RoundRun
 from specplan.ir.ops import Forward, When
 from specplan.ir.plan import CacheState, Round, walk
+from specplan.ir.types.matching import NO_MATCH
 from specplan.runtime.models.modules import Module
 
 
@@ -28,8 +29,8 @@ class RoundGraph(nn.Module):
         models: by the names the plan gives them.
         sampling: of the batches.
         fused: parts that are kernels of our own.
-        matched: it is the form of the round for batches in which every request has a match in the
-            lookup, or none has; None for the round itself.
+        outcome: it is the form of the round for batches whose requests all have this outcome of
+            `specplan.ir.types.matching`; None for the round itself.
 
     Attributes:
         first: passes that may find text missing, and have the host catch it up.
@@ -46,7 +47,7 @@ class RoundGraph(nn.Module):
         models: Mapping[str, Module],
         sampling: Sampling,
         fused: Fused = NOTHING,
-        matched: bool | None = None,
+        outcome: int | None = None,
     ) -> None:
         super().__init__()
         self.analysis, self.plan = analysis, analysis.plan
@@ -54,7 +55,7 @@ class RoundGraph(nn.Module):
         self.models = dict(models)
         self.sampling = sampling
         self.fused = fused
-        self.matched = matched
+        self.outcome = outcome
         self.form = form_by(fused)
         target = models["target"]
         self.scores = target.logits_dtype if analysis.scored else None
@@ -71,6 +72,12 @@ class RoundGraph(nn.Module):
         self.angles: dict[str, tuple[Tensor, Tensor]] = {}
         forwards = [op for op in walk(item.ops) if isinstance(op, Forward)]
         self.masked = any(op.model not in fused.attention for op in forwards)
+
+    @property
+    def name(self) -> str:
+        """Of the round, and of its form: `decode`, `decode-matched`, `decode-unmatched`."""
+        words = {None: "", 0: "-matched", NO_MATCH: "-unmatched"}
+        return self.item.name + words.get(self.outcome, f"-matched-{self.outcome}")
 
     def forward(self, *tensors: Tensor) -> Tensor:
         """Run the round.

@@ -295,5 +295,4 @@ def check_packages(
 
 def package_name(graph: RoundGraph, bucket: Bucket) -> str:
     """Name of a compiled round's folder."""
-    form = {None: "", True: "-matched", False: "-unmatched"}[graph.matched]
-    return f"{graph.item.name}{form}-{graph.sampling.word}-{bucket.word}"
+    return f"{graph.name}-{graph.sampling.word}-{bucket.word}"

@@ -82,7 +82,7 @@ class StaticSession(EagerSession):
         self._host_resident = [(self._resident[n].numpy(), c) for n, c in batch.caches.items()]
         self._order = torch.arange(batch.text.shape[1], device=batch.device)
         self._rounds: dict[str, HostRound] = {}
-        self._captured: dict[tuple[str, bool | None], tuple[int, CapturedRound]] = {}
+        self._captured: dict[tuple[str, int | None], tuple[int, CapturedRound]] = {}
         # Passes of the first round may read prompts: in which order, the interpreter knows.
         self._late = not self.analysis.prefilled.issuperset(batch.caches)
         if not self._late:
@@ -195,7 +195,7 @@ class StaticSession(EagerSession):
             given[SLOTS_PLACE], ready.used = self._order[:used], used
         if ready.program is not None:
             return ready.program(*given)
-        form = graph.item.name, graph.matched
+        form = graph.item.name, graph.outcome
         slots, known = self._captured.get(form, (0, None))
         if known is not None and slots == used:
             return known(*given)
@@ -215,10 +215,10 @@ class StaticSession(EagerSession):
         whole = forms[None]
         lookups = Lookups(self, whole.inputs.first, whole.inputs.read)
         made = self._rounds[name] = HostRound.of(whole, self.batch, lookups)
-        for matched, graph in () if self.programs.whole else forms.items():
-            if matched is not None and self.programs.has(graph, self.bucket):
-                given = lookups if matched else Lookups(self, (), frozenset())
-                made.forms[matched] = HostRound.of(graph, self.batch, given)
+        for outcome, graph in () if self.programs.whole else forms.items():
+            if outcome is not None and self.programs.has(graph, self.bucket):
+                part = lookups.part(graph.inputs.first)
+                made.forms[outcome] = HostRound.of(graph, self.batch, part)
         return made
 
     @torch.inference_mode()
@@ -227,6 +227,7 @@ class StaticSession(EagerSession):
         ready = self._rounds.get(name) or self._ready(name)
         ready.lookups.run()
         for form in ready.forms.values():
+            form.lookups.run()
             self._report(form, max(self.batch.lengths) + self.analysis.speculative)
 
     def _tensors(self, ready: HostRound) -> RoundTensors:

@@ -1,7 +1,8 @@
 """Turns of our own plans through a backend that compiles rounds.
 
 The second argument names it, and perhaps the head that drafts, always or where the text has no
-match: `onnxruntime eagle`, `onnxruntime lookup+eagle`.
+match: `onnxruntime eagle`, `onnxruntime lookup+eagle`; or that the match decides how much is
+copied: `onnxruntime by match`.
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ ROOM = 512
 """Tokens that each text has room for."""
 BACKEND, _, DRAFTERS = sys.argv[2].partition(" ")
 HEAD = DRAFTERS.removeprefix("lookup+")
-HYBRID = HEAD != DRAFTERS
+HYBRID, BY_MATCH = HEAD != DRAFTERS, DRAFTERS == "by match"
 MATCH, DRAFTED = "[3, 5]", 4
 """Of a hybrid: lengths of matches, and tokens that the head drafts without one."""
+LONGEST, SURE, BRIEF = 8, 6, 3
+"""Longest match; the shortest one that a long copy follows, and the tokens of a short copy."""
 HEADS = Path(__file__).parents[2] / "examples/reference_models/heads"
 BY_HEAD = """plan peer
 model target
@@ -84,13 +87,26 @@ def plan_by_head(setting: Setting) -> Plan:
     return parse_plan(BY_HEAD.format(pending=pending, lines="\n".join(lines), tree=tree))
 
 
+def copies(setting: Setting) -> list[str]:
+    """Copies after matches, by match where it is asked for: short ones after a short match."""
+    first, after = setting.ngram, "%t1 = lookup @text %t0 at=%t0 match=[{}, {}] length={}"
+    if not BY_MATCH:
+        return [after.format(first, LONGEST, setting.length)]
+    return [
+        after.format(SURE, LONGEST, setting.length),
+        after.format(first, SURE - 1, BRIEF).replace("%t1", "%t2"),
+        "%k = measure %t1 count",
+        '%unsure = compute "k < 1" k=%k',
+        "%t3 = when %unsure otherwise=[%t1] {\nyield %t2\n}",
+    ]
+
+
 def plan_of(setting: Setting) -> Plan:
     """The plan of a kind."""
-    if HEAD:
+    if HEAD and not BY_MATCH:
         return plan_by_head(setting)
     if setting.kind == "lookup":
-        match = f"match=[1, {setting.ngram}]"
-        lines = [f"%t1 = lookup @text %t0 at=%t0 {match} length={setting.length}"]
+        lines = copies(setting)
     elif setting.kind == "draft":
         lines = [line for level in range(setting.length) for line in grown(level, "", "1")]
     elif setting.kind == "tree":

@@ -115,8 +115,8 @@ class RoundDemands:
         replayed: caches that keep no drafted node, so that accepted ones run again.
         entered: of each `when` of the round in its order, the share of a request's rounds that
             enter it; empty where every one is taken to be entered.
-        matching: where it is known how often the round's lookup has no match: how often, and what
-            the round asks for with a match and without.
+        matching: where it is known how often each of the round's lookups is the first to match:
+            how often, and what the round asks for then.
     """
 
     steps: tuple[ForwardDemand | OpDemand, ...]
@@ -131,17 +131,21 @@ class RoundDemands:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """What a round asks for by the outcome of its lookup.
+    """What a round asks for by the outcome of its lookups, as `outcomes_of` has them.
 
     Attributes:
-        without: share of a request's rounds that have no match.
-        matched: demands where every request of a batch has a match.
-        unmatched: demands where none has, of a backend that leaves dead nodes out then.
+        shares: of a request's rounds.
+        forms: demands where all requests of a batch have the outcome, of a backend that leaves
+            dead nodes out.
     """
 
-    without: float
-    matched: RoundDemands
-    unmatched: RoundDemands
+    shares: tuple[float, ...]
+    forms: tuple[RoundDemands, ...]
+
+    @property
+    def without(self) -> float:
+        """Share of a request's rounds that have no match."""
+        return self.shares[-1]
 
 
 @lru_cache(maxsize=1024)

@@ -1,60 +1,71 @@
-"""Rounds whose lookup may have no match: their demands with one and without."""
+"""Rounds whose lookups may have no match: their demands by which of them is the first to match."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from specplan.cost_models.cost import Quantity
 from specplan.cost_models.rounds.demands import Matching, OpDemand, RoundDemands, round_demands
 from specplan.ir.plan import Plan, Round
-from specplan.ir.types.matching import deciding_lookup, specialized
+from specplan.ir.types.matching import deciding_lookups, outcomes_of, specialized
 
 
 @lru_cache(maxsize=1024)
-def by_match(plan: Plan, item: Round) -> tuple[RoundDemands, RoundDemands] | None:
-    """What a round asks for with a match and without; None where it has no form for that.
+def by_outcome(plan: Plan, item: Round) -> tuple[RoundDemands, ...]:
+    """What a round asks for by outcome; empty where it has no forms.
 
-    The host looks up before either. Remembered for the rounds read last.
+    The host looks everything up before any of them. Remembered for the rounds read last.
     """
-    lookup = deciding_lookup(item)
-    without = specialized(plan, item.name, matched=False)
-    if lookup is None or without is None:
-        return None
-    whole = round_demands(plan, item)
-    lookups = tuple(s for s in whole.steps if isinstance(s, OpDemand) and s.op == lookup)
-    unmatched = round_demands(without, without.round(item.name))
-    unmatched = replace(unmatched, steps=(*lookups, *unmatched.steps))
-    matched = specialized(plan, item.name, matched=True)
-    return whole if matched is None else round_demands(matched, matched.round(item.name)), unmatched
+    whole, lookups = round_demands(plan, item), deciding_lookups(item)
+    asked = [one for one in whole.steps if isinstance(one, OpDemand) and one.op in lookups]
+
+    def forms() -> Iterator[RoundDemands]:
+        for outcome in outcomes_of(item):
+            form = specialized(plan, item.name, outcome)
+            if form is None:
+                yield whole
+                continue
+            demands = round_demands(form, form.round(item.name))
+            own = {one.op for one in demands.steps if isinstance(one, OpDemand)}
+            missing = (one for one in asked if one.op not in own)
+            yield replace(demands, steps=(*missing, *demands.steps))
+
+    every = tuple(forms())
+    return () if all(one is whole for one in every) else every
 
 
-def with_matching(plan: Plan, item: Round, demands: RoundDemands, without: float) -> RoundDemands:
-    """Demands that tell how often the round's lookup has no match.
+def with_matching(
+    plan: Plan, item: Round, demands: RoundDemands, shares: Sequence[float]
+) -> RoundDemands:
+    """Demands that tell how often the round's lookups have which outcome.
 
     Args:
         plan: holds the round.
         item: the round.
         demands: of the round as a whole.
-        without: share of a request's rounds that have no match; 0 where it is not known.
+        shares: of a request's rounds, by outcome.
     """
-    forms = by_match(plan, item) if without else None
-    return demands if forms is None else replace(demands, matching=Matching(without, *forms))
+    forms = by_outcome(plan, item)
+    if not forms or max(shares[1:]) == 0:
+        return demands
+    return replace(demands, matching=Matching(tuple(shares), forms))
 
 
 def outcomes(
     demands: RoundDemands, batch: Quantity, *, skips_dead: bool
 ) -> Sequence[tuple[Quantity, RoundDemands]]:
-    """P(every request of a batch has a match, none has, some have), and the demands then.
+    """P(all requests of a batch have one outcome), for each, or several; and the demands then.
 
     Args:
         demands: with `matching`.
         batch: requests, a number or an array.
-        skips_dead: without a match, dead nodes are left out.
+        skips_dead: dead nodes are left out; else only what follows the first lookup's match is.
     """
     matching = demands.matching
     assert matching is not None
-    every, none = (1.0 - matching.without) ** batch, matching.without**batch
-    unmatched = matching.unmatched if skips_dead else demands
-    return (every, matching.matched), (none, unmatched), (1.0 - every - none, demands)
+    same = [share**batch for share in matching.shares]
+    first, *others = matching.forms
+    forms = [first, *(others if skips_dead else [demands] * len(others))]
+    return [*zip(same, forms, strict=True), (1.0 - sum(same), demands)]

@@ -1,14 +1,14 @@
-"""Rounds specialised for whether their lookup has a match.
+"""Rounds specialised for what their lookups match.
 
-The host looks up before a round begins, so it knows which of the two holds. Without a match, what
-the round does for looked-up nodes is done for dead ones: a form without them gives the same tokens
-for less. Where a round drafts by a model for requests without a match, a form for each outcome
-leaves out the other.
+The host looks up before a round begins, so it knows which lookup is the first to have a match.
+Without a match, what the round does for looked-up nodes is done for dead ones: a form without them
+gives the same tokens for less. Where a round drafts otherwise for requests without a match, by a
+model or by another lookup, a form for each outcome leaves out the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
@@ -30,42 +30,51 @@ _NODES_THEN_BONUS = frozenset({"greedy", "token", "recursive"})
 _UNKNOWN: frozenset[float] = frozenset()
 _MOST_CASES = 4096
 """Numbers for which a formula is tried."""
+NO_MATCH = -1
+"""The outcome in which no lookup has a match; others are the number of the first that has one."""
 
 
-def deciding_lookup(item: Round) -> Lookup | None:
-    """The lookup for whose outcomes a round has forms; None where it has none.
+def deciding_lookups(item: Round) -> tuple[Lookup, ...]:
+    """The lookups for whose outcomes a round has forms; empty where it has no forms.
 
-    It is the only one, begins at the root, and what it proposes is counted, verified and learned
-    from alone.
+    They are all of its lookups, begin at the root, and what they propose is counted, verified and
+    learned from alone.
     """
-    lookups = [op for op in walk(item.ops) if isinstance(op, Lookup)]
+    lookups = tuple(op for op in walk(item.ops) if isinstance(op, Lookup))
     roots = {value for op in item.ops if isinstance(op, Root) for value in op.results}
     rules = {op.rule.name for op in walk(item.ops) if isinstance(op, Accept)}
-    if len(lookups) != 1 or lookups[0] not in item.ops or not rules <= _NODES_THEN_BONUS:
-        return None
-    (lookup,) = lookups
-    alone = lookup.at in roots and _is_only_verified(item.ops, {*lookup.results})
-    return lookup if alone else None
+    decide = rules <= _NODES_THEN_BONUS and all(
+        op in item.ops and op.at in roots and _is_only_verified(item.ops, {*op.results})
+        for op in lookups
+    )
+    return lookups if decide else ()
 
 
-def specialized(plan: Plan, name: str, *, matched: bool) -> Plan | None:
-    """The plan with a round for batches in which every request has a match, or none has.
+def outcomes_of(item: Round) -> tuple[int, ...]:
+    """What a round's lookups may come to, `NO_MATCH` last; empty where it has no forms."""
+    lookups = deciding_lookups(item)
+    return (*range(len(lookups)), NO_MATCH) if lookups else ()
+
+
+def specialized(plan: Plan, name: str, outcome: int) -> Plan | None:
+    """The plan with a round for batches whose requests all have the same outcome.
 
     It draws the numbers that the whole round draws.
 
     Args:
         plan: any plan.
         name: of the round.
-        matched: whether every request has a match.
+        outcome: one of `outcomes_of` the round.
 
     Returns:
         None where the round has no such form, or it is the round itself.
     """
     item = plan.round(name)
-    lookup = deciding_lookup(item)
-    if lookup is None:
+    lookups = deciding_lookups(item)
+    if not lookups:
         return None
-    folding = _Folding(lookup, matched)
+    first = len(lookups) if outcome == NO_MATCH else outcome
+    folding = _Folding(lookups[:first], lookups[first : first + 1])
     ops = renamed(tuple(folding.of(item.ops)), Value, folding.name)
     read = read_by(ops)
     ops = tuple(op if read.intersection(op.results) else _without_logits(op) for op in ops)
@@ -98,25 +107,19 @@ def _is_only_verified(ops: Iterable[Op], drafted: set[Value]) -> bool:
 
 @dataclass
 class _Folding:
-    """Ops without what an outcome of the lookup decides.
+    """Ops without what an outcome of the lookups decides.
 
     Attributes:
-        lookup: the op.
-        matched: whether every request has a match.
+        silent: lookups in which no request has a match.
+        matching: those in which every request has one; nothing is known of others.
         known: what a value may be, where that is known.
         names: values that are others now.
     """
 
-    lookup: Lookup
-    matched: bool
+    silent: Sequence[Lookup]
+    matching: Sequence[Lookup]
     known: dict[Value, frozenset[float]] = field(default_factory=dict)
     names: dict[Value, Value] = field(default_factory=dict)
-
-    @property
-    def _nodes(self) -> int:
-        """Nodes that the lookup gives at most."""
-        children = self.lookup.children
-        return self.lookup.length * (children if isinstance(children, int) else sum(children))
 
     def name(self, value: Value) -> Value:
         """What a value is called now."""
@@ -126,11 +129,10 @@ class _Folding:
         """What is left of ops."""
         for op in ops:
             match op:
-                case Lookup() if op is self.lookup and not self.matched:
+                case Lookup() if op in self.silent:
                     yield Root(results=op.results)
-                case Measure(operand=Value() as counted) if counted in self.lookup.results:
-                    counts = range(1, self._nodes + 1) if self.matched else (0,)
-                    self.known[op.results[0]] = frozenset(map(float, counts))
+                case Measure(operand=Value() as counted) if counts := self._counts(counted):
+                    self.known[op.results[0]] = counts
                     yield op
                 case Compute():
                     self._compute(op)
@@ -143,6 +145,15 @@ class _Folding:
                     self.names.update(zip(op.results, map(self.name, given), strict=True))
                 case _:
                     yield op
+
+    def _counts(self, drafted: Value) -> frozenset[float]:
+        """How many nodes of looked-up ones may live; empty where that is not known."""
+        for lookup in self.matching:
+            if drafted in lookup.results:
+                children = lookup.children
+                nodes = lookup.length * (children if isinstance(children, int) else sum(children))
+                return frozenset(map(float, range(1, nodes + 1)))
+        return frozenset({0.0} if any(drafted in one.results for one in self.silent) else ())
 
     def _compute(self, op: Compute) -> None:
         """Keep what a formula gives for all that its operands may be, if that is known."""

@@ -24,7 +24,7 @@ from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.requests import Request
 from specplan.runtime.sampling import SamplingSettings, draw_distinct, probabilities
-from specplan.runtime.sources.text import lookup
+from specplan.runtime.sources.text import longest_match
 from specplan.runtime.uniforms import uniforms
 
 NO_RANK = -1
@@ -204,11 +204,23 @@ def lookup_lengths(text: list[int], start: int, match: tuple[int, int], most: in
         match: shortest and longest suffix looked for, tokens.
         most: tokens proposed at most.
     """
-    tokens, lengths = np.asarray(text, dtype=np.int64), []
+    copies = copies_along(text, start, match, most)
+    return [accepted if matched else NOTHING for matched, accepted in copies]
+
+
+def copies_along(
+    text: list[int], start: int, match: tuple[int, int], most: int
+) -> list[tuple[int, int]]:
+    """`lookup_lengths` with the tokens that were matched before them, 0 for none.
+
+    Accepted tokens are 0 where nothing is matched.
+    """
+    tokens, copies = np.asarray(text, dtype=np.int64), []
     for position in range(start, len(text)):
-        proposed = lookup(tokens[:position], shortest=match[0], longest=match[1], length=most)
+        matched, proposed = longest_match(
+            tokens[:position], shortest=match[0], longest=match[1], length=most
+        )
         follows = tokens[position : position + len(proposed)]
         same = proposed[: len(follows)] == follows
-        agreed = int(np.logical_and.accumulate(same).sum())
-        lengths.append(agreed if len(proposed) else NOTHING)
-    return lengths
+        copies.append((matched, int(np.logical_and.accumulate(same).sum())))
+    return copies

@@ -9,6 +9,7 @@ from typing import Any
 
 from specplan.cost_models.acceptance.draft_sources import DRAFT_SOURCES
 from specplan.cost_models.acceptance.drafters import (
+    TEXT,
     Beam,
     Drawn,
     Fallback,
@@ -20,6 +21,7 @@ from specplan.cost_models.acceptance.drafters import (
     Source,
 )
 from specplan.cost_models.acceptance.evidence.base import Evidence
+from specplan.cost_models.acceptance.evidence.copies import Copies
 from specplan.cost_models.acceptance.evidence.depth_ranks import DepthRanks
 from specplan.cost_models.acceptance.evidence.exits import Exits
 from specplan.cost_models.acceptance.evidence.fallback import FallbackTrace
@@ -40,6 +42,7 @@ from specplan.measure.acceptance.run_rounds import run_rounds
 from specplan.measure.acceptance.source_replay import SourceReplay
 from specplan.measure.acceptance.teacher import (
     TracedText,
+    copies_along,
     greedy_ranks,
     lookup_lengths,
     sampled_ranks,
@@ -126,6 +129,14 @@ def text_tracer(bench: Workbench, key: AcceptanceKey) -> Tracer:
     evidence: Callable[[tuple[Row, ...]], Evidence] = Ranks
     trace: TraceText = partial(_ranks, bench, key)
     match key.drafter:
+        case Source(TEXT.name):
+            assert key.match is not None, "lookups have suffixes"
+            match, longest = key.match, key.match[1]
+
+            def trace(text: TracedText) -> Row:
+                return tuple(copies_along(text.tokens, text.start, match, MOST_LOOKED_UP))
+
+            evidence = partial(Copies, longest, MOST_LOOKED_UP)
         case Source(name):
             replay, trace = _source_trace(bench, key, name)
             evidence = _source_evidence(name)

@@ -43,7 +43,9 @@ from specplan.planner.problem.acceptance import (
 from specplan.planner.problem.schema import Problem
 
 LOOKUP_MATCH = (1, 3)
-"""Shortest and longest suffix, in tokens, that prompt lookup is measured with."""
+"""Shortest and longest suffix, in tokens, that the text is looked up by beside other drafters."""
+MEASURED_MATCH = (1, 8)
+"""The same as prompt lookup is measured with; which matches are long enough is a choice."""
 FALLBACK_MATCH = (3, 5)
 """The same where a model drafts without a match: it often drafts better than a short one does.
 
@@ -82,6 +84,7 @@ def acceptance_key(
     if source is not None:
         match = LOOKUP_MATCH if source == TEXT.name else DRAFT_SOURCES[source].match
         match = FALLBACK_MATCH if isinstance(drafter, Fallback) else match
+        match = MEASURED_MATCH if drafter == TEXT else match
     return AcceptanceKey(
         drafter=drafter,
         target_digest=shapes["target"].digest,

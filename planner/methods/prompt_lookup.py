@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Annotated
 
 from specplan.cost_models.acceptance.drafters import TEXT
+from specplan.cost_models.acceptance.evidence.copies import Copies
 from specplan.ir.plan import Plan
 from specplan.planner.drafters.profiles import LOOKUP_MATCH
 from specplan.planner.facts import ProblemFacts
@@ -19,6 +21,8 @@ from specplan.planner.method import Family, Method, Option, Options, Refusal
 from specplan.planner.templates.plan_text import draft_and_verify
 
 LENGTHS = tuple(range(2, 17))
+SHORTEST = (1, 2, 3, 4, 5)
+"""Shortest matches that are compared: short ones are often wrong, long ones are rare."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +53,17 @@ class PromptLookup(Method[PromptLookupOptions]):
     source_drafter = TEXT
 
     def choices(self, facts: ProblemFacts) -> Sequence[Family[PromptLookupOptions] | Refusal]:
-        """Chains of 2 to 16 tokens, with the matches that acceptance was measured for."""
+        """Chains of 2 to 16 tokens, after the matches that acceptance was measured for."""
         name, reason = "chain from the text", self.missing_source(facts)
         if reason is not None:
             return [Refusal(name, reason)]
-        match = facts.profiles[TEXT].match or LOOKUP_MATCH
-        return [Family.of(name, (PromptLookupOptions(*match, length) for length in LENGTHS))]
+        profile = facts.profiles[TEXT]
+        matches = [profile.match or LOOKUP_MATCH]
+        if isinstance(profile.evidence, Copies):
+            longest = profile.evidence.longest
+            matches = [(shortest, longest) for shortest in SHORTEST if shortest <= longest]
+        every = product(matches, LENGTHS)
+        return [Family.of(name, (PromptLookupOptions(*match, length) for match, length in every))]
 
     def plan(self, facts: ProblemFacts, options: PromptLookupOptions) -> Plan:
         """Look up, verify, accept; a request without a match decodes one token."""

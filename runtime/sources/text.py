@@ -35,11 +35,18 @@ def lookup(text: Tokens, *, shortest: int, longest: int, length: int) -> Tokens:
     Returns:
         int64 `[length]`, or empty when no suffix occurs earlier.
     """
+    return longest_match(text, shortest=shortest, longest=longest, length=length)[1]
+
+
+def longest_match(text: Tokens, *, shortest: int, longest: int, length: int) -> tuple[int, Tokens]:
+    """Tokens of the suffix that `lookup` matches, and what it gives."""
     size = len(text)
-    for ends in _occurrences(text, shortest, longest):
-        period = size - int(ends[-1])
-        return text[size - period + np.arange(length) % period]
-    return text[np.arange(length) % size] if shortest == 0 and size else text[:0]
+    known = _occurrences(text, shortest, longest)
+    if known:
+        period = size - int(known[0][-1])
+        copied = text[size - period + np.arange(length) % period]
+        return max(shortest, 1) + len(known) - 1, copied
+    return 0, text[np.arange(length) % size] if shortest == 0 and size else text[:0]
 
 
 def match_of(source: str, match: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -90,7 +97,8 @@ def _occurrences(text: Tokens, shortest: int, longest: int) -> list[Tokens]:
     ends = np.flatnonzero(text[:-1] == text[-1:]) + 1
     for order in range(1, min(longest, len(text) - 1) + 1):
         if order > 1:
-            ends = ends[ends >= order]
+            if ends[0] < order:
+                ends = ends[ends >= order]
             ends = ends[text[ends - order] == text[-order]]
         if not len(ends):
             break

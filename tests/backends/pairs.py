@@ -94,12 +94,12 @@ def in_batches(
     return [tokens for group in groups for tokens in run(plan, models, group)]
 
 
-def counting(ran: Counter[bool | None]) -> Callable[..., Program]:
+def counting(ran: Counter[int | None]) -> Callable[..., Program]:
     """Runs graphs eagerly, and counts the calls of each form of a round."""
 
     def compiled(graph: RoundGraph, *_: Any) -> Program:
         def program(*tensors: Tensor) -> Tensor:
-            ran[graph.matched] += 1
+            ran[graph.outcome] += 1
             report: Tensor = graph(*tensors)
             return report
 

@@ -25,6 +25,7 @@ from specplan.backends.static.packages import check_packages
 from specplan.backends.static.session import Program
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
+from specplan.ir.types.matching import NO_MATCH
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
 from specplan.runtime.models.causal import CausalModel
@@ -34,7 +35,7 @@ from tests.backends.kinds import every_kind
 from tests.backends.pairs import counting, in_batches, load_pair, plain, run, save_pair
 from tests.backends.source_plans import source_plans
 from tests.benchmarks.fake_backend import Fake
-from tests.plan_texts import drafted, judged
+from tests.plan_texts import TWO_LENGTHS, drafted, judged
 
 
 def requests_of(temperature: float, **settings: float) -> list[Request]:
@@ -152,15 +153,15 @@ def test_a_lookup_that_proposes_nothing_leaves_the_root(
     judge, head = judged("recursive", 6), "assume temperature=0.0..1.0\n"
     plan = parse_plan(drafted(copy, draft=False, judge=judge, head=head))
     models, requests = load_pair(pair_folder), requests_of(temperature)
-    ran: Counter[bool | None] = Counter()
+    ran: Counter[int | None] = Counter()
 
     for batch in (1, 2):
         expected = in_turn(EagerBackend().compile(plan, models), requests, batch)
         assert in_turn(StaticExecutable(plan, models, counting(ran)), requests, batch) == expected
-    assert set(ran) == {None, False}
+    assert set(ran) == {None, NO_MATCH}
     ran.clear()
     lacking = StaticExecutable(
-        plan, models, counting(ran), has=lambda graph, _: graph.matched is None
+        plan, models, counting(ran), has=lambda graph, _: graph.outcome is None
     )
     whole = StaticExecutable(plan, models, counting(ran))
     whole.whole = True
@@ -177,11 +178,24 @@ def test_a_draft_model_behind_a_lookup_has_a_form_for_each_outcome(
     judge, head = judged("token", 4), "assume temperature=0.0..1.0\n"
     plan = parse_plan(drafted(OR_DRAFTED, judge=judge, head=head))
     models, requests = load_pair(pair_folder), requests_of(temperature)
-    ran: Counter[bool | None] = Counter()
-    for batch, forms in ((1, {True, False}), (2, {True, False, None})):
+    ran: Counter[int | None] = Counter()
+    for batch, forms in ((1, {0, NO_MATCH}), (2, {0, NO_MATCH, None})):
         expected = in_turn(EagerBackend().compile(plan, models), requests, batch)
         assert in_turn(StaticExecutable(plan, models, counting(ran)), requests, batch) == expected
         assert set(ran) == forms
+
+
+def test_copies_of_two_lengths_have_a_form_for_each(pair_folder: Path) -> None:
+    """A form's own lookup is where it reads it, whatever the other has."""
+    models, twice = load_pair(pair_folder), ((5, 9, 2, 33, 5, 9), (3, 20, 41, 8, 3, 20))
+    repeating = [Request(prompt_tokens=one, max_new_tokens=12, temperature=0.0) for one in twice]
+    requests = [*requests_of(0.0), *repeating]
+    plan = parse_plan(drafted(TWO_LENGTHS, draft=False))
+    ran: Counter[int | None] = Counter()
+    for batch, whole in ((1, set[int | None]()), (2, {None})):
+        expected = in_turn(EagerBackend().compile(plan, models), requests, batch)
+        assert in_turn(StaticExecutable(plan, models, counting(ran)), requests, batch) == expected
+        assert set(ran) == {0, 1, NO_MATCH} | whole
 
 
 LEARNING = """plan learning

@@ -20,6 +20,7 @@ from specplan.cost_models.acceptance.drafters import (
     SkipBlocks,
     Source,
 )
+from specplan.cost_models.acceptance.evidence.copies import Copies
 from specplan.cost_models.acceptance.evidence.fallback import FallbackTrace
 from specplan.cost_models.acceptance.evidence.interleaved import InterleavedTrace
 from specplan.cost_models.acceptance.evidence.lengths import NOTHING
@@ -96,8 +97,9 @@ SHARED = {"vocab_size": 32000, "max_position_embeddings": 4096, "tie_word_embedd
 
 
 def measured_profiles(facts: ProblemFacts) -> dict[Drafter, AcceptanceProfile]:
-    """Profiles of what methods draft with beside models and the text: parts of it, and beams."""
-    by_drafter: dict[Drafter, AcceptanceProfile] = {}
+    """Profiles of what methods draft with beside models: the text, parts of them, and beams."""
+    key = acceptance_key(facts.problem, facts.shapes, TEXT)
+    by_drafter: dict[Drafter, AcceptanceProfile] = {TEXT: AcceptanceProfile(key, made_up_copies())}
     for drafter in possible_drafters(facts):
         key = acceptance_key(facts.problem, facts.shapes, drafter)
         match drafter:
@@ -194,6 +196,17 @@ def made_up_turns(prompts: int = 6, positions: int = 48) -> InterleavedTrace:
 
     rows = tuple(tuple(position(p, i) for i in range(positions)) for p in range(prompts))
     return InterleavedTrace(16, rows)
+
+
+def made_up_copies(prompts: int = 6, positions: int = 48) -> Copies:
+    """Matches at three positions of four; the longer ones are followed by longer copies."""
+
+    def position(prompt: int, place: int) -> tuple[int, int]:
+        matched = (place * 5 + prompt) % 12 - 3
+        return max(0, matched), max(0, min(matched - 5, positions - place))
+
+    rows = tuple(tuple(position(p, i) for i in range(positions)) for p in range(prompts))
+    return Copies(8, 24, rows)
 
 
 def made_up_fallback(prompts: int = 6, positions: int = 48) -> FallbackTrace:

@@ -12,7 +12,7 @@ from specplan.backends.eager.passes.pass_spec import PassSpec
 from specplan.backends.eager.state.batch import Batch
 from specplan.backends.eager.state.caches import Cache
 from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.traced.lookups import Lookups
+from specplan.backends.static.traced.lookups import Lookups, PartOfLookups
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class HostRound:
         passes: those that may find text missing, and their caches.
         lookups: of the host.
         uniforms: see `RoundTensors`.
-        forms: of batches in which every request has a match in the lookup, or none has.
+        forms: of batches whose requests all have the same outcome of `specplan.ir.types.matching`.
         given: all tensors of the interface; none before the first call.
         used: slots attended to in the last call.
         program: what runs it; None until it is known.
@@ -32,15 +32,15 @@ class HostRound:
 
     graph: RoundGraph
     passes: Sequence[tuple[Cache, PassSpec]]
-    lookups: Lookups
+    lookups: Lookups | PartOfLookups
     uniforms: Tensor
-    forms: dict[bool, HostRound] = field(default_factory=dict)
+    forms: dict[int, HostRound] = field(default_factory=dict)
     given: list[Tensor] = field(default_factory=list)
     used: int = 0
     program: Callable[..., Tensor] | None = None
 
     @classmethod
-    def of(cls, graph: RoundGraph, batch: Batch, lookups: Lookups) -> HostRound:
+    def of(cls, graph: RoundGraph, batch: Batch, lookups: Lookups | PartOfLookups) -> HostRound:
         """A round of a batch before its first call."""
         drawn = sum(op.count * times for op, _, times in graph.inputs.uniforms)
         uniforms = torch.zeros(batch.size, max(drawn, 1), dtype=torch.float64)
@@ -55,5 +55,9 @@ class HostRound:
         """
         if not self.forms:
             return self
-        matches = self.lookups.matched(done)
-        return self if len(matches) > 1 else self.forms.get(True in matches, self)
+        assert isinstance(self.lookups, Lookups), "forms have none"
+        outcomes = self.lookups.outcomes(done)
+        form = self.forms.get(outcomes.pop(), self) if len(outcomes) == 1 else self
+        if form.lookups is not self.lookups:
+            form.lookups.run()
+        return form

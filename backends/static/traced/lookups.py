@@ -18,6 +18,7 @@ from specplan.backends.ops.lookup import Continuations
 from specplan.backends.static.interface import Lesson
 from specplan.ir.ops import Lookup, Op, Root, Segment
 from specplan.ir.types.host_ops import handed_out
+from specplan.ir.types.matching import NO_MATCH
 from specplan.ir.values import TEXT_STATE, Value
 from specplan.runtime.sources.source import Wanted
 from specplan.runtime.sources.text import lookup as copied_from
@@ -43,7 +44,6 @@ class Lookups:
         nothing = torch.zeros(host.batch.size, 1, dtype=torch.int64)
         self.results: Continuations = nothing, nothing.clone(), nothing.bool()
         self._memory: list[tuple[NDArray[Any], ...]] = []
-        self._live: NDArray[Any] = nothing.bool().numpy()
 
     def run(self) -> None:
         """Look up what follows the texts now."""
@@ -63,7 +63,7 @@ class Lookups:
             split = (np.split(part, ends, axis=1) for part in joined)
             self._memory = [*zip(*split, strict=True)]
             tokens, parents, live = map(torch.from_numpy, joined)
-            self.results, self._live = (tokens, parents, live), joined[2]
+            self.results = tokens, parents, live
             return
         for memory, parts in zip(self._memory, answers, strict=False):
             for place, part in zip(memory, parts, strict=True):
@@ -80,10 +80,24 @@ class Lookups:
                 live[row] = len(copied) > 0
                 tokens[row] = copied if len(copied) else 0
 
-    def matched(self, done: Sequence[bool]) -> set[bool]:
-        """Whether the last run proposed something, to each of the requests that want tokens."""
-        rows = zip(self._live, done, strict=True)
-        return {bool(live.any()) for live, ended in rows if not ended}
+    def outcomes(self, done: Sequence[bool]) -> set[int]:
+        """The outcome of each request that wants tokens, as `specplan.ir.types.matching` has it."""
+        matches = [[bool(row.any()) for row in live] for *_, live in self._memory]
+        return {
+            next((number for number, match in enumerate(matches) if match[row]), NO_MATCH)
+            for row, ended in enumerate(done)
+            if not ended
+        }
+
+    def part(self, ops: Sequence[Op]) -> Lookups | PartOfLookups:
+        """The results of some of the lookups, for a form of the round that reads no others."""
+        read, every = _asked(ops), _asked(self._ops)
+        return self if read == every else PartOfLookups(self, [*map(every.index, read)])
+
+    def copied(self, places: Sequence[int]) -> list[NDArray[Any]]:
+        """Tokens, parents and live nodes of some lookups side by side."""
+        some = [self._memory[place] for place in places]
+        return [np.concatenate(parts, 1) for parts in zip(*some, strict=True)]
 
     def _interpreted(self) -> list[tuple[NDArray[Any], ...]]:
         """Each lookup's continuations `[B, N]`, where lookups read more than texts."""
@@ -104,6 +118,34 @@ class Lookups:
         return continuations
 
 
+class PartOfLookups:
+    """Some of a round's lookups; from the second run on, results are in the same tensors.
+
+    Args:
+        whole: the round's, which run before.
+        places: of the lookups among them.
+
+    Attributes:
+        results: see `Lookups`.
+    """
+
+    def __init__(self, whole: Lookups, places: Sequence[int]) -> None:
+        self._whole, self._places = whole, places
+        self._memory: list[NDArray[Any]] = []
+        self.results = whole.results
+
+    def run(self) -> None:
+        """Take what the whole round's lookups have just given."""
+        if not self._places:
+            return
+        given = self._whole.copied(self._places)
+        if not self._memory:
+            tokens, parents, live = map(torch.from_numpy, given)
+            self._memory, self.results = given, (tokens, parents, live)
+        for place, new in zip(self._memory, given, strict=True):
+            place[:] = new
+
+
 def _below_the_root(ops: Sequence[Op]) -> list[tuple[Lookup, Wanted]] | None:
     """Each lookup and what it asks for, where all of them are of whole texts; None if not."""
     roots = {value for op in ops if isinstance(op, Root) for value in op.results}
@@ -111,6 +153,11 @@ def _below_the_root(ops: Sequence[Op]) -> list[tuple[Lookup, Wanted]] | None:
     if len(lookups) < sum(not isinstance(op, Root) for op in ops):
         return None
     return [(op, sources.wanted_of(op, 1)) for op in lookups]
+
+
+def _asked(ops: Sequence[Op]) -> list[tuple[str, Wanted]]:
+    """What lookups ask for, of which source: passes rename what they give."""
+    return [(op.source, sources.wanted_of(op, 1)) for op in ops if isinstance(op, Lookup)]
 
 
 def _is_copy(op: Lookup, wanted: Wanted) -> bool:

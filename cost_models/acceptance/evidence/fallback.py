@@ -18,7 +18,7 @@ from specplan.cost_models.acceptance.evidence.lengths import NOTHING, TraceOfDra
 from specplan.cost_models.acceptance.replay import Traces
 from specplan.cost_models.acceptance.trace_model import TraceModel
 from specplan.cost_models.rounds.demands import Matching, RoundDemands
-from specplan.cost_models.rounds.matching import by_match
+from specplan.cost_models.rounds.matching import by_outcome
 from specplan.ir.plan import Plan, Round
 
 
@@ -45,10 +45,9 @@ class FallbackTrace(TraceOfDrafts):
 
     def drafts(self, plan: Plan, item: Round, demands: RoundDemands) -> Drafting | str:
         """A chain of the source where it has a match, else of the model."""
-        forms = by_match(plan, item)
-        if forms is None:
+        matched, unmatched = by_outcome(plan, item) or (demands, demands)
+        if unmatched is demands:
             return "a source with a model behind it says nothing of drafts by one of the two"
-        matched, unmatched = forms
         lengths = matched.judged[-1].depth, unmatched.judged[-1].depth
         problem = self.problem_of(*lengths)
         if problem is not None:
@@ -56,7 +55,8 @@ class FallbackTrace(TraceOfDrafts):
         evidence = self.cut(*lengths)
         drafting = Drafting.of_path(demands, max(lengths), evidence, lag_shares=None)
         replay = evidence.model.outcome(drafting.parents, drafting.ranks)
-        matching = Matching(replay.share_begun(self._unmatched), matched, unmatched)
+        without = replay.share_begun(self._unmatched)
+        matching = Matching((1.0 - without, without), (matched, unmatched))
         return replace(drafting, demands=replace(demands, matching=matching))
 
     def problem(self) -> str | None:

@@ -23,6 +23,7 @@ from specplan.cost_models.acceptance.trace_model import TraceModel
 from specplan.cost_models.rounds.demands import RoundDemands
 from specplan.cost_models.rounds.matching import with_matching
 from specplan.ir.plan import Plan, Round
+from specplan.ir.types.matching import outcomes_of
 
 NOTHING = -1
 """Stands where a source has no match; earlier versions wrote 0."""
@@ -56,7 +57,10 @@ class Lengths(Trace):
             return drafting
         replay = self.model.outcome(drafting.parents, drafting.ranks)
         without = replay.share_begun(replay.traces.values == NOTHING)
-        return replace(drafting, demands=with_matching(plan, item, demands, without))
+        if len(outcomes_of(item)) != 2:
+            return drafting
+        shares = (1.0 - without, without)
+        return replace(drafting, demands=with_matching(plan, item, demands, shares))
 
 
 class TraceOfDrafts(TraceOfSeveral):

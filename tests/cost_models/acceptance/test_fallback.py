@@ -50,7 +50,7 @@ def test_the_draft_model_is_paid_where_nothing_matches(device: AnalyticDevice) -
     forms = drafting.demands.matching
     whole_round = replace(drafting.demands, matching=None)
     seconds = []
-    for demands in (drafting.demands, forms.matched, forms.unmatched, whole_round):
+    for demands in (drafting.demands, *forms.forms, whole_round):
         price = price_round(demands, pricer, {})
         assert isinstance(price, RoundPrice)
         seconds.append(float(price.seconds.median))

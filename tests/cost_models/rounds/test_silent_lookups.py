@@ -27,6 +27,7 @@ from specplan.cost_models.rounds.segments import (
 )
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
+from specplan.ir.types.matching import NO_MATCH
 from specplan.measure.acceptance.teacher import lookup_lengths
 from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
@@ -93,7 +94,7 @@ def test_the_mean_round_is_of_both_forms(batch: int) -> None:
 
 def test_as_many_rounds_run_without_drafts_as_the_trace_says(tmp_path: Path) -> None:
     save_pair(tmp_path)
-    models, ran = load_pair(tmp_path), Counter[bool | None]()
+    models, ran = load_pair(tmp_path), Counter[int | None]()
 
     executable = StaticExecutable(PLAN, models, counting(ran))
     for prompt in ((5, 9, 2, 33, 5), (7, 7, 1), (3, 20, 41, 8)):
@@ -104,5 +105,5 @@ def test_as_many_rounds_run_without_drafts_as_the_trace_says(tmp_path: Path) -> 
         generate(executable, requests)
         drafting = read_drafting(PLAN, PLAN.rounds[0], Lengths((rows,)))
         assert not isinstance(drafting, Unpriced) and drafting.demands.matching is not None
-        assert 0 < ran[False] < ran.total()
-        assert drafting.demands.matching.without == pytest.approx(ran[False] / ran.total())
+        assert 0 < ran[NO_MATCH] < ran.total()
+        assert drafting.demands.matching.without == pytest.approx(ran[NO_MATCH] / ran.total())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from specplan.ir.rules.verify import verify_plan
 from specplan.ir.text.json_form import plan_from_json, plan_to_json
 from specplan.ir.text.parser import parse_plan
 from specplan.ir.text.printer import print_plan
-from specplan.ir.types.matching import specialized
+from specplan.ir.types.matching import outcomes_of, specialized
 from specplan.pages.methods import method_as_dict, methods_page, read_results
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Options, Refusal, discover_methods
@@ -98,9 +97,10 @@ def test_every_choice_is_a_priced_plan(method: Method[Any], facts: ProblemFacts)
         assert plan.assumptions.lossless == method.lossless
         assert plan.assumptions.temperature == facts.problem.workload.temperature
         assert {model.name for model in plan.models} <= set(facts.shapes)
-        for item, matched in product(plan.rounds, (True, False)):
-            form = specialized(plan, item.name, matched=matched)
-            assert form is None or verify_plan(form) == (), options
+        for item in plan.rounds:
+            for outcome in outcomes_of(item):
+                form = specialized(plan, item.name, outcome)
+                assert form is None or verify_plan(form) == (), options
         assert json.loads(json.dumps(options.as_dict())).keys() == options.as_dict().keys()
 
         assert drafter is None or drafter in facts.profiles

@@ -107,8 +107,8 @@ def test_first_layers_are_a_drafter_of_their_own(tmp_path: Path) -> None:
         Model("draft"),
         *beams,
         *layers,
-        Fallback("text", "draft"),
         TEXT,
+        Fallback("text", "draft"),
         Interleaved("draft", "text"),
     )
     key = acceptance_key(problem, shapes, FirstLayers("target", 8))
