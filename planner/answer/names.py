@@ -17,6 +17,7 @@ EDITED = "edited_plan"
 _DRAFTERS = {
     "draft_model": "draft model",
     "eagle3": "head",
+    "lookup_by_match": "prompt lookup by match",
     "lookup_or_draft": "draft model",
     "block_drafter": "block drafter",
     "mtp": "MTP modules",

@@ -265,8 +265,8 @@ def test_bench_of_every_kind(bundle: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = json.loads(done.stdout)["lines"]
     assert {line["name"].split(":")[0] for line in lines} == {
-        "autoregressive", "draft_model", "dynamic_tree", "lookup_or_draft", "prompt_lookup",
-        "staged",
+        "autoregressive", "draft_model", "dynamic_tree", "lookup_by_match", "lookup_or_draft",
+        "prompt_lookup", "staged",
     }  # fmt: skip
     assert all(0 < line["predicted"]["low"] < line["predicted"]["mean"] for line in lines)
 

@@ -20,6 +20,7 @@ OWN_FACETS = ("infer", "demand")
 ROUNDS = {"ir/types/host_ops.py", "ir/types/residency.py", "ir/types/matching.py"}
 """What is known of whole rounds follows values from op to op, as their rules do (`ir/rules`)."""
 RECOGNISED = {
+    "cost_models/acceptance/evidence/copies.py",  # after which matches a lookup copies
     "cost_models/acceptance/evidence/interleaved.py",  # who drafts each stretch of a chain
     "cost_models/acceptance/evidence/pool_rounds.py",  # which tokens its window and pool verify
     "backends/engines/endings.py",  # which of an engine's early ends a round has

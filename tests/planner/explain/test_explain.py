@@ -132,7 +132,7 @@ def test_runners_up_are_the_best_of_every_family(explanation: tuple[dict[str, An
     assert len(set(families)) == len(families)
     assert {method for method, _ in families} == {
         "autoregressive", "draft_model", "dynamic_tree", "early_exit", "layer_skip",
-        "lookup_or_draft", "prompt_lookup", "staged",
+        "lookup_by_match", "lookup_or_draft", "prompt_lookup", "staged",
     }  # fmt: skip
     gains = [entry["speedup"]["mean"] for entry in data["runners_up"]]
     assert gains == sorted(gains, reverse=True)
@@ -250,7 +250,8 @@ def test_no_decision_without_any_acceptance(unknown: SearchResult) -> None:
     refused = [entry for entry in data["refused"] if "workload.prompts" in entry["reason"]]
     methods = {entry["method"] for entry in refused}
     assert methods == {
-        "draft_model", "dynamic_tree", "early_exit", "lookup_or_draft", "prompt_lookup", "staged",
+        "draft_model", "dynamic_tree", "early_exit", "lookup_by_match", "lookup_or_draft",
+        "prompt_lookup", "staged",
     }  # fmt: skip
     assert len({entry["reason"] for entry in refused}) == 5 + 3
 

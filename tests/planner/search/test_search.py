@@ -126,7 +126,7 @@ def test_a_gain_within_the_error_is_no_gain(tmp_path: Path) -> None:
 
 def test_ties_go_to_the_simpler_plan(result: SearchResult) -> None:
     same = result.chosen.estimate
-    copied = by_words(result, "up to 8 tokens after a match of 1 to 3")
+    copied = by_words(result, "up to 8 tokens after a match of 1 to 8")
     chain = by_words(result, "chain of 4 by draft")
     twins = [replace(chain, estimate=same), replace(copied, estimate=same)]
     for order in (twins, twins[::-1]):
