@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 from torch.fx.traceback import preserve_node_meta
 
 from specplan.backends.onnx_export.memory import AFTER, in_place, put_in_order
+from specplan.backends.onnx_export.writes import without_writes
 from specplan.backends.static.export import exported
 from specplan.backends.static.functional import FunctionalRound
 from specplan.backends.static.graph import RoundGraph
@@ -67,6 +68,7 @@ def export_round(graph: RoundGraph, tensors: Sequence[Tensor]) -> Exported:
     graph.angles = {name: angles_of(graph.models[name], slots) for name in graph.fused.joined}
     with torch.no_grad(), _quiet(), preserve_node_meta():
         program = exported(FunctionalRound(graph), tensors)
+        without_writes(program)
         try:
             made = torch.onnx.export(
                 program,

@@ -157,8 +157,7 @@ class Track:
         place = positions.where(live, self.trash)
         self.text.scatter_(1, place[:, :, None].expand_as(states), states.to(self.text.dtype))
         self.steps.scatter_(1, place, steps)
-        self.known.scatter_(1, place, True)
-        self.known[:, self.trash] = False
+        self.known.scatter_(1, place, live)
 
     def write_nodes(
         self,
