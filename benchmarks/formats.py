@@ -41,11 +41,13 @@ from specplan.measure.device.probes import plain_plan
 from specplan.measure.machine import hardware_name, versions
 from specplan.measure.workbench import BENCH
 from specplan.planner import ProblemFacts, load_problem
-from specplan.planner.drafters.profiles import LOOKUP_MATCH
+from specplan.planner.drafters.profiles import MEASURED_MATCH
 from specplan.planner.method import Method
 from specplan.planner.methods.draft_model import METHOD as DRAFT_MODEL
 from specplan.planner.methods.draft_model import DraftModelOptions
 from specplan.planner.methods.eagle3 import METHOD as EAGLE3
+from specplan.planner.methods.lookup_by_match import METHOD as LOOKUP_BY_MATCH
+from specplan.planner.methods.lookup_by_match import LookupByMatchOptions
 from specplan.planner.methods.prompt_lookup import METHOD as PROMPT_LOOKUP
 from specplan.planner.methods.prompt_lookup import PromptLookupOptions
 from specplan.planner.templates.head_drafts import HeadTreeOptions
@@ -55,7 +57,9 @@ from specplan.problems import each_variant
 FORMATS = ("float32", "Q8_0", "Q4_0")
 OUTPUT_TOKENS = 128
 PLAIN = "no speculation"
-LOOKUPS, CHAINS, CHAINS_OF_HEADS = (2, 5), (1, 2, 3, 4), (2, 3, 4, 5, 6)
+LOOKUPS = (1, 2), (1, 5), (3, 8), (4, 12)
+"""Shortest matches, and lengths of copies."""
+CHAINS, CHAINS_OF_HEADS = (1, 2, 3, 4), (2, 3, 4, 5, 6)
 TREES = {f"tree {'-'.join(map(str, one))}": expansion_tree(one) for one in ((2, 1, 1), (3, 2, 1))}
 
 
@@ -109,9 +113,12 @@ def plans_of(facts: ProblemFacts) -> dict[str, tuple[Plan, Drafter | None]]:
     def add(words: str, method: Method[Any], options: Any) -> None:
         plans[words] = method.written(facts, options), method.drafter(facts, options)
 
-    for length in LOOKUPS:
-        options = PromptLookupOptions(*LOOKUP_MATCH, length)
-        add(f"prompt lookup K={length}", PROMPT_LOOKUP, options)
+    longest = MEASURED_MATCH[1]
+    for shortest, length in LOOKUPS:
+        options = PromptLookupOptions(shortest, longest, length)
+        add(f"prompt lookup K={length} after {shortest}", PROMPT_LOOKUP, options)
+    by_match = LookupByMatchOptions(3, 6, longest, 3, 16)
+    add("prompt lookup by match K=3, 16", LOOKUP_BY_MATCH, by_match)
     for words, tree in [*((f"K={length}", chain(length)) for length in CHAINS), *TREES.items()]:
         by_draft = DraftModelOptions("draft", tree.parents, tree.ranks)
         add(f"draft model {words}", DRAFT_MODEL, by_draft)
@@ -136,7 +143,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
     head = {"name": "eagle", "path": str(ROOT / "examples/reference_models/heads/eagle")}
     described["models"]["drafts"].append(head)
     del described["backend"]
-    methods = [one.name for one in (DRAFT_MODEL, EAGLE3, PROMPT_LOOKUP)]
+    methods = [one.name for one in (DRAFT_MODEL, EAGLE3, PROMPT_LOOKUP, LOOKUP_BY_MATCH)]
     described |= {"formats": asked.formats, "backends": asked.backends, "methods": methods}
     write_json_atomic(asked.work / "problem.json", described)
     variants = each_variant(load_problem(asked.work / "problem.json"))

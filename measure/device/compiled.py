@@ -19,10 +19,9 @@ from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.ir.capabilities import Capabilities, refusals
 from specplan.ir.errors import MissingCapabilityError, SpecplanError, foreign_words
 from specplan.ir.files import name_of
-from specplan.measure.device import time_probe as times
 from specplan.measure.device.coverage import head_probes
 from specplan.measure.device.probes import Probe, probes
-from specplan.measure.device.round_turns import TimedRound, TurnLog
+from specplan.measure.device.round_turns import EMITTED, TimedRound, TurnLog
 from specplan.measure.progress import Progress
 from specplan.measure.workbench import Workbench
 from specplan.planner import ProblemFacts
@@ -94,7 +93,7 @@ def _time_backend(
     backend = round_backend(name)
     backend.check(bench.models, frozen=False)
     batches, contexts = zip(*cells, strict=True)
-    context, room = (min(contexts) + max(contexts)) // 2, max(contexts) + times.EMITTED
+    context, room = (min(contexts) + max(contexts)) // 2, max(contexts) + EMITTED
     about = context, backend.version
     runs = [one for one in table.compiled.get(name, ()) if (one.context, one.version) == about]
     known = {(run.batch, run.probe) for run in runs}
@@ -167,7 +166,7 @@ def _run(
     version: str,
 ) -> CompiledRun:
     """A round as it ran, and the interpreter's seconds of its parts."""
-    text = one.context + times.EMITTED / 2
+    text = one.context + EMITTED / 2
     pricer = RoundPricer(MeasuredDevice(table), facts.shapes, one.batch, text)
     share = prompts / _prompt_seconds(pricer, one.probe, facts.drafters, one.context)
     about = one.probe.name, one.batch, one.context, version

@@ -61,6 +61,7 @@ def chain_probes(drafts: Sequence[str], greedy: bool) -> Iterator[Probe]:
     yield Probe("autoregressive", plain_plan(greedy))
     for length in LOOKUPS:
         yield Probe(f"lookup {length}", _lookup(length, greedy))
+    yield Probe("lookups by match", _by_match(greedy))
     for draft in drafts:
         for length in CHAINS:
             yield Probe(f"chain {length} by {draft}", chain_plan(length, greedy, draft))
@@ -210,6 +211,14 @@ def _chain(forward: str, length: int, greedy: bool, *, after: str = "", **parts:
 def _lookup(length: int, greedy: bool) -> Plan:
     body = f"  %c = lookup @text %t0 at=%t0 match=[1, 3] length={length}\n"
     return _plan(body, length, "" if greedy else "recursive")
+
+
+def _by_match(greedy: bool) -> Plan:
+    lookup = "lookup @text %t0 at=%t0 match=[{}] length={}\n"
+    body = f"  %long = {lookup.format('4, 8', 10)}  %brief = {lookup.format('1, 3', 2)}"
+    body += '  %k = measure %long count\n  %none = compute "k < 1" k=%k\n'
+    body += "  %c = when %none otherwise=[%long] {\n    yield %brief\n  }\n"
+    return _plan(body, 10, "" if greedy else "recursive")
 
 
 def _from_source(source: DraftSource, path: Path | None, width: int, greedy: bool) -> Plan:

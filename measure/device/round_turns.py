@@ -24,6 +24,9 @@ from specplan.measure.workbench import Workbench
 from specplan.runtime.executable import Executable
 from specplan.runtime.generate import generate
 
+EMITTED = 48
+"""Tokens emitted per run and request: several rounds of the longest drafts."""
+
 
 @dataclass
 class TimedRound:
@@ -71,11 +74,20 @@ class TimedRound:
         return timed
 
     def __call__(self, turn: int) -> float:
-        """Seconds of a round behind the first, in which a head reads the prompt."""
-        requests = times.requests_of(self.bench, self.batch, self.context, seed=turn + 1)
-        ran = generate(self.executable, requests)
+        """The median round's seconds: in the first ones, heads read the prompt."""
+        spent: list[float] = []
+
+        def observe(
+            op: str, model: str | None, batch: int, width: int, context: int, seconds: float
+        ) -> None:
+            if op == "round":
+                spent.append(seconds)
+
+        cell = self.batch, self.context
+        requests = times.requests_of(self.bench, *cell, seed=turn + 1, emitted=EMITTED)
+        ran = generate(self.executable, requests, observer=observe)
         self.prompts = ran.prefill_seconds
-        return ran.seconds_per_later_round
+        return median(spent)
 
 
 class TurnLog:

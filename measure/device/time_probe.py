@@ -71,15 +71,17 @@ def time_probe(
     return ProbeTimes(samples, ran.seconds_per_round)
 
 
-def requests_of(bench: Workbench, batch: int, context: int, seed: int) -> list[Request]:
+def requests_of(
+    bench: Workbench, batch: int, context: int, seed: int, emitted: int = EMITTED
+) -> list[Request]:
     """The requests of a run: real prompts, repeated or cut to `context` tokens."""
-    longest = min(model.max_positions for model in bench.models.values()) - EMITTED
+    longest = min(model.max_positions for model in bench.models.values()) - emitted
     size = max(min(context, longest), 1)
     prompts = bench.prompts(PROFILE)
     chosen = [prompts[(seed * batch + row) % len(prompts)].tokens for row in range(batch)]
     texts = [(tokens * (size // len(tokens) + 1))[-size:] for tokens in chosen]
     return [
-        bench.request(TokenPrompt("", text), seed, max_new_tokens=EMITTED, grammar=None)
+        bench.request(TokenPrompt("", text), seed, max_new_tokens=emitted, grammar=None)
         for text in texts
     ]
 
