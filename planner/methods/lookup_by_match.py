@@ -21,9 +21,9 @@ from specplan.planner.method import Family, Method, Option, Options, Refusal
 from specplan.planner.templates.plan_text import draft_and_verify
 
 SHORTEST = (1, 2, 3)
-SURE = (5, 6, 7)
-BRIEF = (2, 3, 4, 6)
-COPIED = (8, 12, 16, 20, 24)
+SURE = (5, 7)
+BRIEF = (2, 4)
+COPIED = (8, 12, 16, 24)
 
 
 @dataclass(frozen=True)

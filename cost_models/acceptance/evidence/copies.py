@@ -11,14 +11,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
-from specplan.cost_models.acceptance.evidence.base import Drafting, Rows
+import numpy as np
+from numpy.typing import NDArray
+
+from specplan.cost_models.acceptance.evidence.base import Drafting, Rows, judged_several_times
 from specplan.cost_models.acceptance.evidence.lengths import NOTHING, TraceOfDrafts
 from specplan.cost_models.acceptance.replay import Traces
 from specplan.cost_models.acceptance.trace_model import TraceModel
 from specplan.cost_models.rounds.demands import RoundDemands
 from specplan.cost_models.rounds.matching import with_matching
 from specplan.ir.ops import Lookup
-from specplan.ir.plan import Plan, Round
+from specplan.ir.plan import Plan, Round, walk
 from specplan.ir.types.matching import deciding_lookups
 from specplan.ir.values import TEXT_STATE
 
@@ -50,17 +53,21 @@ class Copies(TraceOfDrafts):
 
     def drafts(self, plan: Plan, item: Round, demands: RoundDemands) -> Drafting | str:
         """A chain of the first lookup that has a match; how often each is it is known, too."""
-        lookups = deciding_lookups(item)
-        if not lookups or any(one.source != TEXT_STATE or one.children != 1 for one in lookups):
-            return "copies after matches say nothing of trees, or of drafts by others"
+        every = tuple(op for op in walk(item.ops) if isinstance(op, Lookup))
+        lookups = deciding_lookups(item) or every[: len(every) == 1]
+        copied = all(one.source == TEXT_STATE and one.children == 1 for one in lookups)
+        longest = max((one.length for one in lookups), default=0)
+        reason = judged_several_times(demands)
+        if reason is not None or not copied or longest != demands.judged[-1].nodes:
+            return reason or "copies after matches say nothing of trees, or of drafts by others"
         copies = [_copy(one) for one in lookups]
         problem = self.problem_of(copies)
         if problem is not None:
             return problem
-        depth, evidence = max(length for *_, length in copies), self.cut(*copies)
-        drafting = Drafting.of_path(demands, depth, evidence, lag_shares=None)
+        evidence = self.cut(*copies)
+        drafting = Drafting.of_path(demands, longest, evidence, lag_shares=None)
         replay = evidence.model.outcome(drafting.parents, drafting.ranks)
-        first = Traces.of(self._first(copies)).values
+        first = Traces.of([row.tolist() for row in self._first(copies)]).values
         outcomes = (*range(len(copies)), NOTHING)
         shares = [replay.share_begun(first == outcome) for outcome in outcomes]
         return replace(drafting, demands=with_matching(plan, item, demands, shares))
@@ -92,21 +99,22 @@ class Copies(TraceOfDrafts):
 
     def lengths(self, *copies: Copy) -> Rows:
         """Accepted tokens of the first of some lookups that has a match."""
-        most = [length for *_, length in copies]
-        return tuple(
-            tuple(
-                NOTHING if one == NOTHING else min(accepted, most[one])
-                for one, (_, accepted) in zip(numbers, row, strict=True)
-            )
-            for numbers, row in zip(self._first(copies), self.rows, strict=True)
-        )
+        most = np.array([*(length for *_, length in copies), NOTHING])  # the last one: no match
+        pairs = zip(self._first(copies), self._positions, strict=True)
+        accepted = (np.minimum(most[first], of[:, 1]) for first, of in pairs)
+        return tuple(tuple(row.tolist()) for row in accepted)
 
-    def _first(self, copies: Sequence[Copy]) -> Rows:
+    def _first(self, copies: Sequence[Copy]) -> list[NDArray[np.int64]]:
         """Per prompt and position, the number of the first lookup that has a match."""
-        by_match = [NOTHING] * (self.longest + 1)
+        by_match = np.full(self.longest + 1, NOTHING)
         for number, (shortest, *_) in reversed([*enumerate(copies)]):
-            by_match[shortest:] = [number] * len(by_match[shortest:])
-        return tuple(tuple(by_match[matched] for matched, _ in row) for row in self.rows)
+            by_match[shortest:] = number
+        return [by_match[of[:, 0]] for of in self._positions]
+
+    @cached_property
+    def _positions(self) -> list[NDArray[np.int64]]:
+        """The rows, `[positions, 2]` each."""
+        return [np.array(row, dtype=np.int64).reshape(-1, 2) for row in self.rows]
 
 
 def _copy(lookup: Lookup) -> Copy:
