@@ -85,9 +85,5 @@ def _rename(node: fx.Node) -> None:
     if node.target in _NAMES:
         node.target = _NAMES[node.target]
     elif node.target in _CASTS:
-        dtype = node.args[_CASTS[node.target]]
-        node.target, node.args, node.kwargs = (
-            _ATEN._to_copy.default,
-            node.args[:1],
-            dict(dtype=dtype),
-        )
+        node.kwargs = {"dtype": node.args[_CASTS[node.target]]}
+        node.target, node.args = _ATEN._to_copy.default, node.args[:1]

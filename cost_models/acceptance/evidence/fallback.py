@@ -17,7 +17,7 @@ from specplan.cost_models.acceptance.evidence.base import Drafting, Rows
 from specplan.cost_models.acceptance.evidence.lengths import NOTHING, TraceOfDrafts
 from specplan.cost_models.acceptance.replay import Traces
 from specplan.cost_models.acceptance.trace_model import TraceModel
-from specplan.cost_models.rounds.demands import Matching, RoundDemands
+from specplan.cost_models.rounds.demands import Matching, RoundDemands, round_demands
 from specplan.cost_models.rounds.matching import by_outcome
 from specplan.ir.plan import Plan, Round
 
@@ -45,9 +45,10 @@ class FallbackTrace(TraceOfDrafts):
 
     def drafts(self, plan: Plan, item: Round, demands: RoundDemands) -> Drafting | str:
         """A chain of the source where it has a match, else of the model."""
-        matched, unmatched = by_outcome(plan, item) or (demands, demands)
-        if unmatched is demands:
+        forms = by_outcome(plan, item)
+        if len(forms) != 2 or forms[1] is round_demands(plan, item):
             return "a source with a model behind it says nothing of drafts by one of the two"
+        matched, unmatched = forms
         lengths = matched.judged[-1].depth, unmatched.judged[-1].depth
         problem = self.problem_of(*lengths)
         if problem is not None:
