@@ -62,7 +62,7 @@ def _options(job: Job) -> dict[str, str | float]:
         options["spec-draft-model"] = "$DRAFT"
     if drafting.drafter == "text":
         return options | {
-            "spec-ngram-simple-size-n": drafting.match[1],
+            "spec-ngram-simple-size-n": drafting.match[0],
             "spec-ngram-simple-size-m": drafting.tokens,
             "spec-ngram-simple-min-hits": 1,
         }

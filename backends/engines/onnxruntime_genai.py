@@ -27,7 +27,7 @@ def project(job: Job) -> Emission:
             "the CPU beside a target on CUDA is not taken."
         )
     if drafting.drafter == "text":
-        overlay["speculative"]["ngram_size"] = drafting.match[1] + 1
+        overlay["speculative"]["ngram_size"] = drafting.match[0] + 1
     source = resources.files("specplan.backends.engines").joinpath("onnxruntime_merge.py.txt")
     return Emission(
         {"genai_config.overlay.json": overlay},

@@ -195,7 +195,7 @@ def test_plans_have_names_that_say_k() -> None:
     of_first = {"method": "eagle3", "words": "chain of 6 by e, drawn", "head": "eagle"}
     assert plan_name(of_first) == 'EAGLE-1 head "e" K=6, drawn'
     assert plan_name({**of_first, "head": "eagle3"}) == 'EAGLE-3 head "e" K=6, drawn'
-    assert named("prompt_lookup", "up to 14 tokens after a match of 1 to 3") == "prompt lookup K=14"
+    assert named("prompt_lookup", "up to 14 tokens after a match of 1 to 8") == "prompt lookup K=14"
     assert named("autoregressive", "plain") == "no speculation"
     schedule = "eagle3 chain of 9 by e where batch <= 8; otherwise autoregressive plain"
     assert named("schedule", schedule) == "K by batch size (9, none)"

@@ -90,7 +90,7 @@ def plans(batch: int = 16) -> dict[str, Plan]:
         "head": setting("eagle3", "chain of 3 by head", 0.0, batch),
         "modules": setting("mtp", "chain of 2 by the target's modules", 0.0, batch),
         "block": setting("block_drafter", "5 of a block of 7 by flash", 0.0, batch),
-        "text": setting("prompt_lookup", "up to 8 tokens after a match of 1 to 3", 0.0, batch),
+        "text": setting("prompt_lookup", "up to 8 tokens after a match of 1 to 8", 0.0, batch),
         "automaton": setting("suffix_automaton", "up to 8 tokens", 0.0, batch),
         "past": setting("suffix", "up to 8 tokens of past outputs", 0.0, batch),
         "first_layers": setting("early_exit", "chain of 3 after layer 1", 0.0, batch),

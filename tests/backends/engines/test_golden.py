@@ -19,7 +19,7 @@ from tests.backends.engines.examples import FORMS, job, plans, shrinking_head, s
 
 GOLDEN = Path(__file__).parent / "golden"
 TABLES = {f"{table.engine}@{table.version}": table for table in all_tables()}
-LOOKUP = "up to 8 tokens after a match of 1 to 3"
+LOOKUP = "up to 8 tokens after a match of 1 to 8"
 
 
 @cache

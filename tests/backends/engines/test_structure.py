@@ -45,7 +45,7 @@ def test_details_that_engines_get() -> None:
     assert longest["model_tree"].shape == "static tree" and longest["model_tree"].widest > 1
     assert longest["modules"].models == ("module_0",)
     assert longest["block"].block == 7
-    assert longest["text"].match == (1, 3)
+    assert longest["text"].match == (1, 8)
     assert longest["first_layers"].exit_layer == 1
     assert longest["head_dynamic_tree"].widest == 10
     assert longest["model_blocks"].rule == "block" and not longest["model_drawn"].rule

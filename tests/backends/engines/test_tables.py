@@ -82,7 +82,7 @@ def test_reasons_name_what_is_missing() -> None:
     assert "the target's first layers" in words("vllm", plans()["first_layers"])
     assert "batches of 1 at most" in words("transformers", plans()["model"])
     assert "eagle_choices" in words("tensorrt_llm", plans()["model_tree"])
-    long = setting("prompt_lookup", "up to 16 tokens after a match of 1 to 3", 0.0, 1)
+    long = setting("prompt_lookup", "up to 16 tokens after a match of 1 to 8", 0.0, 1)
     assert not words("onnxruntime_genai", long)
 
 
@@ -102,7 +102,7 @@ def test_schedules() -> None:
     assert "cannot stop drafting" in words("sglang@0.5.16", stops)
     assert not words("tensorrt_llm", shrinking)
     assert "go on with one token" in words("tensorrt_llm", stops)
-    lookup = stopping("prompt_lookup", "up to 8 tokens after a match of 1 to 3")
+    lookup = stopping("prompt_lookup", "up to 8 tokens after a match of 1 to 8")
     assert not words("tensorrt_llm", lookup), "lookup keeps no state that could fall behind"
     assert "one draft length" in words("llama_cpp", shrinking)
     head = [setting("eagle3", f"chain of {length} by head") for length in (2, 5)]

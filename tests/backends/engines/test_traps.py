@@ -90,7 +90,7 @@ def test_tensorrt_llm_schedules_reach_the_largest_batch_for_drafters_with_a_cach
     assert schedule == {4: 5, 16: 2}
     assert max(schedule) == settings["max_batch_size"]
     assert schedule[min(schedule)] == speculative["max_draft_len"]
-    lookup = stopping("prompt_lookup", "up to 8 tokens after a match of 1 to 3")
+    lookup = stopping("prompt_lookup", "up to 8 tokens after a match of 1 to 8")
     stops = emitted("tensorrt_llm", lookup)["tensorrt_llm.yaml"]["speculative_config"]
     assert stops["draft_len_schedule"] == {4: 8}, "above the last key it drafts nothing"
 
@@ -207,7 +207,7 @@ def test_edge_builds_into_one_folder_and_speculates() -> None:
 
 def test_onnxruntime_counts_the_token_after_a_match() -> None:
     overlay = emitted("onnxruntime_genai", plans(1)["text"])["genai_config.overlay.json"]
-    assert overlay["speculative"]["ngram_size"] == 3 + 1, "the plan matches up to three tokens"
+    assert overlay["speculative"]["ngram_size"] == 1 + 1, "the plan matches one token at least"
 
 
 def test_what_the_engines_have_besides_lengths() -> None:
