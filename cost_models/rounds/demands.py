@@ -142,11 +142,6 @@ class Matching:
     shares: tuple[float, ...]
     forms: tuple[RoundDemands, ...]
 
-    @property
-    def without(self) -> float:
-        """Share of a request's rounds that have no match."""
-        return self.shares[-1]
-
 
 @lru_cache(maxsize=1024)
 def round_demands(plan: Plan, item: Round) -> RoundDemands:

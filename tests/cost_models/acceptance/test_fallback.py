@@ -34,7 +34,7 @@ def test_rounds_by_hand(tmp_path: Path) -> None:
     assert trace.lengths(2, 1) == ((2, 2, 1, 0, 1, 0),)
     drafting = read_drafting(PLAN, PLAN.rounds[0], trace)
     assert isinstance(drafting, Drafting) and drafting.demands.matching is not None
-    assert drafting.demands.matching.without == 0.5
+    assert drafting.demands.matching.shares[-1] == 0.5
     assert drafting.rounds(6, 1).mean == 2.0
     longer = parse_plan(drafted(BEHIND.replace("length=4", "length=9")))
     refused = str(read_drafting(longer, longer.rounds[0], trace))

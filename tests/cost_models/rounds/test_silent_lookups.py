@@ -73,7 +73,7 @@ def test_the_mean_round_is_of_both_forms(batch: int) -> None:
     assert not isinstance(aware, Unpriced) and not isinstance(unaware, Unpriced)
     assert aware.tokens_per_round == unaware.tokens_per_round
     assert aware.demands.matching is not None and unaware.demands.matching is None
-    assert aware.demands.matching.without == 0.5
+    assert aware.demands.matching.shares[-1] == 0.5
     assert profiles[0].hazard(1, 0) == profiles[1].hazard(1, 0)
     pricer = RoundPricer(SKIPPING, SHAPES, batch, 100)
     bare_plan = parse_plan(PLAIN)
@@ -106,4 +106,4 @@ def test_as_many_rounds_run_without_drafts_as_the_trace_says(tmp_path: Path) -> 
         drafting = read_drafting(PLAN, PLAN.rounds[0], Lengths((rows,)))
         assert not isinstance(drafting, Unpriced) and drafting.demands.matching is not None
         assert 0 < ran[NO_MATCH] < ran.total()
-        assert drafting.demands.matching.without == pytest.approx(ran[NO_MATCH] / ran.total())
+        assert drafting.demands.matching.shares[-1] == pytest.approx(ran[NO_MATCH] / ran.total())
