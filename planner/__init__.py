@@ -45,6 +45,7 @@ from specplan.planner.search.search import SearchResult, search
 from specplan.planner.search.settings import PLAIN, settings_by
 from specplan.planner.search.uncertainty import request_draws
 from specplan.planner.templates.chains import cache_policy
+from specplan.planner.templates.source_drafts import copies_by_match
 from specplan.planner.trees import StaticTree
 
 __all__ = [
@@ -77,6 +78,7 @@ __all__ = [
     "acceptance_key",
     "cache_policy",
     "changes_output",
+    "copies_by_match",
     "discover_methods",
     "explain",
     "explain_words",

@@ -39,11 +39,13 @@ def without_writes(program: ExportedProgram) -> bool:
         memory[node] = node if operand is None else memory[operand]
         if not writes:
             continue
-        assert operand is not None
-        pure, own = _pure(node.target), memory[operand]
+        pure = _pure(node.target)
+        if pure is None or operand is None:
+            return False
+        own = memory[operand]
         views = (one for one, root in memory.items() if root is own and one not in (operand, node))
         seen = any(order[user] > order[node] for one in views for user in one.users)
-        if pure is None or own.op == "placeholder" or seen:
+        if own.op == "placeholder" or seen:
             return False
         memory[node] = node
         written.append((node, pure))
@@ -64,13 +66,13 @@ def _aliased(node: fx.Node) -> tuple[fx.Node | None, bool]:
     if node.op == "call_function" and "getitem" in str(node.target):
         return node.args[0], False  # type: ignore[return-value]
     schema = getattr(node.target, "_schema", None)
-    if node.op != "call_function" or schema is None or not schema.returns:
+    if node.op != "call_function" or schema is None:
         return None, False
+    writes = schema.is_mutable and node.target not in _NAMES
     for argument, given in zip(schema.arguments, node.args, strict=False):
-        info = argument.alias_info
-        if info is not None and isinstance(given, fx.Node):
-            return given, info.is_write and node.target not in _NAMES
-    return None, False
+        if argument.alias_info is not None and isinstance(given, fx.Node):
+            return given, writes
+    return None, writes
 
 
 def _pure(target: Any) -> Any:

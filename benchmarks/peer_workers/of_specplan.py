@@ -18,6 +18,7 @@ from specplan.backends.registry import round_backend
 from specplan.backends.static.buckets import Bucket
 from specplan.ir.plan import Plan
 from specplan.ir.text.parser import parse_plan
+from specplan.planner import copies_by_match
 from specplan.runtime.models.loading import load_all
 from specplan.runtime.requests import Request
 
@@ -29,8 +30,8 @@ TREE = (("", "3"), (" nodes=[0, 1]", "[2, 1]"), (" nodes=[0]", "1"), (" nodes=[0
 ROOM = 512
 """Tokens that each text has room for."""
 BACKEND, _, DRAFTERS = sys.argv[2].partition(" ")
-HEAD = DRAFTERS.removeprefix("lookup+")
-HYBRID, BY_MATCH = HEAD != DRAFTERS, DRAFTERS == "by match"
+BY_MATCH, HYBRID = DRAFTERS == "by match", DRAFTERS.startswith("lookup+")
+HEAD = "" if BY_MATCH else DRAFTERS.removeprefix("lookup+")
 MATCH, DRAFTED = "[3, 5]", 4
 """Of a hybrid: lengths of matches, and tokens that the head drafts without one."""
 LONGEST, SURE, BRIEF = 8, 6, 3
@@ -89,21 +90,16 @@ def plan_by_head(setting: Setting) -> Plan:
 
 def copies(setting: Setting) -> list[str]:
     """Copies after matches, by match where it is asked for: short ones after a short match."""
-    first, after = setting.ngram, "%t1 = lookup @text %t0 at=%t0 match=[{}, {}] length={}"
-    if not BY_MATCH:
-        return [after.format(first, LONGEST, setting.length)]
-    return [
-        after.format(SURE, LONGEST, setting.length),
-        after.format(first, SURE - 1, BRIEF).replace("%t1", "%t2"),
-        "%k = measure %t1 count",
-        '%unsure = compute "k < 1" k=%k',
-        "%t3 = when %unsure otherwise=[%t1] {\nyield %t2\n}",
-    ]
+    if BY_MATCH:
+        copied = copies_by_match((setting.ngram, SURE, LONGEST), BRIEF, setting.length)
+        return copied.replace("%c ", "%t1 ").splitlines()
+    match = f"match=[{setting.ngram}, {LONGEST}]"
+    return [f"%t1 = lookup @text %t0 at=%t0 {match} length={setting.length}"]
 
 
 def plan_of(setting: Setting) -> Plan:
     """The plan of a kind."""
-    if HEAD and not BY_MATCH:
+    if HEAD:
         return plan_by_head(setting)
     if setting.kind == "lookup":
         lines = copies(setting)

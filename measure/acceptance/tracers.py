@@ -131,12 +131,12 @@ def text_tracer(bench: Workbench, key: AcceptanceKey) -> Tracer:
     match key.drafter:
         case Source(TEXT.name):
             assert key.match is not None, "lookups have suffixes"
-            match, longest = key.match, key.match[1]
+            match = key.match
 
             def trace(text: TracedText) -> Row:
                 return tuple(copies_along(text.tokens, text.start, match, MOST_LOOKED_UP))
 
-            evidence = partial(Copies, longest, MOST_LOOKED_UP)
+            evidence = partial(Copies, match[1], MOST_LOOKED_UP)
         case Source(name):
             replay, trace = _source_trace(bench, key, name)
             evidence = _source_evidence(name)

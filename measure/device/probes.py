@@ -15,6 +15,7 @@ from specplan.ir.text.parser import parse_plan
 from specplan.ir.values import print_atom
 from specplan.planner import (
     cache_policy,
+    copies_by_match,
 )
 
 CHAINS = (1, 3, 7, 16)
@@ -214,10 +215,7 @@ def _lookup(length: int, greedy: bool) -> Plan:
 
 
 def _by_match(greedy: bool) -> Plan:
-    lookup = "lookup @text %t0 at=%t0 match=[{}] length={}\n"
-    body = f"  %long = {lookup.format('4, 8', 10)}  %brief = {lookup.format('1, 3', 2)}"
-    body += '  %k = measure %long count\n  %none = compute "k < 1" k=%k\n'
-    body += "  %c = when %none otherwise=[%long] {\n    yield %brief\n  }\n"
+    body = copies_by_match((1, 4, 8), brief=2, copied=10) + "\n"
     return _plan(body, 10, "" if greedy else "recursive")
 
 

@@ -81,10 +81,11 @@ def acceptance_key(
     workload, source = problem.workload, source_of(drafter)
     _check(problem, drafter, shapes)
     match = None
-    if source is not None:
-        match = LOOKUP_MATCH if source == TEXT.name else DRAFT_SOURCES[source].match
-        match = FALLBACK_MATCH if isinstance(drafter, Fallback) else match
+    if source == TEXT.name:
+        match = FALLBACK_MATCH if isinstance(drafter, Fallback) else LOOKUP_MATCH
         match = MEASURED_MATCH if drafter == TEXT else match
+    elif source is not None:
+        match = DRAFT_SOURCES[source].match
     return AcceptanceKey(
         drafter=drafter,
         target_digest=shapes["target"].digest,

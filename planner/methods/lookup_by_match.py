@@ -8,7 +8,7 @@ temperature 0 a small round would draw other numbers than the large one, which r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Annotated
@@ -19,6 +19,7 @@ from specplan.ir.plan import Plan
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.method import Family, Method, Option, Options, Refusal
 from specplan.planner.templates.plan_text import draft_and_verify
+from specplan.planner.templates.source_drafts import copies_by_match
 
 SHORTEST = (1, 2, 3)
 SURE = (5, 7)
@@ -72,18 +73,9 @@ class LookupByMatch(Method[LookupByMatchOptions]):
 
     def plan(self, facts: ProblemFacts, options: LookupByMatchOptions) -> Plan:
         """Look up twice; verify the longer copy, else the shorter one, else decode one token."""
-        return draft_and_verify(facts, self, "\n".join(_drafted(options)), options.copied)
-
-
-def _drafted(options: LookupByMatchOptions) -> Iterator[str]:
-    longer = f"match=[{options.sure}, {options.longest_match}] length={options.copied}"
-    shorter = f"match=[{options.shortest_match}, {options.sure - 1}] length={options.brief}"
-    yield "%t0 = root"
-    yield f"%long = lookup @text %t0 at=%t0 {longer}"
-    yield f"%brief = lookup @text %t0 at=%t0 {shorter}"
-    yield "%k = measure %long count"
-    yield '%unsure = compute "k < 1" k=%k'
-    yield "%c = when %unsure otherwise=[%long] {\n    yield %brief\n}"
+        matches = options.shortest_match, options.sure, options.longest_match
+        copies = copies_by_match(matches, options.brief, options.copied)
+        return draft_and_verify(facts, self, f"%t0 = root\n{copies}", options.copied)
 
 
 METHOD = LookupByMatch()

@@ -152,3 +152,22 @@ def worthwhile_sizes(
         if depth <= pools.layers
         for n in nodes
     )
+
+
+def copies_by_match(matches: tuple[int, int, int], brief: int, copied: int) -> str:
+    """Ops that copy the text behind the root `%t0` as `%c`: more after a longer match.
+
+    Args:
+        matches: the shortest suffix looked for, the shortest that a long copy follows, and the
+            longest, in tokens.
+        brief: tokens of a short copy at most.
+        copied: tokens of a long copy at most.
+    """
+    shortest, sure, longest = matches
+    return f"""%long = lookup @text %t0 at=%t0 match=[{sure}, {longest}] length={copied}
+%brief = lookup @text %t0 at=%t0 match=[{shortest}, {sure - 1}] length={brief}
+%k = measure %long count
+%unsure = compute "k < 1" k=%k
+%c = when %unsure otherwise=[%long] {{
+    yield %brief
+}}"""

@@ -42,6 +42,15 @@ class InputWritten(nn.Module):
         return hidden.add_(1.0), places
 
 
+class WrittenByName(nn.Module):
+    """What is written is no first operand."""
+
+    def forward(self, hidden: Tensor, places: Tensor) -> tuple[Tensor, ...]:
+        whole = torch.empty_like(hidden)
+        torch.add(hidden, hidden, out=whole)
+        return whole, places
+
+
 def given() -> tuple[Tensor, Tensor]:
     return torch.linspace(-1, 1, 16).view(2, 8), torch.tensor([0, 2, 7, 3])
 
@@ -63,7 +72,7 @@ def test_it_computes_the_same_and_is_not_traced_again() -> None:
     assert not names & {"aten.__and__.Tensor", "aten.__or__.Tensor", "aten.to.dtype"}
 
 
-@pytest.mark.parametrize("module", [SeenThroughAView(), InputWritten()])
+@pytest.mark.parametrize("module", [SeenThroughAView(), InputWritten(), WrittenByName()])
 def test_what_is_read_elsewhere_is_left_to_the_exporter(module: nn.Module) -> None:
     program = torch.export.export(module, given(), strict=False)
     before = str(program.graph)

@@ -22,7 +22,7 @@ from specplan.cost_models.rounds.demands import RoundDemands
 from specplan.cost_models.rounds.matching import with_matching
 from specplan.ir.ops import Lookup
 from specplan.ir.plan import Plan, Round, walk
-from specplan.ir.types.matching import deciding_lookups
+from specplan.ir.types.matching import NO_MATCH, deciding_lookups
 from specplan.ir.values import TEXT_STATE
 
 Copy = tuple[int, int, int]
@@ -68,7 +68,7 @@ class Copies(TraceOfDrafts):
         drafting = Drafting.of_path(demands, longest, evidence, lag_shares=None)
         replay = evidence.model.outcome(drafting.parents, drafting.ranks)
         first = Traces.of([row.tolist() for row in self._first(copies)]).values
-        outcomes = (*range(len(copies)), NOTHING)
+        outcomes = (*range(len(copies)), NO_MATCH)
         shares = [replay.share_begun(first == outcome) for outcome in outcomes]
         return replace(drafting, demands=with_matching(plan, item, demands, shares))
 
@@ -99,14 +99,14 @@ class Copies(TraceOfDrafts):
 
     def lengths(self, *copies: Copy) -> Rows:
         """Accepted tokens of the first of some lookups that has a match."""
-        most = np.array([*(length for *_, length in copies), NOTHING])  # the last one: no match
+        most = np.array([*(length for *_, length in copies), NOTHING])  # `NO_MATCH` reads the last
         pairs = zip(self._first(copies), self._positions, strict=True)
         accepted = (np.minimum(most[first], of[:, 1]) for first, of in pairs)
         return tuple(tuple(row.tolist()) for row in accepted)
 
     def _first(self, copies: Sequence[Copy]) -> list[NDArray[np.int64]]:
         """Per prompt and position, the number of the first lookup that has a match."""
-        by_match = np.full(self.longest + 1, NOTHING)
+        by_match = np.full(self.longest + 1, NO_MATCH)
         for number, (shortest, *_) in reversed([*enumerate(copies)]):
             by_match[shortest:] = number
         return [by_match[of[:, 0]] for of in self._positions]

@@ -46,7 +46,7 @@ class FallbackTrace(TraceOfDrafts):
     def drafts(self, plan: Plan, item: Round, demands: RoundDemands) -> Drafting | str:
         """A chain of the source where it has a match, else of the model."""
         forms = by_outcome(plan, item)
-        if len(forms) != 2 or forms[1] is round_demands(plan, item):
+        if len(forms) != 2 or forms[1] == round_demands(plan, item):
             return "a source with a model behind it says nothing of drafts by one of the two"
         matched, unmatched = forms
         lengths = matched.judged[-1].depth, unmatched.judged[-1].depth
