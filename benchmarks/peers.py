@@ -1,7 +1,7 @@
 """How fast are our compiled rounds beside the fastest runtimes, on the same weights?
 
     python benchmarks/peers.py [--limit N] [--turns N] [--tune N] [--only RUNTIME,...]
-        [--formats F,...] [--random N] [--json]
+        [--formats F,...] [--bundles DIR ...] [--random N] [--json]
 
 The reference models continue held-out prompts of the code task greedily, at batch 1, prompt
 included. Every runtime that is here takes its turns in a process of its own: specplan's backends
@@ -22,6 +22,9 @@ other runtimes have formats of their own of as many bits. `specplan onnxruntime 
 reference target's EAGLE head, which peers have no form for, in place of the draft model;
 `lookup+eagle` drafts 4 tokens by it where the text has no match of 3 to 5 tokens; `by match` copies
 3 tokens after a match of less than 6.
+
+`--bundles` names folders that `specplan optimize` wrote for the reference models: each plan is run
+as it was chosen, in its own number format, and its row is `specplan optimize NAME`.
 
 With `--random N` a Llama of N million random parameters takes the place of the reference models:
 plain decoding alone, in float32, where the weights' way through the processor is most of a step.
@@ -44,8 +47,10 @@ from statistics import median
 from typing import Any
 
 from peer_workers.environments import FOLDER, python_of
-from peer_workers.protocol import PROMPT_TOKENS, Setting
+from peer_workers.protocol import OUR_DTYPES, PROMPT_TOKENS, Setting
+from specplan.backends.bundle import load_bundle
 from specplan.ir.files import write_json_atomic
+from specplan.ir.text.printer import print_plan
 from specplan.measure.machine import hardware_name
 from specplan.runtime.models.loading import load_model
 from specplan.runtime.tokenizer import load_tokenizer
@@ -130,7 +135,9 @@ class Worker:
     def __init__(
         self, python: Path, runtime: str, settings: Sequence[Setting], options: argparse.Namespace
     ) -> None:
-        script, backend = RUNTIMES[runtime][0], runtime.partition(" ")[2]
+        bundle = options.bundles.get(runtime)
+        script = "of_specplan" if bundle else RUNTIMES[runtime][0]
+        backend = f"onnxruntime bundle {bundle}" if bundle else runtime.partition(" ")[2]
         folder = ROOT / "benchmarks/peer_workers"
         job = {
             "threads": options.threads,
@@ -270,6 +277,15 @@ def prompts_of(split: str) -> list[tuple[int, ...]]:
     return [tuple(tokenizer.encode(row["text"]))[-PROMPT_TOKENS:] for row in rows]
 
 
+def bundled_setting(folder: Path) -> Setting:
+    """How the plan of a bundle decodes; its lengths are its own."""
+    bundle = load_bundle(folder)
+    dtype = next(ours for ours, name in OUR_DTYPES.items() if name == bundle.models["target"].dtype)
+    text = print_plan(bundle.plan)
+    kind = "lookup" if "= lookup " in text else "draft" if len(bundle.models) > 1 else "plain"
+    return Setting(kind, dtype, 0, 0)
+
+
 def settings_of(runtime: str, tuned: bool, plain: bool = False) -> list[Setting]:
     """What a runtime runs; `plain` in float32 alone where asked for."""
     settings, every = [], RUNTIMES[runtime][1]
@@ -286,15 +302,21 @@ def started(options: argparse.Namespace) -> tuple[dict[str, Worker], list[Conten
     """A worker for each runtime that is here, and what they can run."""
     workers: dict[str, Worker] = {}
     contenders: list[Contender] = []
-    for runtime in options.only.split(",") if options.only else RUNTIMES:
+    asked = options.only.split(",") if options.only else RUNTIMES
+    for runtime in (*options.bundles, *asked):
         here = runtime.startswith(("specplan", "transformers"))
         python = Path(sys.executable) if here else python_of(runtime)
         if python is None:
             tell(f"{runtime}: not installed in {FOLDER / runtime} (make peers)")
             continue
-        settings = settings_of(runtime, options.tune > 0, options.random > 0)
-        asked = options.formats.split(",") if options.formats else [one.dtype for one in settings]
-        settings = [one for one in settings if one.dtype in asked]
+        bundle = options.bundles.get(runtime)
+        settings = (
+            [bundled_setting(bundle)]
+            if bundle
+            else settings_of(runtime, options.tune > 0, options.random > 0)
+        )
+        formats = options.formats.split(",") if options.formats else [one.dtype for one in settings]
+        settings = [one for one in settings if bundle or one.dtype in formats]
         if not settings:
             continue
         worker = workers[runtime] = Worker(python, runtime, settings, options)
@@ -343,7 +365,7 @@ def rows_of(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
             "dtype": dtype,
             "kind": kind,
             "length": one.setting.length,
-            "ngram": one.setting.ngram if kind == "lookup" else None,
+            "ngram": (one.setting.ngram or None) if kind == "lookup" else None,
             "tokens_per_second": median(one.speeds),
             "first_token_seconds": median(firsts) if firsts else None,
             "ours_over_theirs": ratio,
@@ -425,6 +447,7 @@ def main() -> None:
     parser.add_argument("--tune", type=int, default=0, help="other prompts to tune lengths on")
     parser.add_argument("--only", default="", help="runtimes, by commas")
     parser.add_argument("--formats", default="", help="number formats of weights, by commas")
+    parser.add_argument("--bundles", nargs="*", type=Path, default=[], help="plans of optimize")
     parser.add_argument("--patience", type=int, default=4, help="runs again of a disturbed turn")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, default=1)
@@ -435,6 +458,7 @@ def main() -> None:
     options = parser.parse_args()
     options.work = options.work.resolve() / (f"random_{options.random}" if options.random else "")
     options.work.mkdir(parents=True, exist_ok=True)
+    options.bundles = {f"specplan optimize {one.name}": one.resolve() for one in options.bundles}
     result = measure(options)
     if options.out:
         write_json_atomic(options.out, result)

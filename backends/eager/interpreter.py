@@ -13,8 +13,11 @@ from torch import Tensor
 from specplan.backends.eager import lanes, sources
 from specplan.backends.eager.op_runner import OpRunner, Scope, nodes_as, typed
 from specplan.backends.eager.passes.forward import run_forward
+from specplan.backends.eager.passes.pass_spec import PassSpec
+from specplan.backends.eager.passes.text import catch_up
 from specplan.backends.eager.plan_analysis import PlanAnalysis
 from specplan.backends.eager.state.batch import Batch
+from specplan.backends.eager.state.caches import Cache
 from specplan.backends.eager.state.slots import overlaps
 from specplan.backends.ops import lowerings
 from specplan.backends.ops.compute import compute
@@ -128,6 +131,10 @@ class Interpreter(OpRunner):
     def is_sure(self, flag: Tensor) -> bool:
         """See `OpRunner.is_sure`."""
         return bool(flag)
+
+    def take_in(self, cache: Cache, spec: PassSpec, pending: int = 1) -> None:
+        """Run the texts through a model until at most so many tokens of them are left."""
+        catch_up(self, cache, spec, pending)
 
     def run_forward(self, op: ir.Forward, scope: Scope) -> None:
         """A model on nodes, and on the text that its layers lack."""

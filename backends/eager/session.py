@@ -12,9 +12,6 @@ from specplan.backends.binding import check_requests, refuse_images
 from specplan.backends.eager import sources
 from specplan.backends.eager.interpreter import Interpreter, OpRecord
 from specplan.backends.eager.op_runner import Scope
-from specplan.backends.eager.passes.pass_spec import PassSpec
-from specplan.backends.eager.passes.text import catch_up
-from specplan.backends.eager.state.caches import Cache
 from specplan.ir import ops as ir
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.needs import Work
@@ -108,10 +105,6 @@ class EagerSession(Interpreter):
                 longest = max(self.lengths)
                 observer("prefill", spec.model, self.batch.size, longest, 0, seconds)
         self.active = None
-
-    def take_in(self, cache: Cache, spec: PassSpec) -> None:
-        """Run the texts, all but the last token, through a model."""
-        catch_up(self, cache, spec, 1)
 
     @torch.inference_mode()
     def step(self, round_name: str, observer: Observer | None = None) -> StepResult:

@@ -18,11 +18,12 @@ from specplan.backends.onnxruntime.providers import CPU, Provider, choose_provid
 from specplan.backends.registry import missing_packages
 from specplan.backends.static.graph import RoundGraph
 from specplan.backends.static.packages import RoundBackend
-from specplan.backends.static.session import Program, TextProgram
+from specplan.backends.static.session import Program, States, TextProgram
 from specplan.backends.static.traced.joined_attention import joinable
 from specplan.ir.errors import MissingCapabilityError
 from specplan.runtime.models.cache_parts.number_types import CODES
 from specplan.runtime.models.causal import CausalModel
+from specplan.runtime.models.heads.drafter import Drafter
 from specplan.runtime.models.modules import Module
 
 
@@ -87,12 +88,12 @@ class OnnxRuntimeBackend(RoundBackend):
         return joinable(models) if device == "cpu" and there else frozenset()
 
     def text_program(
-        self, name: str, model: Module, slots: int, after: tuple[int, ...] = ()
+        self, name: str, model: Module, slots: int, after: States = ()
     ) -> TextProgram | None:
         """See `RoundBackend.text_program`."""
         if not self.joined({name: model}) or not fits(name, model):
             return None
-        assert isinstance(model, CausalModel)
+        assert isinstance(model, CausalModel | Drafter)
         return PromptProgram(model, slots, after, self._shared_by({name: model}))
 
     def check(self, models: Mapping[str, Module], *, frozen: bool) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-import torch
 from torch import Tensor
 
 from specplan.backends.binding import BoundPlan, check_requests
@@ -18,7 +17,7 @@ from specplan.backends.eager.state.caches import Cache
 from specplan.backends.static.buckets import Bucket, Sampling, bucket_for
 from specplan.backends.static.fusing import fused_for
 from specplan.backends.static.graph import RoundGraph
-from specplan.backends.static.session import Program, StaticSession, TextProgram
+from specplan.backends.static.session import Program, States, StaticSession, TextProgram
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.plan import Plan
 from specplan.ir.types.matching import deciding_lookups, outcomes_of, specialized
@@ -27,6 +26,8 @@ from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.models.modules import Module
 from specplan.runtime.requests import Request
 
+Keeps: TypeAlias = Sequence[tuple[Tensor, tuple[int, ...]]]
+"""Rows by their position, and after how many layers each of their parts is."""
 Compile: TypeAlias = Callable[[RoundGraph, Bucket, Sequence[Tensor]], Program]
 """Makes a program of a graph, for tensors of the shapes of those given."""
 
@@ -73,7 +74,7 @@ class StaticExecutable(BoundPlan):
         self.captured_on = frozenset(captured_on)
         self._compile = compile_round
         self._text_program = text_program
-        self._texts: dict[tuple[str, int, tuple[int, ...]], TextProgram | None] = {}
+        self._texts: dict[tuple[str, int, States], TextProgram | None] = {}
         self.has = has
         self.whole = False
         self.used_caches: dict[Bucket, dict[str, KVCache]] = {}
@@ -101,9 +102,7 @@ class StaticExecutable(BoundPlan):
         bucket = bucket_for(requests, capacity, self.buckets)
         return StaticSession(self, requests, bucket)
 
-    def text_program(
-        self, name: str, slots: int, after: tuple[int, ...] = ()
-    ) -> TextProgram | None:
+    def text_program(self, name: str, slots: int, after: States = ()) -> TextProgram | None:
         """See `RoundBackend.text_program`; made when first asked for."""
         if self._text_program is None:
             return None
@@ -112,24 +111,57 @@ class StaticExecutable(BoundPlan):
             self._texts[key] = self._text_program(name, self.models[name], slots, after)
         return self._texts[key]
 
-    def read_prompt(
-        self, batch: Batch, cache: Cache, spec: PassSpec, after: tuple[int, ...] = ()
-    ) -> Iterator[tuple[int, Mapping[int, Tensor]]]:
-        """Take one prompt in, all but its last token, chunk by chunk, where the backend can.
+    def read_text(
+        self, batch: Batch, cache: Cache, spec: PassSpec, pending: int, keeps: Keeps = ()
+    ) -> bool:
+        """Take one text in, chunk by chunk, where the backend can, but for its last tokens.
 
-        Yields:
-            Where the chunk begins, and its hidden states after the layers in `after`.
+        Args:
+            batch: of the text.
+            cache: of the model.
+            spec: how text runs through it.
+            pending: tokens that are left.
+            keeps: where states go, and after how many layers the parts of each are.
+
+        Returns:
+            Whether it ran.
         """
-        plain = cache.retention is None and cache.store.queries is None
-        slots, alone = cache.store.capacity + 1, plain and batch.size == 1
-        program = self.text_program(spec.model, slots, after) if alone else None
-        while program is not None:
-            start = min(cache.lengths[span][0] for span in spec.segments)
-            stop = min(start + MOST_CHUNK, batch.lengths[0] - 1)
-            if stop <= start:
-                break
-            yield start, program(batch.text[:, start:stop], start, cache.store)
+        program = self._text_of(batch, cache, spec, tuple(layers for _, layers in keeps))
+        if program is None:
+            return False
+        for start, stop in _chunks(batch, cache, spec, pending):
+            states = [rows[start:stop] for rows, _ in keeps]
+            program(batch.text[:, start:stop], start, cache.store, states=states)
             took_in([stop], cache, spec, None)
+        return True
+
+    def fill(self, batch: Batch, cache: Cache, spec: PassSpec, pending: int) -> None:
+        """The same into the cache of a head, as far as the states that it reads are there."""
+        program = self._text_of(batch, cache, spec, ())
+        track, above = batch.tracks[str(spec.features)], spec.shift
+        if program is None or not track.known[0, 0]:
+            return
+        for start, stop in _chunks(batch, cache, spec, pending):
+            if start < above:  # nothing stands above the first tokens
+                stop = min(stop, above)
+                features = track.text.new_zeros(stop - start, track.text.shape[2])
+            else:
+                rows = slice(start - above, stop - above)
+                if not track.known[0, rows].all():
+                    return
+                features = track.text[0, rows]
+            program(batch.text[:, start:stop], start, cache.store, features)
+            took_in([stop], cache, spec, None)
+
+    def _text_of(
+        self, batch: Batch, cache: Cache, spec: PassSpec, after: States
+    ) -> TextProgram | None:
+        """What runs text as `spec` does; None where nothing does, or several requests run."""
+        whole = spec.spans == ((0, self.models[spec.model].num_layers),) and not spec.skips
+        plain = cache.retention is None and cache.store.queries is None and cache.of is None
+        if batch.size != 1 or spec.scratch or not (whole and plain):
+            return None
+        return self.text_program(spec.model, cache.store.capacity + 1, after)
 
     def read_ahead(self, batch: Batch) -> list[Tensor]:
         """Take a prompt into models whose states other models read, and keep the states.
@@ -141,19 +173,18 @@ class StaticExecutable(BoundPlan):
         known: list[Tensor] = []
         for name in self.analysis.read_by_others:
             cache, spec = batch.caches[name], self.analysis.whole[name]
-            depth = self.models[spec.model].num_layers
-            if spec.spans != ((0, depth),) or spec.segments != spec.spans or spec.skips:
+            if spec.segments != spec.spans:
                 continue
-            tracks = [
-                (batch.tracks[track], [depth if layer < 0 else layer for layer in layers])
-                for track, layers in spec.keeps
+            depth = self.models[spec.model].num_layers
+            tracks = [(batch.tracks[track], layers) for track, layers in spec.keeps]
+            keeps = [
+                (track.text[0], tuple(depth if layer < 0 else layer for layer in layers))
+                for track, layers in tracks
             ]
-            after = tuple(sorted({layer for _, layers in tracks for layer in layers}))
-            for start, states in self.read_prompt(batch, cache, spec, after):
-                for track, layers in tracks:
-                    rows = torch.cat([states[layer] for layer in layers], 1)
-                    track.text[0, start : start + len(rows)] = rows
-                    known.append(track.known[0, start : start + len(rows)])
+            start = cache.lengths[spec.segments[0]][0]
+            if self.read_text(batch, cache, spec, 1, keeps):
+                stop = cache.lengths[spec.segments[0]][0]
+                known += [track.known[0, start:stop] for track, _ in tracks]
         return known
 
     def blind(self, batch: Batch) -> list[Cache] | None:
@@ -214,3 +245,10 @@ class StaticExecutable(BoundPlan):
         if key not in self._programs:
             self._programs[key] = self._compile(graph, bucket, tensors)
         return self._programs[key]
+
+
+def _chunks(batch: Batch, cache: Cache, spec: PassSpec, pending: int) -> Iterator[tuple[int, int]]:
+    """Parts of the one text that a cache lacks, but for its last tokens; each is to be run."""
+    stop = batch.lengths[0] - pending
+    while (start := min(cache.lengths[span][0] for span in spec.segments)) < stop:
+        yield start, min(start + MOST_CHUNK, stop)

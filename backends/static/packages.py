@@ -21,7 +21,7 @@ from specplan.backends.static.identity import (
     named_weights,
     write_identity,
 )
-from specplan.backends.static.session import Program, TextProgram
+from specplan.backends.static.session import Program, States, TextProgram
 from specplan.ir.capabilities import Capabilities, require_support
 from specplan.ir.errors import MissingCapabilityError, SpecplanError, UsageError, foreign_words
 from specplan.ir.files import staged
@@ -81,9 +81,9 @@ class RoundBackend(ABC):
         return frozenset()
 
     def text_program(
-        self, name: str, model: Module, slots: int, after: tuple[int, ...] = ()
+        self, name: str, model: Module, slots: int, after: States = ()
     ) -> TextProgram | None:
-        """What takes one prompt into a cache of so many slots, and gives states after layers."""
+        """What takes text into a cache of so many slots, and writes states after layers."""
         return None
 
     def check(self, models: Mapping[str, Module], *, frozen: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from specplan.backends.eager.passes.pass_spec import PassSpec
-from specplan.backends.eager.passes.text import reads_more, settle
+from specplan.backends.eager.passes.text import fills, reads_more, settle
 from specplan.backends.eager.session import EagerSession
 from specplan.backends.eager.state.caches import Cache
 from specplan.backends.static.buckets import Bucket, Sampling
@@ -23,7 +23,6 @@ from specplan.backends.static.traced.states import first_values, value_of
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import ValueState
 from specplan.runtime.executable import Observer, StepResult
-from specplan.runtime.models.kv_cache import KVCache
 from specplan.runtime.requests import Request
 from specplan.runtime.uniforms import numbers_of
 
@@ -32,12 +31,13 @@ if TYPE_CHECKING:
 
 Program: TypeAlias = Callable[..., Tensor]
 """A round, compiled or not: from the tensors of its interface to its report."""
-TextProgram: TypeAlias = Callable[[Tensor, int, KVCache], Mapping[int, Tensor]]
-"""Takes tokens `[1, T]`, the first of them at a position, into a cache.
+TextProgram: TypeAlias = Callable[..., None]
+"""Takes tokens `[1, T]`, the first of them at a position, into a `KVCache`.
 
-Gives hidden states `[T, hidden]` by the number of layers that they went through.
+A head gets hidden states `[T, F]` as well; other models may write some, see `States`.
 """
-
+States: TypeAlias = tuple[tuple[int, ...], ...]
+"""Tensors of hidden states, each by the numbers of layers after which its parts are."""
 
 SLOTS_STEP = 32
 """An attention op of a runtime gets a multiple of so many slots; it reads those of the text."""
@@ -152,12 +152,13 @@ class StaticSession(EagerSession):
             observer("round", None, self.batch.size, 1, used, seconds)
         return result
 
-    def take_in(self, cache: Cache, spec: PassSpec) -> None:
-        """See `EagerSession.take_in`; one prompt runs compiled, where the backend can."""
-        if not spec.keeps and spec.features is None:
-            for _ in self.programs.read_prompt(self.batch, cache, spec):
-                pass
-        super().take_in(cache, spec)
+    def take_in(self, cache: Cache, spec: PassSpec, pending: int = 1) -> None:
+        """See `Interpreter.take_in`; the text of one request runs compiled, where that can be."""
+        if spec.features is not None and not spec.own and fills(self, spec):
+            self.programs.fill(self.batch, cache, spec, pending)
+        elif not spec.keeps and spec.features is None:
+            self.programs.read_text(self.batch, cache, spec, pending)
+        super().take_in(cache, spec, pending)
 
     def _interpreted(self, graph: RoundGraph, known: Sequence[Tensor]) -> StepResult:
         """Let the interpreter run a round whose passes read more text than a graph has room for.

@@ -2,7 +2,7 @@
 
 The second argument names it, and perhaps the head that drafts, always or where the text has no
 match: `onnxruntime eagle`, `onnxruntime lookup+eagle`; or that the match decides how much is
-copied: `onnxruntime by match`.
+copied: `onnxruntime by match`; or the folder of a bundle: `onnxruntime bundle DIR`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from peer_workers.protocol import PROMPT_TOKENS, Job, Run, Setting, serve
+from peer_workers.protocol import OUR_DTYPES, PROMPT_TOKENS, Job, Run, Setting, serve
+from specplan.backends.bundle import load_bundle
 from specplan.backends.registry import round_backend
 from specplan.backends.static.buckets import Bucket
 from specplan.ir.plan import Plan
@@ -22,16 +24,14 @@ from specplan.planner import copies_by_match
 from specplan.runtime.models.loading import load_all
 from specplan.runtime.requests import Request
 
-DTYPES = {
-    "f32": "float32", "f16": "float16", "bf16": "bfloat16", "int8": "Q8_0", "int4": "Q4_0"
-}  # fmt: skip
 TREE = (("", "3"), (" nodes=[0, 1]", "[2, 1]"), (" nodes=[0]", "1"), (" nodes=[0]", "1"))
 """Of 8 nodes, level by level: which get children, and how many each."""
 ROOM = 512
 """Tokens that each text has room for."""
 BACKEND, _, DRAFTERS = sys.argv[2].partition(" ")
+BUNDLE = load_bundle(DRAFTERS.removeprefix("bundle ")) if DRAFTERS.startswith("bundle ") else None
 BY_MATCH, HYBRID = DRAFTERS == "by match", DRAFTERS.startswith("lookup+")
-HEAD = "" if BY_MATCH else DRAFTERS.removeprefix("lookup+")
+HEAD = "" if BY_MATCH or BUNDLE else DRAFTERS.removeprefix("lookup+")
 MATCH, DRAFTED = "[3, 5]", 4
 """Of a hybrid: lengths of matches, and tokens that the head drafts without one."""
 LONGEST, SURE, BRIEF = 8, 6, 3
@@ -135,15 +135,22 @@ def grown(level: int, nodes: str, children: str) -> list[str]:
     ]
 
 
+def drafted_by(job: Job, setting: Setting) -> tuple[Plan, dict[str, Any]]:
+    """The plan of a setting and its models: a bundle's own, or what this module writes."""
+    if BUNDLE:
+        models = BUNDLE.models.items()
+        return BUNDLE.plan, load_all({n: (BUNDLE.model_folder(n), one.dtype) for n, one in models})
+    plan, dtype, place = plan_of(setting), OUR_DTYPES[setting.dtype], {"head": HEADS / HEAD}
+    names = [model.name for model in plan.models]
+    return plan, load_all({n: (place.get(n, job.work / "hf" / n), dtype) for n in names})
+
+
 def prepare(job: Job, setting: Setting) -> Run:
     torch.set_num_threads(job.threads)
-    plan = plan_of(setting)
-    dtype = DTYPES[setting.dtype]
-    place = {"head": HEADS / HEAD}
-    names = [model.name for model in plan.models]
-    models = load_all({name: (place.get(name, job.work / "hf" / name), dtype) for name in names})
+    plan, models = drafted_by(job, setting)
     words = f"{setting.kind}-{setting.dtype}-{setting.length}-{setting.ngram}"
-    folder: Path = job.work / "specplan" / sys.argv[2].replace(" ", "-") / words
+    rounds = f"bundle-{BUNDLE.folder.name}" if BUNDLE else sys.argv[2].replace(" ", "-")
+    folder: Path = job.work / "specplan" / rounds / words
     room = [Bucket(batch=1, text=ROOM)]  # the same rounds for all prompts
     executable = round_backend(BACKEND).compile(plan, models, folder, room)
     prompt = (0,) * PROMPT_TOKENS

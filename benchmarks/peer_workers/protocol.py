@@ -21,6 +21,10 @@ from typing import Any
 
 PROMPT_TOKENS = 160
 """Of every prompt that is continued, at most."""
+OUR_DTYPES = {
+    "f32": "float32", "f16": "float16", "bf16": "bfloat16", "int8": "Q8_0", "int4": "Q4_0"
+}  # fmt: skip
+"""Number formats, by the names that settings give them."""
 
 
 @dataclass(frozen=True)

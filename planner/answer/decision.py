@@ -177,7 +177,7 @@ def capacity(explanation: Mapping[str, Any]) -> str:
 
 
 def backends(explanation: Mapping[str, Any]) -> str:
-    """The outcome on each of several backends; empty where there is one."""
+    """The best of several backends, and what it gains over each other; empty where there is one."""
     parts = []
     for one in explanation["backends"]:
         if one["refusal"]:
@@ -185,7 +185,8 @@ def backends(explanation: Mapping[str, Any]) -> str:
         elif one["chosen"]:
             parts.insert(0, f"{one['backend']} is the best")
         else:
-            parts.append(f"{one['backend']}: {times(one['gain']['mean'])} with {plan_name(one)}")
+            gain = times(one["gain"]["mean"])
+            parts.append(f"{gain} over {one['backend']} with {plan_name(one)}")
     return " | ".join(parts)
 
 

@@ -17,7 +17,6 @@ onnx_ir = pytest.importorskip("onnx_ir")
 
 import torch  # noqa: E402
 
-from specplan.backends.eager.backend import EagerBackend  # noqa: E402
 from specplan.backends.onnx_export.fusions import FUSIONS, fuse  # noqa: E402
 from specplan.backends.onnx_export.memory import AFTER, in_place, put_in_order  # noqa: E402
 from specplan.backends.onnxruntime.backend import OnnxRuntimeBackend  # noqa: E402
@@ -28,7 +27,6 @@ from specplan.backends.onnxruntime.values import run_bound  # noqa: E402
 from specplan.backends.static.traced.joined_attention import joinable, joined_attention  # noqa: E402
 from specplan.ir.errors import MissingCapabilityError  # noqa: E402
 from specplan.ir.text.parser import parse_plan  # noqa: E402
-from specplan.measure.acceptance.teacher import text_states  # noqa: E402
 from specplan.runtime.generate import generate  # noqa: E402
 from tests.backends.compiled_plans import TREE, requests_of  # noqa: E402
 from tests.backends.pairs import load_pair, run, save_pair  # noqa: E402
@@ -210,48 +208,6 @@ def test_a_round_of_a_tree_is_fused_and_decodes_as_the_interpreter_does(tmp_path
     assert in_place >= caches | {"dkv.keys.0", "dkv.values.0"}
     passed = {item.name for item in graph.output if item.name.startswith("dkv.keys.0.after")}
     assert passed == {"dkv.keys.0.after", "dkv.keys.0.after.0", "dkv.keys.0.after.1"}
-
-
-def test_prompts_run_compiled_into_the_caches_of_the_interpreter(tmp_path: Path) -> None:
-    """At batch 1; in chunks, which continue where the one before ended."""
-    save_pair(tmp_path, layers=2, head_dim=16)
-    models, plan = load_pair(tmp_path, dtype="float32"), parse_plan(TREE)
-    request = requests_of()[2]
-    executable = OnnxRuntimeBackend().compile(plan, models)
-    sessions = [EagerBackend().compile(plan, models).start([request]), executable.start([request])]
-    for session in sessions:
-        session.prefill()
-    one, other = (session.batch.caches for session in sessions)
-    for name in ("kv", "dkv"):
-        assert one[name].lengths == other[name].lengths == {(0, 2 - (name == "dkv")): [20]}
-        pairs = [(one[name].store.keys, other[name].store.keys)]
-        pairs.append((one[name].store.values, other[name].store.values))
-        for mine, theirs in pairs:
-            for a, b in zip(mine, theirs, strict=True):
-                torch.testing.assert_close(a[:, :, :20], b[:, :, :20], rtol=1e-4, atol=1e-5)
-    program = executable.text_program("target", other["kv"].store.capacity + 1)
-    assert program is not None and program is executable.text_program(
-        "target", other["kv"].store.capacity + 1
-    )
-    again = models["target"].new_cache(1, other["kv"].store.capacity)
-    tokens = torch.tensor([request.prompt_tokens[:-1]])
-    program(tokens[:, :7], 0, again)
-    program(tokens[:, 7:], 7, again)
-    torch.testing.assert_close(again.keys, other["kv"].store.keys, rtol=1e-4, atol=1e-5)
-    unshared = PromptProgram(models["target"], other["kv"].store.capacity + 1)
-    by_itself = models["target"].new_cache(1, other["kv"].store.capacity)
-    unshared(tokens, 0, by_itself)
-    torch.testing.assert_close(by_itself.keys, again.keys, rtol=1e-4, atol=1e-5)
-    keeping = executable.text_program("target", other["kv"].store.capacity + 1, (0, 1, 2))
-    assert keeping is not None
-    states = keeping(tokens, 0, models["target"].new_cache(1, other["kv"].store.capacity))
-    assert [*states] == [0, 1, 2]
-    assert states[0].equal(models["target"].family.embed(tokens, tokens)[0])
-    for layer in (1, 2):
-        expected = text_states(models["target"], request.prompt_tokens, 1, layer)
-        torch.testing.assert_close(states[layer], expected, rtol=1e-4, atol=1e-4)
-    double = load_pair(tmp_path)
-    assert OnnxRuntimeBackend().compile(plan, double).text_program("target", 300) is None
 
 
 def test_models_that_the_op_does_not_fit_stay_apart(pair_folder: Path) -> None:

@@ -125,7 +125,7 @@ def settle(session: Interpreter, cache: Cache, spec: PassSpec) -> None:
         early = spec.scratch and not cache.of and spec.features is None
         own = session.analysis.whole[spec.cache or ""] if early else spec
         start = perf_counter()
-        catch_up(session, cache, own, most)
+        session.take_in(cache, own, most)
         if max(lags_of(session, cache, spec)) < lacking:
             session.caught_up = spec.model, lacking, perf_counter() - start
 
@@ -206,8 +206,7 @@ def catch_up(session: Interpreter, cache: Cache, spec: PassSpec, pending: int) -
     blind = spec.features is not None and not batch.tracks[spec.features].known.any()
     if blind and not (spec.inside or session.models[spec.model].optional_features):
         return  # nothing of what it reads is there yet
-    model, tracks = session.models[spec.model], {name for name, _ in spec.keeps}
-    fills = isinstance(model, Drafter) and model.fills and tracks <= session.analysis.read_from_root
+    only_fills = fills(session, spec)
     chunk = MOST_CHUNK if cache.retention is None else cache.retention.chunk
     if cache.base != batch.lengths:
         cache.begin(batch.lengths)
@@ -231,11 +230,17 @@ def catch_up(session: Interpreter, cache: Cache, spec: PassSpec, pending: int) -
         lines = [range(min(width, goal - at)) for goal, at in zip(goals, done, strict=True)]
         packing = packing_of(session, spec, lines, width)
         call = Columns(tokens, positions, live, width, (), used, packing=packing)
-        there = run_pass(Pass(session, spec, call, fills=fills), cache).live
+        there = run_pass(Pass(session, spec, call, fills=only_fills), cache).live
         reached = how_far(session, ends, spec, call, there)
         if reached is not ends and all(map(operator.le, reached, done)):
             return  # what the next tokens are to read is not there yet
         took_in(reached, cache, spec, active)
+
+
+def fills(session: Interpreter, spec: PassSpec) -> bool:
+    """Whether a head needs no more of text than its keys and values, which follow at once."""
+    model, tracks = session.models[spec.model], {name for name, _ in spec.keeps}
+    return isinstance(model, Drafter) and model.fills and tracks <= session.analysis.read_from_root
 
 
 def took_in(
