@@ -30,6 +30,7 @@ from specplan.planner.explain.data import explain
 from specplan.planner.explain.words import explain_words
 from specplan.planner.facts import ProblemFacts, gather_facts
 from specplan.planner.measured.plans import MeasuredPlan, MeasuredPlans, plan_key
+from specplan.planner.measured.served import plain_plan
 from specplan.planner.measured.tuned import tuned
 from specplan.planner.method import Family, Method, Options, discover_methods
 from specplan.planner.problem.limits import Followed, Quality
@@ -90,6 +91,7 @@ __all__ = [
     "load_problem",
     "measured_here",
     "own_modules",
+    "plain_plan",
     "plan_key",
     "possible_drafters",
     "problem_from_dict",

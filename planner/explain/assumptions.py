@@ -27,7 +27,8 @@ def assumptions(result: SearchResult) -> list[str]:
     if facts.measured.plans:
         plans = len({plan.plan for plan in facts.measured.plans})
         turns = sum(plan.turns for plan in facts.measured.plans)
-        texts.append(f"prices were set right by {turns} runs of plans that ran, {plans} of them")
+        kinds = "1 plan" if plans == 1 else f"{plans} plans"
+        texts.append(f"prices were set right by {turns} runs of {kinds}")
     for drafter, profile in facts.profiles.items():
         texts.append(f'the acceptance of "{drafter}" {profile.source}')
     run = result.chosen.plan.models_run if result.chosen.plan is not None else ()

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from specplan.planner.problem.schema import Problem
     from specplan.planner.search.search import SearchResult
 
+_MOST_OF_MEMORY = 0.5
+"""That the models of several formats may take when their speeds are compared in turns."""
+
 
 def find(problem: Problem, progress: Progress) -> SearchResult:
     """The best plan of a problem, on the best of its backends and formats where it names several.
@@ -64,6 +67,9 @@ def find(problem: Problem, progress: Progress) -> SearchResult:
         except (MissingCapabilityError, InfeasibleError) as error:  # another one may do
             searches[one.label] = error
     searches |= incomparable_backends(known)
+    known |= _in_turns(
+        {name: facts for name, facts in known.items() if name not in searches}, progress
+    )
     for name in [one for one in known if one not in searches]:
         try:
             searches[name] = searched(known[name])
@@ -71,6 +77,35 @@ def find(problem: Problem, progress: Progress) -> SearchResult:
             searches[name] = error
     by_label = {one.label: lost.get(one.models.target.format_words) for one in variants}
     return best_backend({one.label: searches[one.label] for one in variants}, by_label)
+
+
+def _in_turns(known: Mapping[str, ProblemFacts], progress: Progress) -> dict[str, ProblemFacts]:
+    """With plain decoding in turns, of those whose times were measured here; see there.
+
+    Empty where there is nothing to compare, where plans were raced (`specplan tune`), and where the
+    models would not be in memory together.
+    """
+    from specplan.backends.registry import backend_names
+
+    here = {
+        name: facts
+        for name, facts in known.items()
+        if facts.device.kind == "measured" and facts.problem.backend in backend_names()
+    }
+    raced = any(facts.measured.plans for facts in here.values())
+    together = sum(facts.target.weight_bytes for facts in here.values())
+    if len(here) < 2 or raced or together > _MOST_OF_MEMORY * _memory(here):
+        return {}
+    from specplan.measure.bench.plain_in_turns import plain_in_turns
+
+    benches = {name: (open_bench(facts.problem)[0], facts) for name, facts in here.items()}
+    measured = plain_in_turns(benches, progress)
+    return {name: replace(facts, measured=measured[name]) for name, facts in here.items()}
+
+
+def _memory(known: Mapping[str, ProblemFacts]) -> float:
+    """Bytes of the device that all were measured on."""
+    return min(facts.device.memory_bytes for facts in known.values())
 
 
 def lost_by_formats(variants: Sequence[Problem], progress: Progress) -> dict[str, FormatLoss]:

@@ -175,7 +175,7 @@ def test_the_fastest_that_the_engine_serves_wins_whatever_fails_or_is_killed(
     assert planned.returncode == 0, planned.stderr
     answer = json.loads(planned.stdout)
     assert parse_plan(answer["plan"]).name
-    assert "of plans that ran" in " ".join(answer["explanation"]["assumptions"])
+    assert "prices were set right by" in " ".join(answer["explanation"]["assumptions"])
 
 
 def test_commands_of_the_user(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def test_a_bundle_tells_what_was_measured(problem: Path, tmp_path: Path) -> None
     (chosen,) = (line for line in tuning["lines"] if line["plan"] == plan_key(done.plan))
     assert sum(line["leads"] for line in tuning["lines"]) == 1
     assert chosen["ratio"] <= (1.0 + TIE) * (1.0 + 1e-6)  # a tie goes to the simpler plan
-    assert "of plans that ran" in " ".join(bundle.report["explanation"]["assumptions"])
+    assert "prices were set right by" in " ".join(bundle.report["explanation"]["assumptions"])
     assert "best so far" in listener.heard[-1] and "min left" in listener.heard[-1]
     assert specplan.explain(bundle) == done.result.explain()
     compared = specplan.bench(bundle, limit=2, repeats=1, stock=False)
@@ -149,13 +149,13 @@ def test_the_next_search_is_nearer_to_what_was_measured(tmp_path: Path) -> None:
     after = api.optimize(path)
     old, new = (distance(searched, done.lines) for searched in (before, after.search))
     assert sum(new) < sum(old) and max(new) < 0.35
-    assert "of plans that ran" in after.explain()
+    assert "prices were set right by" in after.explain()
     chosen = after.search.chosen
     assert chosen is after.search.plain or chosen.estimates[0].measured
     elsewhere = json.loads(table.read_text())
     elsewhere["provenance"]["hardware"] = "another machine"
     table.write_text(json.dumps(elsewhere))
-    assert "of plans that ran" not in api.optimize(path).explain()
+    assert "prices were set right by" not in api.optimize(path).explain()
 
 
 def start(problem: Path, storage: Path) -> Started:
