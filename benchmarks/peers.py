@@ -12,6 +12,8 @@ machine is run again, at most `--patience` times; the least disturbed run counts
 everyone runs each prompt N times, and the fastest run counts: for machines whose speed varies by
 the second, as that of virtual ones may.
 
+`tokens_per_second` is the median over prompts, `tokens_per_second_of_all` that of all of them
+together: the first is the usual prompt's, the second what a server has of them.
 `ours_over_theirs` is the median over prompts of our speed over theirs, by our fastest runtime of
 the same kind and number format; `same_texts` counts prompts whose text is that of our plain float32
 decoding. With `--tune N`, every runtime first tries draft lengths 2 to 16 and n-grams 1 to 4 on N
@@ -127,6 +129,12 @@ class Contender:
     def speeds(self) -> list[float]:
         """Tokens per second of each prompt."""
         return [len(turn["tokens"]) / turn["seconds"] for turn in self.turns]
+
+    @property
+    def speed(self) -> float:
+        """Tokens per second of all prompts together."""
+        tokens = sum(len(turn["tokens"]) for turn in self.turns)
+        return float(tokens / sum(turn["seconds"] for turn in self.turns))
 
 
 class Worker:
@@ -367,6 +375,7 @@ def rows_of(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
             "length": one.setting.length,
             "ngram": (one.setting.ngram or None) if kind == "lookup" else None,
             "tokens_per_second": median(one.speeds),
+            "tokens_per_second_of_all": one.speed,
             "first_token_seconds": median(firsts) if firsts else None,
             "ours_over_theirs": ratio,
             "same_texts": sum(a["tokens"] == b for a, b in zip(one.turns, texts, strict=False)),
@@ -417,8 +426,8 @@ def tell(line: str) -> None:
 def table(result: dict[str, Any]) -> str:
     """The rows as Markdown."""
     lines = [
-        "| runtime | weights | kind | tokens/s | first token | x ours | same texts |",
-        "|---|---|---|---:|---:|---:|---:|",
+        "| runtime | weights | kind | tokens/s | of all | first token | x ours | same texts |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
     ]
     for row in result["rows"]:
         first, ratio = row["first_token_seconds"], row["ours_over_theirs"]
@@ -427,6 +436,7 @@ def table(result: dict[str, Any]) -> str:
             row["dtype"],
             row["kind"] + (f" {row['length']}" if row["length"] else ""),
             f"{row['tokens_per_second']:.0f}",
+            f"{row['tokens_per_second_of_all']:.0f}",
             "" if first is None else f"{first * 1e3:.0f} ms",
             "" if ratio is None else f"{ratio:.2f}",
             f"{row['same_texts']}/{result['prompts']}",

@@ -43,11 +43,13 @@ def test_rows_compare_with_our_fastest_of_the_same_kind_and_format(peers: Any) -
     theirs = rows["llama_cpp", "f32"]
     assert theirs["ours_over_theirs"] == pytest.approx(1.5)  # of 0.5, 1.5 and 2, by prompt
     assert theirs["same_texts"] == 2 and theirs["tokens_per_second"] == 2.0
+    tokens = 3 * len(TEXTS[0])
+    assert theirs["tokens_per_second_of_all"] == pytest.approx(tokens / 9.0)
     assert rows["specplan inductor", "f32"]["ours_over_theirs"] is None
     assert rows["llama_cpp", "int8"]["ours_over_theirs"] is None  # we ran none
     assert next(iter(rows)) == ("llama_cpp", "int8")
     result = {"rows": [*rows.values()], "prompts": 3}
-    assert "| llama_cpp | f32 | plain | 2 | 500 ms | 1.50 | 2/3 |" in peers.table(result)
+    assert "| llama_cpp | f32 | plain | 2 | 1 | 500 ms | 1.50 | 2/3 |" in peers.table(result)
 
 
 def test_a_disturbed_turn_is_run_again_and_the_least_disturbed_counts(

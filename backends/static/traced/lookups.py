@@ -24,56 +24,70 @@ from specplan.runtime.sources.source import Wanted
 from specplan.runtime.sources.text import lookup as copied_from
 
 
-class Lookups:
-    """The lookups of a round; from the second run on, results are written into the same tensors.
+class _Results:
+    """What lookups give; from the second run on, it is written into the same tensors.
+
+    Args:
+        rows: requests of the batch.
+
+    Attributes:
+        results: of all lookups side by side, `[B, N]` each, on the CPU.
+    """
+
+    def __init__(self, rows: int) -> None:
+        nothing = torch.zeros(rows, 1, dtype=torch.int64)
+        self.results: Continuations = nothing, nothing.clone(), nothing.bool()
+        self.memory: list[tuple[NDArray[Any], ...]] = []
+
+    def _take(self, answers: Sequence[tuple[NDArray[Any], ...]]) -> None:
+        """Tokens, parents and live nodes of each lookup."""
+        if answers and not self.memory:
+            joined = [np.concatenate(parts, 1) for parts in zip(*answers, strict=True)]
+            ends = np.cumsum([one[0].shape[1] for one in answers])[:-1]
+            split = (np.split(part, ends, axis=1) for part in joined)
+            self.memory = [*zip(*split, strict=True)]
+            tokens, parents, live = map(torch.from_numpy, joined)
+            self.results = tokens, parents, live
+            return
+        for memory, parts in zip(self.memory, answers, strict=False):
+            for place, part in zip(memory, parts, strict=True):
+                place[:] = part
+
+
+class Lookups(_Results):
+    """The lookups of a round.
 
     Args:
         host: a batch as it is before each round.
         ops: as `specplan.ir.types.host_ops.host_ops` has them first: they need nothing that a model
             computes.
         read: what any of them reads; trees that none does are not made.
-
-    Attributes:
-        results: of all lookups side by side, `[B, N]` each, on the CPU.
     """
 
     def __init__(self, host: Interpreter, ops: Sequence[Op], read: Collection[Value]) -> None:
+        super().__init__(host.batch.size)
         self._host, self._ops, self._read = host, ops, read
         self._at_root = _below_the_root(ops)
         self._copies = all(_is_copy(*one) for one in self._at_root or ())
-        nothing = torch.zeros(host.batch.size, 1, dtype=torch.int64)
-        self.results: Continuations = nothing, nothing.clone(), nothing.bool()
-        self._memory: list[tuple[NDArray[Any], ...]] = []
 
     def run(self) -> None:
         """Look up what follows the texts now."""
         if not self._ops:
             return
         if self._at_root is None:
-            answers = self._interpreted()
-        elif self._memory and self._copies:
-            return self._copy(self._at_root)
+            self._take(self._interpreted())
+        elif self.memory and self._copies:
+            self._copy(self._at_root)
         else:
             texts = sources.texts_of(self._host.batch)
             drafts = (sources.ask(self._host.batch, *one, *texts) for one in self._at_root)
-            answers = [(one.tokens, one.parents, one.live) for one in drafts]
-        if answers and not self._memory:
-            joined = [np.concatenate(parts, 1) for parts in zip(*answers, strict=True)]
-            ends = np.cumsum([one[0].shape[1] for one in answers])[:-1]
-            split = (np.split(part, ends, axis=1) for part in joined)
-            self._memory = [*zip(*split, strict=True)]
-            tokens, parents, live = map(torch.from_numpy, joined)
-            self.results = tokens, parents, live
-            return
-        for memory, parts in zip(self._memory, answers, strict=False):
-            for place, part in zip(memory, parts, strict=True):
-                place[:] = part
+            self._take([(one.tokens, one.parents, one.live) for one in drafts])
 
     def _copy(self, lookups: Sequence[tuple[Lookup, Wanted]]) -> None:
         """`run` where texts are copied from themselves alone, as in most plans."""
         batch = self._host.batch
         texts = batch.text.cpu().numpy()
-        for (_, wanted), (tokens, _, live) in zip(lookups, self._memory, strict=True):
+        for (_, wanted), (tokens, _, live) in zip(lookups, self.memory, strict=True):
             limits = dict(shortest=wanted.shortest, longest=wanted.longest, length=wanted.length)
             for row, length in enumerate(batch.lengths):
                 copied = copied_from(texts[row, :length], **limits)
@@ -82,7 +96,7 @@ class Lookups:
 
     def outcomes(self, done: Sequence[bool]) -> set[int]:
         """The outcome of each request that wants tokens, as `specplan.ir.types.matching` has it."""
-        matches = [[bool(row.any()) for row in live] for *_, live in self._memory]
+        matches = [[bool(row.any()) for row in live] for *_, live in self.memory]
         return {
             next((number for number, match in enumerate(matches) if match[row]), NO_MATCH)
             for row, ended in enumerate(done)
@@ -93,11 +107,6 @@ class Lookups:
         """The results of some of the lookups, for a form of the round that reads no others."""
         read, every = _asked(ops), _asked(self._ops)
         return self if read == every else PartOfLookups(self, [*map(every.index, read)])
-
-    def copied(self, places: Sequence[int]) -> list[NDArray[Any]]:
-        """Tokens, parents and live nodes of some lookups side by side."""
-        some = [self._memory[place] for place in places]
-        return [np.concatenate(parts, 1) for parts in zip(*some, strict=True)]
 
     def _interpreted(self) -> list[tuple[NDArray[Any], ...]]:
         """Each lookup's continuations `[B, N]`, where lookups read more than texts."""
@@ -118,32 +127,21 @@ class Lookups:
         return continuations
 
 
-class PartOfLookups:
-    """Some of a round's lookups; from the second run on, results are in the same tensors.
+class PartOfLookups(_Results):
+    """Some of a round's lookups.
 
     Args:
         whole: the round's, which run before.
         places: of the lookups among them.
-
-    Attributes:
-        results: see `Lookups`.
     """
 
     def __init__(self, whole: Lookups, places: Sequence[int]) -> None:
+        super().__init__(len(whole.results[0]))
         self._whole, self._places = whole, places
-        self._memory: list[NDArray[Any]] = []
-        self.results = whole.results
 
     def run(self) -> None:
         """Take what the whole round's lookups have just given."""
-        if not self._places:
-            return
-        given = self._whole.copied(self._places)
-        if not self._memory:
-            tokens, parents, live = map(torch.from_numpy, given)
-            self._memory, self.results = given, (tokens, parents, live)
-        for place, new in zip(self._memory, given, strict=True):
-            place[:] = new
+        self._take([self._whole.memory[place] for place in self._places])
 
 
 def _below_the_root(ops: Sequence[Op]) -> list[tuple[Lookup, Wanted]] | None:
