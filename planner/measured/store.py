@@ -7,6 +7,7 @@ device that the problem names.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +43,20 @@ def plans_path(facts: ProblemFacts, machine: Provenance | str) -> Path:
     ]
     name = name_of(json.dumps(about, sort_keys=True))
     return facts.problem.profiles / "tuning" / f"{name}.json"
+
+
+def turns_paths(known: Mapping[str, ProblemFacts]) -> dict[str, Path]:
+    """The files for plain decoding of several backends and formats, measured in turns.
+
+    Args:
+        known: facts by label, of all that took turns.
+    """
+    plans = {label: plans_path(facts, _machine(facts)) for label, facts in known.items()}
+    others = name_of("\n".join(path.name for path in plans.values()))
+    return {
+        label: path.parents[1] / "turns" / f"{path.stem}-{others}.json"
+        for label, path in plans.items()
+    }
 
 
 def known_plans(facts: ProblemFacts) -> MeasuredPlans:

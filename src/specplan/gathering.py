@@ -96,11 +96,20 @@ def _in_turns(known: Mapping[str, ProblemFacts], progress: Progress) -> dict[str
     together = sum(facts.target.weight_bytes for facts in here.values())
     if len(here) < 2 or raced or together > _MOST_OF_MEMORY * _memory(here):
         return {}
-    from specplan.measure.bench.plain_in_turns import plain_in_turns
+    from specplan.planner.measured.plans import MeasuredPlans
+    from specplan.planner.measured.store import turns_paths
 
-    benches = {name: (open_bench(facts.problem)[0], facts) for name, facts in here.items()}
-    measured = plain_in_turns(benches, progress)
-    return {name: replace(facts, measured=measured[name]) for name, facts in here.items()}
+    paths = turns_paths(here)
+    if not all(path.is_file() for path in paths.values()):
+        from specplan.measure.bench.plain_in_turns import plain_in_turns
+
+        benches = {name: (open_bench(facts.problem)[0], facts) for name, facts in here.items()}
+        for name, plans in plain_in_turns(benches, progress).items():
+            plans.save(paths[name])
+    return {
+        name: replace(facts, measured=MeasuredPlans.load(paths[name]))
+        for name, facts in here.items()
+    }
 
 
 def _memory(known: Mapping[str, ProblemFacts]) -> float:

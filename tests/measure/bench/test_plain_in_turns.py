@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,8 @@ pytest.importorskip("transformers")
 
 from specplan import gathering
 from specplan.cost_models.devices.device import load_device
+from specplan.cost_models.devices.measured.device import MeasuredDevice
+from specplan.cost_models.devices.measured.table import MeasuredTable, Provenance
 from specplan.measure.bench import plain_in_turns
 from specplan.planner import (
     MeasuredPlan,
@@ -30,10 +31,13 @@ from specplan.progress import silent
 from tests.measure.problems import write_problem
 
 
-def here(problem: Problem, **changes: Any) -> ProblemFacts:
-    """Facts whose times count as measured on this machine."""
-    device: Any = load_device("cpu-generic")
-    return gather_facts(problem, device=replace(device, kind="measured", **changes))
+def here(problem: Problem, memory: float = 1e12) -> ProblemFacts:
+    """Facts whose times count as measured on this machine; they are those of a data sheet."""
+    made = Provenance("x", "eager", 2, "2026-11-28", memory)
+    device, sheet = MeasuredDevice(MeasuredTable("here", made)), load_device("cpu-generic")
+    for part in ("forward", "prefill", "op", "read", "round"):
+        setattr(device, f"{part}_seconds", getattr(sheet, f"{part}_seconds"))
+    return gather_facts(problem, device=device)
 
 
 @pytest.fixture
@@ -64,6 +68,9 @@ def test_prices_of_all_formats_are_set_right(
         was, now = (one.estimates[0].request_seconds.median for one in (old, new))
         assert now == pytest.approx(factor * was), "those that did not run, by the same factor"
     assert all(one.chosen is not None for one in result.backends)
+    monkeypatch.setattr(plain_in_turns, "seconds_in_turns", None)
+    again = gathering.find(problem, silent)
+    assert again.facts.measured.plans == result.facts.measured.plans, "the same answer again"
 
 
 def test_where_nothing_is_run_in_turns(problem: Problem) -> None:
@@ -72,6 +79,6 @@ def test_where_nothing_is_run_in_turns(problem: Problem) -> None:
     name = next(iter(known))
     plans = MeasuredPlans((MeasuredPlan("a", "b", "", "", {}, 1, 40, 0.1, 0.0, 0.0, 1.0, 1),))
     raced = known | {name: replace(known[name], measured=plans)}
-    small = here(known[name].problem, memory_bytes=known[name].target.weight_bytes)
+    small = here(known[name].problem, known[name].target.weight_bytes)
     for left in (raced, {name: known[name]}, known | {name: small}):
         assert gathering._in_turns(left, silent) == {}
