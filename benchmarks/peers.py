@@ -52,7 +52,8 @@ from peer_workers.environments import FOLDER, python_of
 from peer_workers.protocol import OUR_DTYPES, PROMPT_TOKENS, Setting
 from specplan.backends.bundle import load_bundle
 from specplan.ir.files import write_json_atomic
-from specplan.ir.text.printer import print_plan
+from specplan.ir.ops import Lookup
+from specplan.ir.plan import walk_plan
 from specplan.measure.machine import hardware_name
 from specplan.runtime.models.loading import load_model
 from specplan.runtime.tokenizer import load_tokenizer
@@ -289,8 +290,8 @@ def bundled_setting(folder: Path) -> Setting:
     """How the plan of a bundle decodes; its lengths are its own."""
     bundle = load_bundle(folder)
     dtype = next(ours for ours, name in OUR_DTYPES.items() if name == bundle.models["target"].dtype)
-    text = print_plan(bundle.plan)
-    kind = "lookup" if "= lookup " in text else "draft" if len(bundle.models) > 1 else "plain"
+    copies = any(isinstance(op, Lookup) for op in walk_plan(bundle.plan))
+    kind = "lookup" if copies else "draft" if len(bundle.models) > 1 else "plain"
     return Setting(kind, dtype, 0, 0)
 
 

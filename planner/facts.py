@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -81,6 +81,11 @@ class ProblemFacts:
     def mean_prompt_tokens(self) -> float:
         """Mean length of a prompt, in tokens."""
         return sum(r.prompt_tokens for r in self.requests) / len(self.requests)
+
+    @property
+    def prompt_lengths(self) -> Sequence[int]:
+        """Those that are priced apart, in tokens; the mean one of a trace."""
+        return self.problem.workload.lengths or [round(self.mean_prompt_tokens)]
 
     @property
     def mean_context(self) -> float:

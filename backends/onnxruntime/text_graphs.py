@@ -7,6 +7,7 @@ it reads (`HeadText`; EAGLE, arXiv 2401.15077, and EAGLE-3, arXiv 2503.01840).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ from specplan.runtime.models.quantized import Matrix, QuantizedMatrix, matrix_of
 OPSET, VERSION, CONTRIB = 23, 10, "com.microsoft"
 
 
-class _Text:
+class _Text(ABC):
     """Ops on a text of one request.
 
     Args:
@@ -60,9 +61,9 @@ class _Text:
         model = helper.make_model(graph, opset_imports=sets, ir_version=VERSION)
         return bytes(model.SerializeToString())
 
+    @abstractmethod
     def _write(self) -> None:
         """Add inputs, ops and outputs."""
-        raise NotImplementedError
 
     def _states(self, name: str, width: int) -> Any:
         """A row of states for each token: an input or an output."""

@@ -109,7 +109,14 @@ def plan_timer(bench: Workbench, plan: Plan, served: Sequence[TokenPrompt] = ())
 def compiled_timer(
     bench: Workbench, backend: str, loads: Sequence[tuple[int, int]], plan: Plan
 ) -> Timer:
-    """Runs of a plan whose rounds a backend compiles, in the first run of each load.
+    """Runs of a plan whose rounds a backend compiles, in the first run of each load; `compiled`."""
+    return executable_timer(bench, compiled(bench, backend, loads, plan))
+
+
+def compiled(
+    bench: Workbench, backend: str, loads: Sequence[tuple[int, int]], plan: Plan
+) -> Executable:
+    """A plan whose rounds a backend compiles, in the first run of each load.
 
     Args:
         bench: the problem's models and settings.
@@ -126,7 +133,7 @@ def compiled_timer(
     for batch, tokens in loads:  # what only some texts need would be compiled while it counts
         text = bench.request(TokenPrompt("", (0,) * tokens), bench.problem.seed, grammar=None)
         made.prepare([text] * batch)
-    return executable_timer(bench, made)
+    return made
 
 
 def executable_timer(

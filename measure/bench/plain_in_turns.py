@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from statistics import mean, median, stdev
 
-from specplan.backends.registry import get_backend, round_backend, round_backends
-from specplan.backends.static.buckets import Bucket
+from specplan.backends.registry import round_backends
 from specplan.cost_models.intervals import HALF_WIDTH_90
+from specplan.measure.bench.contenders import compiled
 from specplan.measure.bench.interleave import seconds_in_turns
 from specplan.measure.progress import Progress
 from specplan.measure.workbench import TokenPrompt, Workbench
@@ -23,7 +23,6 @@ from specplan.planner import (
     plain_plan,
     plan_key,
 )
-from specplan.runtime.executable import Executable
 from specplan.runtime.generate import Generation, generate
 
 TURNS = 7
@@ -59,7 +58,13 @@ def _run(bench: Workbench, facts: ProblemFacts) -> Callable[[int], float]:
     batch, length = _load(facts)
     prompt = TokenPrompt("", tuple(n % facts.target.vocab_size for n in range(length)))
     outputs = bench.output_tokens
-    executable = _compiled(bench, facts, Bucket(batch, length + outputs))
+    plan, *_ = plain_plan(facts)
+    compiles = bench.problem.backend in round_backends()
+    executable = (
+        compiled(bench, bench.problem.backend, [(batch, length)], plan)
+        if compiles
+        else bench.compile(plan)
+    )
 
     def decoded(tokens: int) -> Generation:
         request = bench.request(prompt, bench.problem.seed, max_new_tokens=tokens, grammar=None)
@@ -77,20 +82,9 @@ def _run(bench: Workbench, facts: ProblemFacts) -> Callable[[int], float]:
     return run
 
 
-def _compiled(bench: Workbench, facts: ProblemFacts, room: Bucket) -> Executable:
-    plan, *_ = plain_plan(facts)
-    models = {name: bench.models[name] for name in plan.models_run}
-    backend = bench.problem.backend
-    if backend in round_backends():
-        return round_backend(backend).compile(plan, models, buckets=[room])
-    executable: Executable = get_backend(backend).compile(plan, models)
-    return executable
-
-
 def _load(facts: ProblemFacts) -> tuple[int, int]:
     """Batch size, and tokens of each prompt."""
-    lengths = facts.problem.workload.lengths or [round(facts.mean_prompt_tokens)]
-    return facts.batch_sizes[0], lengths[0]
+    return facts.batch_sizes[0], facts.prompt_lengths[0]
 
 
 def _measured(facts: ProblemFacts, seconds: list[float]) -> MeasuredPlans:

@@ -51,7 +51,6 @@ def served_plan(
             where=run.source,
             remedy="Give a file of the engine that counts drafts and accepted tokens.",
         )
-    lengths = facts.problem.workload.lengths or [round(facts.mean_prompt_tokens)]
     outputs = {round(request.output_tokens) for request in facts.requests}
     _near(run.output_tokens, sorted(outputs), "output tokens a request", "output_tokens", run)
     return MeasuredPlan(
@@ -62,7 +61,11 @@ def served_plan(
         point={},
         batch=_near(run.in_flight, facts.batch_sizes, "requests at once", "batch_sizes", run),
         prompt_tokens=_near(
-            run.prompt_tokens, lengths, "prompt tokens a request", "prompt_lengths", run
+            run.prompt_tokens,
+            facts.prompt_lengths,
+            "prompt tokens a request",
+            "prompt_lengths",
+            run,
         ),
         seconds_per_token=run.seconds_per_token,
         error=UNTOLD_ERROR if run.error is None else run.error,

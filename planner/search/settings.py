@@ -97,7 +97,7 @@ def pricer_of(facts: ProblemFacts) -> Pricer:
     """Prices requests at every batch size: of every prompt length, or of a trace's mean lengths."""
     requests, lengths = facts.requests, facts.problem.workload.lengths
     outputs = round(fmean(request.output_tokens for request in requests))
-    batch, prompt = grid(facts.batch_sizes, lengths or [round(facts.mean_prompt_tokens)])
+    batch, prompt = grid(facts.batch_sizes, facts.prompt_lengths)
     longest = None
     if not lengths:
         longest = max(request.prompt_tokens for request in requests), facts.longest_text

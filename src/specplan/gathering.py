@@ -80,7 +80,7 @@ def find(problem: Problem, progress: Progress) -> SearchResult:
 
 
 def _in_turns(known: Mapping[str, ProblemFacts], progress: Progress) -> dict[str, ProblemFacts]:
-    """With plain decoding in turns, of those whose times were measured here; see there.
+    """With plain decoding in turns, of those whose times were measured here (`plain_in_turns`).
 
     Empty where there is nothing to compare, where plans were raced (`specplan tune`), and where the
     models would not be in memory together.
@@ -93,8 +93,11 @@ def _in_turns(known: Mapping[str, ProblemFacts], progress: Progress) -> dict[str
         if facts.device.kind == "measured" and facts.problem.backend in backend_names()
     }
     raced = any(facts.measured.plans for facts in here.values())
+    if len(here) < 2 or raced:
+        return {}
     together = sum(facts.target.weight_bytes for facts in here.values())
-    if len(here) < 2 or raced or together > _MOST_OF_MEMORY * _memory(here):
+    memory = min(facts.device.memory_bytes for facts in here.values())
+    if together > _MOST_OF_MEMORY * memory:
         return {}
     from specplan.planner.measured.plans import MeasuredPlans
     from specplan.planner.measured.store import turns_paths
@@ -110,11 +113,6 @@ def _in_turns(known: Mapping[str, ProblemFacts], progress: Progress) -> dict[str
         name: replace(facts, measured=MeasuredPlans.load(paths[name]))
         for name, facts in here.items()
     }
-
-
-def _memory(known: Mapping[str, ProblemFacts]) -> float:
-    """Bytes of the device that all were measured on."""
-    return min(facts.device.memory_bytes for facts in known.values())
 
 
 def lost_by_formats(variants: Sequence[Problem], progress: Progress) -> dict[str, FormatLoss]:

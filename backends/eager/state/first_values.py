@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,7 +31,7 @@ def first_track(state: TrackState, model: Module, requests: Sequence[Request], s
     """
     parts = len(state.layer) if isinstance(state.layer, tuple) else 1
     shape = (len(requests), slots + 1, parts * model.hidden_size)
-    track = Track.empty(zeros(shape, model.dtype, model.device), state.levels)
+    track = Track.empty(shape, model.dtype, model.device, state.levels)
     if isinstance(state.layer, str) and state.layer != "last":
         outside = model.outside(state.layer, requests)
         track.text = outside[:, None].expand(-1, slots + 1, -1)
@@ -79,15 +77,3 @@ def exchanged_value(
     }
     probs = tuple(exchanged(block, stay, new) for block in value.probs)
     return replace(value, **columns, probs=probs, grown=None, logits=(), noise=())
-
-
-def zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """As `torch.zeros`, of memory that the system gives as zeros.
-
-    Torch writes large ones with all its threads, which then wait awake for some milliseconds: in
-    them a prompt is read, perhaps by the threads of another runtime.
-    """
-    if device.type != "cpu":
-        return torch.zeros(*shape, dtype=dtype, device=device)
-    memory = np.zeros(prod(shape) * dtype.itemsize, np.uint8)
-    return torch.from_numpy(memory).view(dtype).view(*shape)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -54,11 +56,13 @@ class Track:
         self.begin_round()
 
     @classmethod
-    def empty(cls, text: Tensor, levels: int = 1) -> Track:
+    def empty(
+        cls, shape: tuple[int, int, int], dtype: torch.dtype, device: torch.device, levels: int = 1
+    ) -> Track:
         """A track that holds nothing yet, of nodes and of so many levels less one below them."""
-        zero = torch.zeros(text.shape[:2], dtype=torch.int64, device=text.device)
-        deeper = [cls.empty(torch.zeros_like(text)) for _ in range(levels - 1)]
-        return cls(text, zero.bool(), zero, deeper)
+        zero = torch.zeros(shape[:2], dtype=torch.int64, device=device)
+        deeper = [cls.empty(shape, dtype, device) for _ in range(levels - 1)]
+        return cls(_zeros(shape, dtype, device), zero.bool(), zero, deeper)
 
     @classmethod
     def of_parts(cls, parts: Sequence[Tensor]) -> Track:
@@ -212,3 +216,15 @@ class Track:
 
 def _wide(places: Tensor, states: Tensor) -> Tensor:
     return places[:, :, None].expand(-1, -1, states.shape[2])
+
+
+def _zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """As `torch.zeros`, of memory that the system gives as zeros.
+
+    Torch writes large ones with all its threads, which then wait awake for some milliseconds: in
+    them a prompt is read, perhaps by the threads of another runtime.
+    """
+    if device.type != "cpu":
+        return torch.zeros(*shape, dtype=dtype, device=device)
+    memory = np.zeros(prod(shape) * dtype.itemsize, np.uint8)
+    return torch.from_numpy(memory).view(dtype).view(*shape)
