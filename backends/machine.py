@@ -39,7 +39,7 @@ def this_machine() -> Machine:
         instructions=torch.backends.cpu.get_cpu_capability(),
         torch=_minor(torch.__version__),
         onnxruntime=_minor(onnxruntime_version()),
-        features=_features(),
+        features=features(),
     )
 
 
@@ -58,7 +58,8 @@ def onnxruntime_version() -> str:
 
 
 @cache
-def _features() -> tuple[str, ...]:
+def features() -> tuple[str, ...]:
+    """The instruction sets of this machine's processor; none where they are not listed."""
     try:
         return features_in(_CPU_INFO.read_text(encoding="utf-8"))
     except OSError:  # no Linux: the system tells machines apart

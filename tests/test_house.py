@@ -61,7 +61,7 @@ def test_wheel_and_sdist_hold_what_the_tree_holds(tmp_path: Path) -> None:
     wheel, sdist = done.stdout.splitlines()[-1].split()
     expected = {
         installed_name(path)
-        for path in source_files(".py", ".yaml", ".json", ".typed", ".txt", ".j2")
+        for path in source_files(".py", ".yaml", ".json", ".typed", ".txt", ".j2", ".cpp", ".h")
     }
     with zipfile.ZipFile(copy / "out" / wheel) as archive:
         assert {name for name in archive.namelist() if ".dist-info/" not in name} == expected
@@ -75,7 +75,7 @@ def test_files_are_short() -> None:
     """When a file needs a table of contents, it is two files."""
     lines = {
         path: (REPOSITORY / path).read_text(encoding="utf-8").count("\n")
-        for path in source_files(".py")
+        for path in source_files(".py", ".cpp", ".h")
     }
     assert not {path: count for path, count in lines.items() if count >= LONGEST_FILE}
 

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from specplan.backends.machine import onnxruntime_version
 from specplan.backends.onnxruntime.capabilities import CAPABILITIES
+from specplan.backends.onnxruntime.cpu_kernels.building import digest, kernels
+from specplan.backends.onnxruntime.cpu_kernels.definition import are_as_defined
 from specplan.backends.onnxruntime.package import load_package, write_package
 from specplan.backends.onnxruntime.packed_sessions import PackedWeights, can_share
-from specplan.backends.onnxruntime.products import are_as_defined
 from specplan.backends.onnxruntime.prompts import PromptProgram, fits
 from specplan.backends.onnxruntime.providers import CPU, Provider, choose_provider, own_ops
 from specplan.backends.registry import missing_packages
@@ -45,8 +46,9 @@ class OnnxRuntimeBackend(RoundBackend):
 
     @property
     def version(self) -> str:
-        """See `RoundBackend.version`."""
-        return onnxruntime_version()
+        """See `RoundBackend.version`: of ONNX Runtime and of our own kernels, where they run."""
+        own = f"+{digest()}" if kernels() is not None else ""
+        return f"{onnxruntime_version()}{own}"
 
     def available(self) -> str | None:
         """None when torch, transformers and the packages for ONNX are here, else what is not."""

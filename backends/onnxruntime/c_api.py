@@ -39,6 +39,7 @@ _PLACES = {
     "CreatePrepackedWeightsContainer": 166, "ReleasePrepackedWeightsContainer": 167,
     "CreateSessionWithPrepackedWeightsContainer": 168,
     "CreateSessionFromArrayWithPrepackedWeightsContainer": 169, "AddExternalInitializers": 210,
+    "RegisterCustomOpsLibrary_V2": 228,
 }  # fmt: skip
 """Places of functions in the table `OrtApi`, which only ever grows at its end."""
 _ELEMENTS: dict[Any, int] = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping
 from ctypes import c_char_p, c_int, c_size_t, c_void_p
+from pathlib import Path
 from typing import Any
 from weakref import finalize
 
@@ -18,11 +19,19 @@ import torch
 from torch import Tensor
 
 from specplan.backends.onnxruntime.c_api import ERROR_LEVEL, Port, api, library
+from specplan.backends.onnxruntime.cpu_kernels.building import kernels
+from specplan.backends.onnxruntime.cpu_kernels.rewriting import Tiles, with_own_kernels
 from specplan.backends.onnxruntime.values import bind
+
+_SHARED = (torch.uint8, torch.bfloat16, torch.float32)
+"""Number types of matrices, which sessions read where they are."""
 
 
 class PackedWeights:
     """Packed matrices of the sessions that are opened with it; they live as long as one of these.
+
+    Attributes:
+        tiles: of the weights that kernels of our own read.
 
     Raises:
         Exception: of ONNX Runtime.
@@ -30,6 +39,7 @@ class PackedWeights:
 
     def __init__(self) -> None:
         calls = api()
+        self.tiles = Tiles()
         self.handle = calls.make("CreatePrepackedWeightsContainer")
         finalize(self, calls.release("PrepackedWeightsContainer"), self.handle)
 
@@ -59,7 +69,11 @@ class PackedSession:
         packed: PackedWeights,
         entries: Mapping[str, str],
     ) -> None:
-        calls = self._api = api()
+        calls, own = api(), kernels()
+        self._api = calls
+        if own is not None:
+            code = model if isinstance(model, bytes) else Path(model).read_bytes()
+            model, weights = with_own_kernels(code, weights, packed.tiles)
         self._weights = {name: one.contiguous() for name, one in weights.items()}
         options = calls.make("CreateSessionOptions")
         values: dict[str, c_void_p] = {}
@@ -71,15 +85,15 @@ class PackedSession:
                 calls.call("DisablePerSessionThreads", options)
             else:
                 calls.call("SetIntraOpNumThreads", options, c_int(torch.get_num_threads()))
+            if own is not None:
+                calls.call("RegisterCustomOpsLibrary_V2", options, str(own).encode())
             for key, entry in entries.items():
                 calls.call("AddSessionConfigEntry", options, key.encode(), entry.encode())
             names = (c_char_p * len(values))(*(name.encode() for name in values))
             handles = (c_void_p * len(values))(*(one.value for one in values.values()))
             calls.call("AddExternalInitializers", options, names, handles, c_size_t(len(values)))
             for name, weight in self._weights.items():
-                if weight.dtype == torch.uint8 or (
-                    weight.dtype == torch.float32 and weight.dim() == 2
-                ):
+                if weight.dtype in _SHARED and weight.dim() > 1:
                     calls.call("AddInitializer", options, name.encode(), values[name])
             self.handle = calls.open(model, options, packed.handle)
         finally:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from specplan.backends.onnx_export.memory import AFTER
 from specplan.backends.onnx_export.quantized import quantized_product
+from specplan.backends.onnxruntime.values import elsewhere
 from specplan.backends.static.traced.joined_attention import angles_of
 from specplan.runtime.models.causal import CausalModel
 from specplan.runtime.models.families import RotaryFamily
@@ -55,7 +56,8 @@ class _Text(ABC):
         self._inputs += [info(name, whole, [1, "columns"]) for name in ("tokens", "positions")]
         self._inputs += [info("last", halves, [1]), info("total", halves, [])]
         self._write()
-        constants = [*map(self._elsewhere, self.weights), *self._sizes.values()]
+        weights = (elsewhere(*one) for one in self.weights.items())
+        constants = [*weights, *self._sizes.values()]
         graph = helper.make_graph(self._nodes, "text", self._inputs, self._outputs, constants)
         sets = [helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)]
         model = helper.make_model(graph, opset_imports=sets, ir_version=VERSION)
@@ -84,18 +86,6 @@ class _Text(ABC):
         name = f"weight.{len(self.weights)}"
         self.weights[name] = tensor
         return name
-
-    def _elsewhere(self, name: str) -> Any:
-        from onnx import TensorProto
-
-        tensor = self.weights[name]
-        kind = TensorProto.UINT8 if tensor.dtype == torch.uint8 else TensorProto.FLOAT
-        proto = TensorProto(name=name, dims=tensor.shape, data_type=kind)
-        proto.data_location = TensorProto.EXTERNAL
-        size = str(tensor.numel() * tensor.element_size())
-        for key, value in (("location", "memory"), ("offset", "0"), ("length", size)):
-            proto.external_data.add(key=key, value=value)
-        return proto
 
     def _reshaped(self, given: str, sizes: list[int]) -> str:
         from onnx import TensorProto, helper

@@ -38,6 +38,20 @@ def bind(side: Callable[..., None], name: str, tensor: Tensor) -> None:
     side(name, device.type, device.index or 0, kind, list(tensor.shape), tensor.data_ptr())
 
 
+def elsewhere(name: str, tensor: Tensor) -> Any:
+    """An initializer of a graph whose data a session is given by name."""
+    from onnx import TensorProto, helper
+
+    kind = _TYPES[tensor.dtype]
+    number = kind if kind == BFLOAT16 else helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    proto = TensorProto(name=name, dims=tensor.shape, data_type=number)
+    proto.data_location = TensorProto.EXTERNAL
+    size = str(tensor.numel() * tensor.element_size())
+    for key, value in (("location", "memory"), ("offset", "0"), ("length", size)):
+        proto.external_data.add(key=key, value=value)
+    return proto
+
+
 @contextmanager
 def denormals_as_zero() -> Iterator[None]:
     """Take numbers that are too small for the number type as 0, in this thread.

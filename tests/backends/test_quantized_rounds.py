@@ -92,7 +92,7 @@ def requests() -> list[Request]:
 def compilable() -> None:
     """Skip where ONNX Runtime is not there, or refuses quantized models."""
     pytest.importorskip("onnxruntime")
-    from specplan.backends.onnxruntime.products import are_as_defined
+    from specplan.backends.onnxruntime.cpu_kernels.definition import are_as_defined
 
     if not are_as_defined():
         pytest.skip("ONNX Runtime multiplies otherwise on this processor")

@@ -59,7 +59,7 @@ def test_products_are_those_of_the_runtime(form: str, rows: int) -> None:
     """By its op on codes and scales; 1e-6 is what sums in another order differ by."""
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
-    from specplan.backends.onnxruntime.products import are_as_defined, product_here
+    from specplan.backends.onnxruntime.cpu_kernels.definition import are_as_defined, product_here
 
     draws = torch.Generator().manual_seed(2)
     matrix = quantize(torch.randn(48, 128, generator=draws), form)

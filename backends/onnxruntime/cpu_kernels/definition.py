@@ -1,7 +1,7 @@
-"""Whether ONNX Runtime multiplies by matrices in blocks here as they are defined.
+"""Whether matrices in blocks are multiplied here as they are defined.
 
-Its kernels of `MatMulNBits` differ by processor; some add up pairs in 16 bits, or round activations
-by the row.
+ONNX Runtime's kernels of `MatMulNBits` differ by processor; some add up pairs in 16 bits, or round
+activations by the row. Our own, where they run, are the same everywhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from specplan.backends.onnx_export.quantized import quantized_product
+from specplan.backends.onnxruntime.packed_sessions import PackedWeights, can_share
 from specplan.backends.onnxruntime.sessions import open_session
+from specplan.backends.onnxruntime.values import bind, elsewhere, run_bound
 from specplan.cost_models.models.number_formats import RUN_FORMATS
 from specplan.runtime.models.quantized import QuantizedMatrix, linear, quantize
 
@@ -21,9 +23,17 @@ TOLERANCE = 1e-5
 """Of the largest product: sums in another order differ by less, another rounding by far more."""
 
 
-def product_here(inputs: Tensor, matrix: QuantizedMatrix) -> Tensor:
-    """`inputs` `[M, K]` times a matrix `[N, K]`, transposed, by the op."""
-    from onnx import TensorProto, helper, numpy_helper
+def product_here(
+    inputs: Tensor, matrix: QuantizedMatrix, packed: PackedWeights | None = None
+) -> Tensor:
+    """`inputs` `[M, K]` times a matrix `[N, K]`, transposed, by the op.
+
+    Args:
+        inputs: float32.
+        matrix: the weights.
+        packed: see `open_session`; with it our own kernels multiply, where they can.
+    """
+    from onnx import TensorProto, helper
 
     options: dict[str, Any] = {**quantized_product(matrix.shape, matrix.codes.shape)}
     node = helper.make_node(
@@ -33,16 +43,17 @@ def product_here(inputs: Tensor, matrix: QuantizedMatrix) -> Tensor:
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [len(inputs), options[size]])
         for name, size in (("x", "K"), ("y", "N"))
     ]
-    weights = [
-        numpy_helper.from_array(tensor.numpy(), name)
-        for name, tensor in (("codes", matrix.codes), ("scales", matrix.scales))
-    ]
-    graph = helper.make_graph([node], "product", ends[:1], ends[1:], weights)
+    weights = {"codes": matrix.codes, "scales": matrix.scales}
+    given = [elsewhere(*one) for one in weights.items()]
+    graph = helper.make_graph([node], "product", ends[:1], ends[1:], given)
     sets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     code = helper.make_model(graph, opset_imports=sets, ir_version=10).SerializeToString()
-    session = open_session(code)
-    (made,) = session.run(None, {"x": inputs.numpy()})
-    return torch.from_numpy(made)
+    session = open_session(code, weights, packed=packed)
+    binding, made = session.io_binding(), torch.empty(len(inputs), matrix.shape[0])
+    bind(binding.bind_input, "x", inputs)
+    bind(binding.bind_output, "y", made)
+    run_bound(session, binding)
+    return made
 
 
 @cache
@@ -53,11 +64,12 @@ def are_as_defined() -> bool:
     weight[:8] = weight[:8].sign()  # pairs of the largest codes of one sign
     inputs = torch.randn(12, 128, generator=draws)
     inputs[0] = inputs[1] = 1.0
+    packed = PackedWeights() if can_share() else None
     for form in RUN_FORMATS:
         matrix = quantize(weight, form)
         for rows in (1, len(inputs)):
             wanted = linear(inputs[:rows], matrix)
-            missed = (product_here(inputs[:rows], matrix) - wanted).abs().max()
+            missed = (product_here(inputs[:rows], matrix, packed) - wanted).abs().max()
             if missed > TOLERANCE * wanted.abs().max():
                 return False
     return True
