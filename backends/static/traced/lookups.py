@@ -21,7 +21,7 @@ from specplan.ir.types.host_ops import handed_out
 from specplan.ir.types.matching import NO_MATCH
 from specplan.ir.values import TEXT_STATE, Value
 from specplan.runtime.sources.source import Wanted
-from specplan.runtime.sources.text import lookup as copied_from
+from specplan.runtime.sources.text import longest_match
 
 
 class _Results:
@@ -84,15 +84,30 @@ class Lookups(_Results):
             self._take([(one.tokens, one.parents, one.live) for one in drafts])
 
     def _copy(self, lookups: Sequence[tuple[Lookup, Wanted]]) -> None:
-        """`run` where texts are copied from themselves alone, as in most plans."""
+        """`run` where texts are copied from themselves alone, as in most plans.
+
+        Lookups of one longest match find the same: they differ in what is enough for each, and in
+        how much they copy of it.
+        """
         batch = self._host.batch
         texts = batch.text.cpu().numpy()
-        for (_, wanted), (tokens, _, live) in zip(lookups, self.memory, strict=True):
-            limits = dict(shortest=wanted.shortest, longest=wanted.longest, length=wanted.length)
-            for row, length in enumerate(batch.lengths):
-                copied = copied_from(texts[row, :length], **limits)
-                live[row] = len(copied) > 0
-                tokens[row] = copied if len(copied) else 0
+        asked = dict[int, list[Wanted]]()
+        for _, wanted in lookups:
+            asked.setdefault(wanted.longest, []).append(wanted)
+        for row, length in enumerate(batch.lengths):
+            matches = {
+                longest: longest_match(
+                    texts[row, :length],
+                    shortest=min(one.shortest for one in those),
+                    longest=longest,
+                    length=max(one.length for one in those),
+                )
+                for longest, those in asked.items()
+            }
+            for (_, wanted), (tokens, _, live) in zip(lookups, self.memory, strict=True):
+                match, copied = matches[wanted.longest]
+                live[row] = fits = match >= wanted.shortest and len(copied) > 0
+                tokens[row] = copied[: wanted.length] if fits else 0
 
     def outcomes(self, done: Sequence[bool]) -> set[int]:
         """The outcome of each request that wants tokens, as `specplan.ir.types.matching` has it."""
