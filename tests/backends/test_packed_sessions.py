@@ -21,7 +21,7 @@ from specplan.backends.onnxruntime.packed_sessions import (  # noqa: E402
     can_share,
 )
 from specplan.backends.onnxruntime.sessions import open_session  # noqa: E402
-from specplan.backends.onnxruntime.values import bind, run_bound  # noqa: E402
+from specplan.backends.onnxruntime.values import bind, elsewhere, run_bound  # noqa: E402
 
 if not can_share():
     pytest.skip("this ONNX Runtime brings no C library", allow_module_level=True)
@@ -31,14 +31,7 @@ ROWS, COLUMNS = 4096, 2048
 
 def product(name: str = "weight") -> bytes:
     """`x` `[T, COLUMNS]` times a matrix that lies elsewhere, transposed."""
-    matrix = TensorProto(name=name, dims=[ROWS, COLUMNS], data_type=TensorProto.FLOAT)
-    matrix.data_location = TensorProto.EXTERNAL
-    for key, value in (
-        ("location", "memory"),
-        ("offset", "0"),
-        ("length", str(4 * ROWS * COLUMNS)),
-    ):
-        matrix.external_data.add(key=key, value=value)
+    matrix = elsewhere(name, torch.empty(ROWS, COLUMNS, device="meta"))
     ends = [
         helper.make_tensor_value_info(end, TensorProto.FLOAT, ["T", size])
         for end, size in (("x", COLUMNS), ("y", ROWS))

@@ -69,6 +69,7 @@ class Lookups(_Results):
         self._host, self._ops, self._read = host, ops, read
         self._at_root = _below_the_root(ops)
         self._copies = all(_is_copy(*one) for one in self._at_root or ())
+        self._searches = _searches([wanted for _, wanted in self._at_root or ()])
 
     def run(self) -> None:
         """Look up what follows the texts now."""
@@ -91,18 +92,11 @@ class Lookups(_Results):
         """
         batch = self._host.batch
         texts = batch.text.cpu().numpy()
-        asked = dict[int, list[Wanted]]()
-        for _, wanted in lookups:
-            asked.setdefault(wanted.longest, []).append(wanted)
         for row, length in enumerate(batch.lengths):
+            text = texts[row, :length]
             matches = {
-                longest: longest_match(
-                    texts[row, :length],
-                    shortest=min(one.shortest for one in those),
-                    longest=longest,
-                    length=max(one.length for one in those),
-                )
-                for longest, those in asked.items()
+                longest: longest_match(text, longest=longest, **limits)
+                for longest, limits in self._searches.items()
             }
             for (_, wanted), (tokens, _, live) in zip(lookups, self.memory, strict=True):
                 match, copied = matches[wanted.longest]
@@ -166,6 +160,16 @@ def _below_the_root(ops: Sequence[Op]) -> list[tuple[Lookup, Wanted]] | None:
     if len(lookups) < sum(not isinstance(op, Root) for op in ops):
         return None
     return [(op, sources.wanted_of(op, 1)) for op in lookups]
+
+
+def _searches(wanted: Sequence[Wanted]) -> dict[int, dict[str, int]]:
+    """For each longest match, the shortest one that is enough for any, and the most tokens."""
+    limits: dict[int, dict[str, int]] = {}
+    for one in wanted:
+        own = limits.setdefault(one.longest, dict(shortest=one.shortest, length=one.length))
+        own["shortest"] = min(own["shortest"], one.shortest)
+        own["length"] = max(own["length"], one.length)
+    return limits
 
 
 def _asked(ops: Sequence[Op]) -> list[tuple[str, Wanted]]:
