@@ -51,7 +51,7 @@ class StaticExecutable(BoundPlan):
     Attributes:
         used_caches: those of the batch that ended last, for the next one of its shape: memory that
             is zero is dear to get, and what is bound to programs stays bound.
-        whole: rounds run whole whether their lookups have matches or not, as those that are priced.
+        in_turn: forms of a round run in turn, whatever its lookups match, as those that are priced.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class StaticExecutable(BoundPlan):
         self._text_program = text_program
         self._texts: dict[tuple[str, int, States], TextProgram | None] = {}
         self.has = has
-        self.whole = False
+        self.in_turn = False
         self.used_caches: dict[Bucket, dict[str, KVCache]] = {}
         self._graphs: dict[tuple[str, Sampling, int | None], RoundGraph | None] = {}
         self._programs: dict[tuple[RoundGraph, Bucket], Program] = {}

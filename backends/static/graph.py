@@ -16,7 +16,7 @@ from specplan.backends.static.interface import HostInputs, Interface, RoundTenso
 from specplan.backends.static.traced.round_run import RoundRun
 from specplan.ir.ops import Forward, When
 from specplan.ir.plan import CacheState, Round, walk
-from specplan.ir.types.matching import NO_MATCH
+from specplan.ir.types.matching import outcome_words
 from specplan.runtime.models.modules import Module
 
 
@@ -76,8 +76,7 @@ class RoundGraph(nn.Module):
     @property
     def name(self) -> str:
         """Of the round, and of its form: `decode`, `decode-matched`, `decode-unmatched`."""
-        words = {None: "", 0: "-matched", NO_MATCH: "-unmatched"}
-        return self.item.name + words.get(self.outcome, f"-matched-{self.outcome}")
+        return self.item.name + outcome_words(self.outcome)
 
     def forward(self, *tensors: Tensor) -> Tensor:
         """Run the round.

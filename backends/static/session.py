@@ -22,6 +22,7 @@ from specplan.backends.static.traced.lookups import Lookups, teach
 from specplan.backends.static.traced.states import first_values, value_of
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.plan import ValueState
+from specplan.ir.types.matching import outcome_words
 from specplan.runtime.executable import Observer, StepResult
 from specplan.runtime.requests import Request
 from specplan.runtime.uniforms import numbers_of
@@ -124,7 +125,7 @@ class StaticSession(EagerSession):
 
     @torch.inference_mode()
     def step(self, round_name: str, observer: Observer | None = None) -> StepResult:
-        """Run one round in one call; an observer gets one op `round`."""
+        """Run one round in one call; an observer gets one op, such as `round-unmatched`."""
         ready = self._rounds.get(round_name) or self._ready(round_name)
         graph, passes = ready.graph, ready.passes
         known = self.programs.read_ahead(self.batch) if self._late else ()
@@ -149,7 +150,8 @@ class StaticSession(EagerSession):
             there.fill_(True)
         if observer is not None:
             seconds = perf_counter() - start
-            observer("round", None, self.batch.size, 1, used, seconds)
+            op = "round" + outcome_words(ready.graph.outcome)
+            observer(op, None, self.batch.size, 1, used, seconds)
         return result
 
     def take_in(self, cache: Cache, spec: PassSpec, pending: int = 1) -> None:
@@ -216,10 +218,12 @@ class StaticSession(EagerSession):
         whole = forms[None]
         lookups = Lookups(self, whole.inputs.first, whole.inputs.read)
         made = self._rounds[name] = HostRound.of(whole, self.batch, lookups)
-        for outcome, graph in () if self.programs.whole else forms.items():
+        for outcome, graph in forms.items():
             if outcome is not None and self.programs.has(graph, self.bucket):
                 part = lookups.part(graph.inputs.first)
                 made.forms[outcome] = HostRound.of(graph, self.batch, part)
+        if self.programs.in_turn:
+            made.take_turns()
         return made
 
     @torch.inference_mode()

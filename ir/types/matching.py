@@ -56,6 +56,11 @@ def outcomes_of(item: Round) -> tuple[int, ...]:
     return (*range(len(lookups)), NO_MATCH) if lookups else ()
 
 
+def outcome_words(outcome: int | None) -> str:
+    """How the name of a round's form ends, as `-unmatched`; the round's own name as it is."""
+    return {None: "", 0: "-matched", NO_MATCH: "-unmatched"}.get(outcome, f"-matched-{outcome}")
+
+
 def specialized(plan: Plan, name: str, outcome: int) -> Plan | None:
     """The plan with a round for batches whose requests all have the same outcome.
 

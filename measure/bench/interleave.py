@@ -37,6 +37,7 @@ class Turn:
 Run: TypeAlias = Callable[[int], Turn]
 """Runs a group of prompts, given by its number."""
 Name = TypeVar("Name")
+Result = TypeVar("Result")
 
 
 def seconds_in_turns(
@@ -56,9 +57,9 @@ def seconds_in_turns(
 
 
 def each_turn(
-    runs: Mapping[Name, Callable[[int], float]], first: int, end: int
-) -> Iterator[dict[Name, float]]:
-    """Seconds by program of the turns from `first` up to `end`; see `seconds_in_turns`."""
+    runs: Mapping[Name, Callable[[int], Result]], first: int, end: int
+) -> Iterator[dict[Name, Result]]:
+    """What programs give in the turns from `first` up to `end`; see `seconds_in_turns`."""
     for turn in range(first, end):
         order = list(runs) if turn % 2 else list(runs)[::-1]
         yield {name: runs[name](turn) for name in order}

@@ -10,18 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from specplan.backends.registry import round_backend
-from specplan.cost_models.devices.measured.compiled_form import MOVES
+from specplan.cost_models.devices.measured.compiled_form import MOVES, SOURCES
 from specplan.cost_models.devices.measured.compiled_runs import CompiledRun, Passes
 from specplan.cost_models.devices.measured.device import MeasuredDevice
 from specplan.cost_models.devices.measured.table import MeasuredTable
-from specplan.cost_models.rounds.demands import OpDemand, round_demands
+from specplan.cost_models.rounds.demands import OpDemand, RoundDemands, round_demands
+from specplan.cost_models.rounds.matching import by_outcome
 from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.ir.capabilities import Capabilities, refusals
 from specplan.ir.errors import MissingCapabilityError, SpecplanError, foreign_words
 from specplan.ir.files import name_of
+from specplan.ir.types.matching import outcome_words, outcomes_of
 from specplan.measure.device.coverage import head_probes
 from specplan.measure.device.probes import Probe, probes
-from specplan.measure.device.round_turns import EMITTED, TimedRound, TurnLog
+from specplan.measure.device.round_turns import EMITTED, Forms, TimedRound, TurnLog
 from specplan.measure.progress import Progress
 from specplan.measure.workbench import Workbench
 from specplan.planner import ProblemFacts
@@ -116,8 +118,8 @@ def _time_backend(
         while len(log) < TURNS:
             progress(doing, len(todo) + len(log), whole)
             log.run(timed)
-        for one, (seconds, prompts) in zip(timed, log.medians(), strict=True):
-            runs.append(_run(facts, table, one, seconds, prompts, backend.version))
+        for one, (forms, prompts) in zip(timed, log.medians(), strict=True):
+            runs += _runs(facts, table, one, forms, prompts, backend.version)
     if runs:
         table.compiled[name] = tuple(runs)
         table.save(path)
@@ -157,26 +159,34 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _run(
+def _runs(
     facts: ProblemFacts,
     table: MeasuredTable,
     one: TimedRound,
-    seconds: float,
+    forms: Forms,
     prompts: float,
     version: str,
-) -> CompiledRun:
-    """A round as it ran, and the interpreter's seconds of its parts."""
-    text = one.context + EMITTED / 2
+) -> Iterator[CompiledRun]:
+    """The forms of a round as they ran, and the interpreter's seconds of their parts."""
+    text, plan = one.context + EMITTED / 2, one.probe.plan
     pricer = RoundPricer(MeasuredDevice(table), facts.shapes, one.batch, text)
     share = prompts / _prompt_seconds(pricer, one.probe, facts.drafters, one.context)
-    about = one.probe.name, one.batch, one.context, version
-    return CompiledRun(*about, seconds, share, *_parts(pricer, one.probe))
+    (item,) = plan.rounds
+    outcomes, asked = (
+        (None, *outcomes_of(item)),
+        (round_demands(plan, item), *by_outcome(plan, item)),
+    )
+    for outcome, demands in zip(outcomes, asked, strict=False):  # some rounds have no forms
+        form = outcome_words(outcome)
+        if form in forms:
+            about = one.probe.name, form, one.batch, one.context, version
+            yield CompiledRun(*about, forms[form], share, *_parts(pricer, demands))
 
 
 def _rounds(bench: Workbench, facts: ProblemFacts, able: Capabilities) -> Iterator[Probe]:
     """A few probes, with passes of each model over few and over many tokens."""
     models = [name for name in bench.drafts if name not in facts.drafters]
-    wanted = {"autoregressive", "lookup 2", "lookup 5", "lookup 10"}
+    wanted = {"autoregressive", "lookup 2", "lookup 10", "lookups by match"}
     for draft in models:
         wanted |= {f"chain {length} by {draft}" for length in (1, 3, 7)} | {f"bush 8 by {draft}"}
     greedy, size = bench.problem.workload.greedy, bench.models["target"].vocab_size
@@ -203,18 +213,21 @@ def _prompt_seconds(
     return sum(float(one.median) for one in read)
 
 
-def _parts(pricer: RoundPricer, probe: Probe) -> tuple[tuple[Passes, ...], float, float]:
-    """Passes of a round by model, and the interpreter's seconds of all else, and of moves.
+def _parts(
+    pricer: RoundPricer, demands: RoundDemands
+) -> tuple[tuple[Passes, ...], float, float, float]:
+    """Passes of a round by model, the interpreter's seconds of all else, of moves and of sources.
 
     A compiled pass has room for all tokens that may be pending, and takes the time of all.
     """
     counts: Counter[tuple[Any, ...]] = Counter()
-    others, moves = pricer.glue().median, 0.0
-    for step in round_demands(probe.plan, probe.plan.rounds[0]).steps:
+    others, moves, sources = pricer.glue().median, 0.0, 0.0
+    for step in demands.steps:
         if isinstance(step, OpDemand):
             spent = pricer.op(step).median
             others += spent
             moves += spent if step.name == MOVES else 0.0
+            sources += spent if step.op.keyword in SOURCES else 0.0
             continue
         shape = pricer.shape(step.model)
         single = pricer.device.forward_seconds(shape, 1, 1, pricer.context, step.rows).median
@@ -224,4 +237,4 @@ def _parts(pricer: RoundPricer, probe: Probe) -> tuple[tuple[Passes, ...], float
         Passes(model, dtype, count, tokens, single)
         for (model, dtype, tokens, single), count in counts.items()
     )
-    return tuple(passes), float(others), float(moves)
+    return tuple(passes), float(others), float(moves), float(sources)

@@ -7,11 +7,12 @@ goes on behind the last whole turn of the same rounds.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
-from typing import Any, Self
+from statistics import fmean, median
+from typing import Any, Self, TypeAlias
 
 from specplan.backends.static.buckets import Bucket
 from specplan.backends.static.packages import RoundBackend
@@ -26,6 +27,14 @@ from specplan.runtime.generate import generate
 
 EMITTED = 48
 """Tokens emitted per run and request: several rounds of the longest drafts."""
+FIRST = 2
+"""Rounds of a run that are left out."""
+ROUND = "round"
+"""How the op of a whole round begins; the end of its form's name follows."""
+Forms: TypeAlias = Mapping[str, float]
+"""Seconds of a round by the ends of the names of its forms; see `outcome_words`."""
+Timed: TypeAlias = tuple[Forms, float]
+"""The same of a turn, and seconds until prompts were read."""
 
 
 @dataclass
@@ -68,26 +77,33 @@ class TimedRound:
         """
         bucket = Bucket(cell[0], room)
         made = backend.compile(probe.plan, bench.models, folder, buckets=[bucket])
-        made.whole = True
+        made.in_turn = True
         timed = cls(bench, probe, *cell, made)
         timed(-1)
         return timed
 
-    def __call__(self, turn: int) -> float:
-        """The median round's seconds: in the first ones, heads read the prompt."""
-        spent: list[float] = []
+    def __call__(self, turn: int) -> Forms:
+        """The mean round's seconds by form, without the first rounds: there, heads read the prompt.
+
+        The forms of a round run in turn, as in requests: one that runs seldom takes longer than in
+        a row, since less of what it reads is in the processor's caches.
+        """
+        spent: list[tuple[str, float]] = []
 
         def observe(
             op: str, model: str | None, batch: int, width: int, context: int, seconds: float
         ) -> None:
-            if op == "round":
-                spent.append(seconds)
+            if op.startswith(ROUND):
+                spent.append((op.removeprefix(ROUND), seconds))
 
         cell = self.batch, self.context
         requests = times.requests_of(self.bench, *cell, seed=turn + 1, emitted=EMITTED)
         ran = generate(self.executable, requests, observer=observe)
         self.prompts = ran.prefill_seconds
-        return median(spent)
+        by_form: dict[str, list[float]] = defaultdict(list)
+        for form, seconds in spent[FIRST:]:
+            by_form[form].append(seconds)
+        return {form: fmean(seconds) for form, seconds in by_form.items()}
 
 
 class TurnLog:
@@ -111,21 +127,32 @@ class TurnLog:
         """Run the next turn, and write it."""
         runs = dict(enumerate(rounds))
         for seconds in each_turn(runs, len(self), len(self) + 1):
-            self._turns.append([[seconds[i], one.prompts] for i, one in runs.items()])
+            self._turns.append([(seconds[i], one.prompts) for i, one in runs.items()])
             write_json_atomic(self._path, {**self._about, "turns": self._turns})
 
-    def medians(self) -> list[tuple[float, float]]:
-        """Seconds of each round, and until its prompts were read."""
-        by_round = zip(*self._turns, strict=True)
-        return [(median(s for s, _ in one), median(p for _, p in one)) for one in by_round]
+    def medians(self) -> list[tuple[Forms, float]]:
+        """Seconds of each round by form, and until its prompts were read."""
+        made: list[tuple[Forms, float]] = []
+        for turns in zip(*self._turns, strict=True):
+            by_form: dict[str, list[float]] = defaultdict(list)
+            for forms, _ in turns:
+                for form, seconds in forms.items():
+                    by_form[form].append(seconds)
+            forms = {form: median(seconds) for form, seconds in by_form.items()}
+            made.append((forms, median(prompts for _, prompts in turns)))
+        return made
 
-    def _read(self) -> list[list[list[float]]]:
+    def _read(self) -> list[list[Timed]]:
         if not self._path.is_file():
             return []
         try:
             stored = read_json(self._path)
             turns = stored.pop("turns")
-            whole = [[[float(s), float(p)] for s, p in turn] for turn in turns]
+            whole = [[_timed(*one) for one in turn] for turn in turns]
         except (UsageError, AttributeError, KeyError, TypeError, ValueError):
             return []
         return whole if stored == self._about else []
+
+
+def _timed(seconds: Mapping[str, Any], prompts: Any) -> Timed:
+    return {form: float(one) for form, one in seconds.items()}, float(prompts)

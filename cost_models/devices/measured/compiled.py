@@ -9,12 +9,7 @@ import numpy as np
 
 from specplan.cost_models.cost import Quantity, maximum
 from specplan.cost_models.devices.device import Device
-from specplan.cost_models.devices.measured.compiled_form import (
-    LEAST,
-    MOVES,
-    CompiledForm,
-    fit_compiled,
-)
+from specplan.cost_models.devices.measured.compiled_form import LEAST, CompiledForm, fit_compiled
 from specplan.cost_models.devices.measured.device import MeasuredDevice
 from specplan.cost_models.devices.measured.table import Provenance
 from specplan.cost_models.intervals import Seconds
@@ -106,7 +101,7 @@ class CompiledDevice:
     ) -> Seconds:
         """One op that is no forward; see `Device`."""
         time = self.base.op_seconds(op_name, batch, width, moved)
-        return self._share(time, self.form.moves if op_name == MOVES else self.form.others)
+        return self._share(time, self.form.share(op_name))
 
     def read_seconds(self, link: str, moved: float) -> Seconds:
         """Bytes over a link; see `Device`."""

@@ -9,7 +9,9 @@ takes
 of `single`, the interpreter's time of the pass over one token: a part for the bytes of the weights,
 `several` more where there is more than one token (a product of matrices, no longer one with a
 vector), and one for each token behind the first. Moving the accepted nodes of a tree in the caches
-takes `moves x interpreted`, and everything else `others x interpreted`.
+takes `moves x interpreted`, what the host does with sources `sources x interpreted`, and everything
+else `others x interpreted`. A round that looks up takes turns with forms of itself, which leaves
+less of each in the processor's caches: that is told by `sources` as well.
 
 `model` is a number for each model; the others are of the compiler and the device. What a
 longer text adds to a pass is the interpreter's. Prompts take their measured share of its time: 1
@@ -41,10 +43,12 @@ beside a machine's own: a few rounds that happen to fit well are no proof.
 """
 PRIOR = 0.005
 """Weight of `USUAL` against a relative error, so that each round can be left out."""
-USUAL = 0.5, 0.2, 0.05, 0.5, 2.0
-"""`model`, `several`, `token`, `others` and `moves` where no round says otherwise."""
+USUAL = 0.5, 0.2, 0.05, 0.5, 2.0, 0.5
+"""`model`, `several`, `token`, `others`, `moves` and `sources` where no round says otherwise."""
 MOVES = "commit:tree"
 """The op that moves accepted nodes, as devices price it."""
+SOURCES = frozenset({"lookup", "update"})
+"""Ops that the host runs, beside a round's one call."""
 Floats = NDArray[np.float64]
 Model: TypeAlias = tuple[str, str]
 """Digest and number format."""
@@ -60,6 +64,7 @@ class CompiledForm:
         token: for each token behind the first.
         others: share of what everything but passes and moves takes.
         moves: share of what it takes to move the accepted nodes of a tree.
+        sources: share of what lookups take, and what sources learn by.
         error: relative half width of the 90 % interval of a round.
         context: tokens of text of the rounds that ran.
         prompts: share of what prompts take, by batch; 1 for all where it is empty.
@@ -70,6 +75,7 @@ class CompiledForm:
     token: float
     others: float
     moves: float
+    sources: float
     error: float = 0.0
     context: int = 0
     prompts: Mapping[int, float] = field(default_factory=dict)
@@ -99,7 +105,14 @@ class CompiledForm:
             float(self.pass_seconds(one.single, one.tokens, (one.model, one.dtype))) * one.count
             for one in run.passes
         )
-        return passes + self.moves * run.moves + self.others * (run.others - run.moves)
+        others = run.others - run.moves - run.sources
+        return passes + self.moves * run.moves + self.sources * run.sources + self.others * others
+
+    def share(self, op: str) -> float:
+        """Of the interpreter's seconds of an op, by the name that devices know it by."""
+        if op == MOVES:
+            return self.moves
+        return self.sources if op.partition(":")[0] in SOURCES else self.others
 
 
 @cache
@@ -115,7 +128,8 @@ def fit_compiled(runs: tuple[CompiledRun, ...]) -> CompiledForm:
     """
     models = sorted({(one.model, one.dtype) for run in runs for one in run.passes})
     form, trees = _fitted(runs, models), any(run.moves for run in runs)
-    spare = len(runs) - len(models) - len(USUAL[1:-1]) - trees
+    sources = any(run.sources for run in runs)
+    spare = len(runs) - len(models) - len(USUAL[1:-2]) - trees - sources
     if spare > 0:
         missed = [_missed(form, run) for run in runs]
         error = _half_width([*missed, *[MISSED] * COUNTS], spare + COUNTS)
@@ -156,6 +170,6 @@ def _fitted(runs: Sequence[CompiledRun], models: Sequence[Model]) -> CompiledFor
         tried = form(numbers)
         return np.array([*(_missed(tried, run) for run in runs), *PRIOR * (numbers / usual - 1.0)])
 
-    least = [*[LEAST] * len(models), 0.0, 0.0, 0.0, 0.0]
-    most = [*[MOST] * len(models), MOST, MOST, 1.5, 20.0]
+    least = [*[LEAST] * len(models), 0.0, 0.0, 0.0, 0.0, 0.0]
+    most = [*[MOST] * len(models), MOST, MOST, 1.5, 20.0, 5.0]
     return form(least_squares(missed, usual, bounds=(least, most)).x)

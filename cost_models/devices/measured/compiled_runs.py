@@ -38,6 +38,7 @@ class CompiledRun:
 
     Attributes:
         probe: name of the plan.
+        form: of its round, as names end by `outcome_words`; empty for the round itself.
         batch: requests.
         context: tokens of text per request.
         version: of what compiled it, where it has one of its own.
@@ -46,9 +47,11 @@ class CompiledRun:
         passes: of each model and number of tokens, by that table.
         others: its seconds of everything else.
         moves: of these, seconds for moving the accepted nodes of trees in caches.
+        sources: of these, seconds for lookups, and for what sources learn.
     """
 
     probe: str
+    form: str
     batch: int
     context: int
     version: str
@@ -57,10 +60,12 @@ class CompiledRun:
     passes: tuple[Passes, ...]
     others: float
     moves: float
+    sources: float
 
     def __post_init__(self) -> None:
         numbers = {"batch": self.batch, "context": self.context, "seconds": self.seconds}
-        _check_numbers(**numbers, prompts=self.prompts, others=self.others, moves=self.moves or 1)
+        parts = {"others": self.others, "moves": self.moves or 1, "sources": self.sources or 1}
+        _check_numbers(**numbers, prompts=self.prompts, **parts)
         if not self.passes:
             raise ValueError(f"the compiled round of {self.probe} ran no model")
 

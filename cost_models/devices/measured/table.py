@@ -169,7 +169,7 @@ class MeasuredTable:
             "fits": [asdict(self.fits[about]) for about in sorted(self.fits)],
             "refined": self.refined,
             "lane_overlap": self.lane_overlap,
-            "compiled_runs": {
+            "compiled_rounds": {
                 name: [asdict(run) for run in runs] for name, runs in self.compiled.items()
             },
             **sections,
@@ -208,7 +208,7 @@ class MeasuredTable:
             raise ValueError(f"lane_overlap {overlap} is not between 0 and 1")
         compiled = {
             name: tuple(map(CompiledRun.read, entries))
-            for name, entries in document.get("compiled_runs", {}).items()
+            for name, entries in document.get("compiled_rounds", {}).items()
         }
         return cls(document["name"], provenance, rows, fits, refined, overlap, compiled)
 

@@ -32,6 +32,22 @@ from tests.measure.problems import write_problem  # noqa: E402
 
 torch.set_num_threads(1)
 BY = "onnxruntime"
+FORMS: dict[tuple[str, str], tuple[int, list[tuple[int, int]]]] = {
+    ("autoregressive", ""): (1, []),
+    ("lookup 2", ""): (3, []),
+    ("lookup 2", "-unmatched"): (1, []),
+    ("lookup 10", ""): (11, []),
+    ("lookup 10", "-unmatched"): (1, []),
+    ("lookups by match", "-matched"): (11, []),
+    ("lookups by match", "-matched-1"): (3, []),
+    ("lookups by match", "-unmatched"): (1, []),
+    ("chain 1 by draft", ""): (2, [(1, 2)]),
+    ("chain 3 by draft", ""): (4, [(1, 2), (2, 1)]),
+    ("chain 7 by draft", ""): (8, [(1, 2), (6, 1)]),
+    ("bush 8 by draft", ""): (17, [(1, 2), (1, 8)]),
+}
+"""Of the rounds that are timed: tokens that the target judges; passes and tokens of the draft."""
+PROBES = [*dict.fromkeys(probe for probe, _ in FORMS)]
 
 
 @pytest.fixture(scope="module")
@@ -62,30 +78,19 @@ def test_compiled_rounds_and_the_parts_they_are_priced_by(
     problem: Problem, measured: MeasuredDevice
 ) -> None:
     runs = measured.table.compiled[BY]
-    probes = ["autoregressive", "lookup 2", "lookup 5", "lookup 10"]
-    probes += [f"chain {length} by draft" for length in (1, 3, 7)] + ["bush 8 by draft"]
-    assert [(run.batch, run.probe) for run in runs] == [(1, probe) for probe in probes]
+    assert [(run.batch, run.probe, run.form) for run in runs] == [(1, *one) for one in FORMS]
     _, facts = open_bench(problem)
     for run in runs:
         (judged,) = (one for one in run.passes if one.model == facts.target.digest)
         draft = facts.drafts["draft"].digest
         drafted = [(p.count, p.tokens) for p in run.passes if p.model == draft]
-        expected = {
-            "autoregressive": (1, []),
-            "lookup 2": (3, []),
-            "lookup 5": (6, []),
-            "lookup 10": (11, []),
-            "chain 1 by draft": (2, [(1, 2)]),
-            "chain 3 by draft": (4, [(1, 2), (2, 1)]),
-            "chain 7 by draft": (8, [(1, 2), (6, 1)]),
-            "bush 8 by draft": (17, [(1, 2), (1, 8)]),
-        }
-        tokens, passes = expected[run.probe]
+        tokens, passes = FORMS[run.probe, run.form]
         assert (judged.count, judged.tokens) == (1, tokens)
         assert sorted(drafted) == sorted(passes), "of all tokens that may be pending"
         assert all(one.single > 0.0 for one in run.passes)
         assert run.seconds > 0.0 < run.others and run.prompts > 0.0 and run.version == ""
         assert (0.0 < run.moves < run.others) == (run.probe[:4] == "bush"), "a chain stays in place"
+        assert (0.0 < run.sources < run.others) == (run.probe[:6] == "lookup"), "matched or not"
         assert 40 <= run.context <= 63, "halfway between the shortest and the longest text"
     assert measured.table.provenance.backend == "eager"
 
@@ -135,12 +140,11 @@ def test_one_round_that_does_not_compile_costs_no_other(
     """Whatever ends a measurement: what was compiled and timed before is not done again."""
     table, path = measured.table, tmp_path / "device.json"
     before = table.compiled.pop(BY)
-    names = [run.probe for run in before]
     calls, write = list[int](), Fake.write
 
     def failing(self: Fake, *others: Any) -> None:
         calls.append(len(calls) + 1)
-        if len(calls) in (3, 9):
+        if len(calls) in (3, 13):
             raise RuntimeError("no such kernel\nmore")
         write(self, *others)
 
@@ -154,26 +158,29 @@ def test_one_round_that_does_not_compile_costs_no_other(
         return MeasuredTable.load(path).compiled[BY]
 
     def interrupt(_: str, done: int, __: int) -> None:
-        if done == len(names) + 1:  # all are compiled, and ran one turn
+        if done == len(PROBES) + 1:  # all are compiled, and ran one turn
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         measure(interrupt)
     (log,) = tmp_path.glob("*/turns.json")
-    assert len(calls) == len(names) and len(json.loads(log.read_text())["turns"]) == 1
+    assert len(calls) == len(FORMS) and len(json.loads(log.read_text())["turns"]) == 1
     with pytest.raises(MissingCapabilityError) as caught:
         measure(lambda _, done, __: steps.append(done))
-    assert len(calls) == 9 and steps == [*range(8), 9, 10], "the second turn alone is left"
+    assert len(calls) == 13 and steps == [*range(8), 9, 10], "the second turn alone is left"
     assert str(caught.value) == (
-        "backend onnxruntime: it does not compile 1 of 8 rounds (lookup 5 at batch 1: RuntimeError:"
+        "backend onnxruntime: it does not compile 1 of 8 rounds (lookup 2 at batch 1: RuntimeError:"
         " no such kernel). Mend that, or name another backend. The next measurement repeats only"
         " these rounds."
     )
     saved = MeasuredTable.load(path).compiled[BY]
-    assert [run.probe for run in saved] == [*names[:2], *names[3:]]
+    assert [(run.probe, run.form) for run in saved] == [
+        one for one in FORMS if one[0] != "lookup 2"
+    ]
     assert [*tmp_path.iterdir()] == [path], "all else is in the table"
-    assert measure()[:-1] == saved and table.compiled[BY][-1].probe == names[2] == "lookup 5"
-    assert len(calls) == 10
+    *first, last, unmatched = measure()
+    assert first == [*saved] and last.probe == unmatched.probe == "lookup 2"
+    assert len(calls) == 15, "of both forms"
     table.compiled[BY] = before
 
 

@@ -80,7 +80,9 @@ def test_plans_that_another_version_compiled_are_others(
     plans = MeasuredPlans((measured(single(before, "chain from the text")[0], 0, 1.5),))
 
     def by(version: str) -> ProblemFacts:
-        run = CompiledRun("p", 1, 8, version, 1.0, 1.0, (Passes("m", "f", 1, 1, 1.0),), 1.0, 0.0)
+        run = CompiledRun(
+            "p", "", 1, 8, version, 1.0, 1.0, (Passes("m", "f", 1, 1, 1.0),), 1.0, 0.0, 0.0
+        )
         table = MeasuredTable("here", here, compiled={"onnxruntime": (run,)})
         device = compiled_by(MeasuredDevice(table), "onnxruntime")
         return replace(facts, problem=problem, device=device)

@@ -55,16 +55,21 @@ def rounds(
     noise: Sequence[float] = (),
     *,
     moves: float = 3.0,
+    sources: float = 0.7,
 ) -> list[CompiledRun]:
-    """Rounds of two models, as the form has them but for noise; the last ones draft trees."""
+    """Rounds of two models, as the form has them but for noise; the last ones draft trees.
+
+    Where the target runs alone, over several tokens, they were looked up.
+    """
     shares = dict(zip((TARGET, DRAFT), models, strict=True))
-    truth = CompiledForm(shares, several, token, others, moves)
+    truth = CompiledForm(shares, several, token, others, moves, sources)
     runs = []
     for place, (batch, (judged, drafts)) in enumerate(product((1, 4), PASSES)):
         widths = [(TARGET, judged, 8.0), *((DRAFT, width, 1.5) for width in drafts)]
         passes = [Passes(*model, 1, batch * width, single) for model, width, single in widths]
-        rest = 1.0 + 0.1 * judged, 0.5 * (8 in drafts)
-        run = CompiledRun(f"probe {place}", batch, 100, "", 1.0, 1.0, tuple(passes), *rest)
+        copied = 0.9 * batch if judged > 1 and not drafts else 0.0
+        rest = 1.0 + 0.1 * judged + copied, 0.5 * (8 in drafts), copied
+        run = CompiledRun(f"probe {place}", "", batch, 100, "", 1.0, 1.0, tuple(passes), *rest)
         seconds = truth.seconds(run) * (1.0 + (noise[place] if noise else 0.0))
         runs.append(replace(run, seconds=seconds))
     return runs
@@ -76,12 +81,18 @@ def rounds(
     token=st.floats(0.0, 0.2),
     others=st.floats(0.0, 1.0),
     moves=st.floats(0.0, 8.0),
+    sources=st.floats(0.0, 2.0),
 )
 def test_the_form_is_fitted_again(
-    models: tuple[float, float], several: float, token: float, others: float, moves: float
+    models: tuple[float, float],
+    several: float,
+    token: float,
+    others: float,
+    moves: float,
+    sources: float,
 ) -> None:
     """Up to what is taken beforehand, which counts where a number adds little to a round."""
-    runs = rounds(models, several, token, others, moves=moves)
+    runs = rounds(models, several, token, others, moves=moves, sources=sources)
     form = fit_compiled(tuple(runs))
     assert form.models[TARGET] == pytest.approx(models[0], rel=0.03, abs=0.03)
     assert form.models[DRAFT] == pytest.approx(models[1], rel=0.1, abs=0.03)
@@ -89,7 +100,8 @@ def test_the_form_is_fitted_again(
     assert form.token == pytest.approx(token, abs=0.01)
     assert form.others == pytest.approx(others, abs=0.3)
     assert form.moves == pytest.approx(moves, rel=0.1, abs=0.5)
-    assert LEAST_ERROR < form.error < 0.06, "so few rounds are no proof"
+    assert form.sources == pytest.approx(sources, rel=0.1, abs=0.3)
+    assert LEAST_ERROR < form.error < 0.07, "so few rounds are no proof"
     for run in runs:
         assert form.seconds(run) == pytest.approx(run.seconds, rel=0.01)
 
@@ -117,14 +129,17 @@ def test_few_rounds_predict_with_much_doubt(seed: int, count: int) -> None:
 
 
 def test_a_pass_has_a_fixed_part_and_one_for_each_token() -> None:
-    form = CompiledForm({TARGET: 0.5, DRAFT: 0.1}, several=0.2, token=0.05, others=0.5, moves=3.0)
+    numbers = {"several": 0.2, "token": 0.05, "others": 0.5, "moves": 3.0, "sources": 0.7}
+    form = CompiledForm({TARGET: 0.5, DRAFT: 0.1}, **numbers)
     widths = np.array([1, 2, 5])
     assert form.pass_seconds(10.0, widths, TARGET) == pytest.approx([5.0, 6.25, 7.0])
     assert form.pass_seconds(10.0, 1.5, TARGET) == pytest.approx(5.625), "one or two"
     assert form.pass_seconds(10.0, 1, ("another", "float32")) == pytest.approx(3.0), "the mean"
-    (run,) = rounds((0.5, 0.1), 0.2, 0.05, 0.5)[3:4]
+    copied, drafted = rounds((0.5, 0.1), 0.2, 0.05, 0.5)[1:4:2]
     target, draft = 0.5 * 8.0 * 1.25, 0.1 * 1.5 * 1.25
-    assert form.seconds(run) == pytest.approx(target + draft + 0.5 * run.others)
+    assert form.seconds(drafted) == pytest.approx(target + draft + 0.5 * drafted.others)
+    target, rest = 0.5 * 8.0 * 1.3, copied.others - 0.9
+    assert form.seconds(copied) == pytest.approx(target + 0.7 * 0.9 + 0.5 * rest)
 
 
 def table(slope: float = 0.0) -> MeasuredTable:
@@ -144,13 +159,20 @@ def table(slope: float = 0.0) -> MeasuredTable:
             PrefillRow(9.0, 8.0, 10.0, 3, tokens=100, **about),
             OpRow(1.0, 0.9, 1.1, 3, op="accept", width=1, batch=1),
             OpRow(1.0, 0.9, 1.1, 3, op="commit:tree", width=1, batch=1),
+            OpRow(1.0, 0.9, 1.1, 3, op="lookup", width=1, batch=1),
             RoundRow(0.5, 0.4, 0.6, 3, batch=1),
         ],
     )
 
 
 FORM = CompiledForm(
-    {(LLAMA.digest, LLAMA.dtype): 0.5}, several=0.2, token=0.05, others=0.2, moves=3.0, error=0.3
+    {(LLAMA.digest, LLAMA.dtype): 0.5},
+    several=0.2,
+    token=0.05,
+    others=0.2,
+    moves=3.0,
+    sources=0.7,
+    error=0.3,
 )
 
 
@@ -206,6 +228,7 @@ def test_everything_else_is_a_share_and_prompts_stay() -> None:
     compiled, base = device(), MeasuredDevice(table())
     assert compiled.op_seconds("accept", 1, 1).median == pytest.approx(0.2)
     assert compiled.op_seconds("commit:tree", 1, 1).median == pytest.approx(3.0)
+    assert compiled.op_seconds("lookup", 1, 1).median == pytest.approx(0.7)
     assert compiled.round_seconds(1).median == pytest.approx(0.1)
     assert compiled.prefill_seconds(LLAMA, 1, 100) == base.prefill_seconds(LLAMA, 1, 100)
     assert (compiled.kind, compiled.lane_overlap) == ("measured", 0.0)
@@ -261,7 +284,7 @@ def test_damaged_rounds_are_refused(tmp_path: Path, change: dict[str, object]) -
     stored.compiled["inductor"] = tuple(rounds((0.8, 0.6), 0.2, 0.05, 0.5))
     stored.save(path)
     document = json.loads(path.read_text())
-    document["compiled_runs"]["inductor"][0] |= change
+    document["compiled_rounds"]["inductor"][0] |= change
     path.write_text(json.dumps(document))
     with pytest.raises(UsageError, match="does not fit the schema"):
         load_device(path)
