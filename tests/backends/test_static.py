@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -163,10 +164,7 @@ def test_a_lookup_that_proposes_nothing_leaves_the_root(
     lacking = StaticExecutable(
         plan, models, counting(ran), has=lambda graph, _: graph.outcome is None
     )
-    whole = StaticExecutable(plan, models, counting(ran))
-    whole.whole = True
-    for executable in (lacking, whole):
-        assert in_turn(executable, requests, 2) == expected
+    assert in_turn(lacking, requests, 2) == expected
     assert set(ran) == {None}
 
 
@@ -186,7 +184,10 @@ def test_a_draft_model_behind_a_lookup_has_a_form_for_each_outcome(
 
 
 def test_copies_of_two_lengths_have_a_form_for_each(pair_folder: Path) -> None:
-    """A form's own lookup is where it reads it, whatever the other has."""
+    """A form's own lookup is where it reads it, whatever the other has.
+
+    The same tokens where the forms run in turn, as rounds that are timed.
+    """
     models, twice = load_pair(pair_folder), ((5, 9, 2, 33, 5, 9), (3, 20, 41, 8, 3, 20))
     repeating = [Request(prompt_tokens=one, max_new_tokens=12, temperature=0.0) for one in twice]
     requests = [*requests_of(0.0), *repeating]
@@ -196,6 +197,17 @@ def test_copies_of_two_lengths_have_a_form_for_each(pair_folder: Path) -> None:
         expected = in_turn(EagerBackend().compile(plan, models), requests, batch)
         assert in_turn(StaticExecutable(plan, models, counting(ran)), requests, batch) == expected
         assert set(ran) == {0, 1, NO_MATCH} | whole
+    timed, ops = StaticExecutable(plan, models, counting(ran)), list[str]()
+    timed.in_turn = True
+    ran.clear()
+    for request, tokens in zip(requests, expected, strict=True):
+        ops.clear()
+        ran_alone = generate(timed, [request], observer=lambda op, *_: ops.append(op))
+        assert [one.tokens for one in ran_alone.completions] == [tokens]
+        names = [f"round-{one}" for one in ("matched", "matched-1", "unmatched") for _ in range(2)]
+        rounds = [op for op in ops if op.startswith("round")]
+        assert rounds == [*islice(cycle(names), len(rounds))]
+    assert set(ran) == {0, 1, NO_MATCH}
 
 
 LEARNING = """plan learning
