@@ -2,10 +2,10 @@
 
     python benchmarks/cpu_kernels.py [--hidden N] [--inner N] [--layers N] [--turns N] [--json]
 
-A chain of products by matrices `[inner, hidden]` and `[hidden, inner]` of random bfloat16 numbers,
-as many as the layers have, is opened twice as `specplan` opens rounds: with our kernels and without
+A chain of products by matrices `[inner, hidden]` and `[hidden, inner]` of random numbers, as many
+as the layers have, is opened twice as `specplan` opens rounds: with our kernels and without
 them. Both share one pool of threads, and run in turns of 20 runs, of which the median counts; then
-the median of turns. `stored` reads the weights as bfloat16 where ONNX Runtime reads float32; the
+the median of turns. Numbers of 16 bits are read as such where ONNX Runtime reads float32; the
 results are float32 sums in both.
 """
 
@@ -30,7 +30,8 @@ from specplan.backends.onnxruntime.values import bind, elsewhere, run_bound
 from specplan.measure.machine import hardware_name
 from specplan.runtime.models.quantized import quantize
 
-FORMS = ("stored", "Q8_0", "Q4_0")
+HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+FORMS = (*HALVES, "Q8_0", "Q4_0")
 ROWS = (1, 2, 4, 6, 9, 17, 33, 160)
 RUNS = 20
 
@@ -43,8 +44,9 @@ def chain(form: str, options: argparse.Namespace) -> tuple[bytes, dict[str, torc
             [(options.inner, options.hidden), (options.hidden, options.inner)]
         ):
             weight = torch.randn(rows, columns, generator=draws) / columns**0.5
-            weight, name = weight.to(torch.bfloat16).float(), f"{layer}.{part}"
-            if form == "stored":
+            weight = weight.to(HALVES.get(form, torch.bfloat16)).float()
+            name = f"{layer}.{part}"
+            if form in HALVES:
                 weights[name] = weight
                 nodes.append(helper.make_node("Gemm", [given, name], [f"y.{name}"], transB=1))
             else:

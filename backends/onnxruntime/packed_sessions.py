@@ -23,7 +23,7 @@ from specplan.backends.onnxruntime.cpu_kernels.building import kernels
 from specplan.backends.onnxruntime.cpu_kernels.rewriting import Tiles, with_own_kernels
 from specplan.backends.onnxruntime.values import bind
 
-_SHARED = (torch.uint8, torch.bfloat16, torch.float32)
+_SHARED = (torch.uint8, torch.bfloat16, torch.float16, torch.float32)
 """Number types of matrices, which sessions read where they are."""
 
 

@@ -37,14 +37,20 @@ if not can_share() or building.kernels() is None:
     pytest.skip("no AVX-512 VNNI, or no C++ compiler", allow_module_level=True)
 
 DRAFT = Path(__file__).parents[2] / "examples/reference_models/draft"
-FORMS = ("stored", "Q8_0", "Q4_0")
+KINDS = {
+    "bfloat16": "StoredBfloat16", "float16": "StoredFloat16", "Q8_0": "Blocks", "Q4_0": "Blocks"
+}  # fmt: skip
+"""Ops by the number format of a checkpoint."""
 ROWS = (1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 17, 40)
 
 
 def matrix_of(form: str, rows: int, columns: int) -> Any:
     draws = torch.Generator().manual_seed(rows)
-    weight = torch.randn(rows, columns, generator=draws).to(torch.bfloat16).float()
-    return weight if form == "stored" else quantize(weight, form)
+    weight = torch.randn(rows, columns, generator=draws)
+    weight[:2] *= 1e-6  # in float16 too small for a whole significand
+    half = getattr(torch, form, torch.bfloat16)
+    weight = weight.to(half).float()
+    return quantize(weight, form) if form.startswith("Q") else weight
 
 
 def times(
@@ -95,7 +101,7 @@ def ops(code: bytes, weights: dict[str, Any]) -> Counter[str]:
     return Counter(node.op_type for node in ModelProto.FromString(rewritten).graph.node)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", KINDS)
 @pytest.mark.parametrize("shape", [(64, 256), (100, 96), (40, 32)], ids=str)
 def test_a_row_gives_the_same_bits_whatever_is_beside_it(form: str, shape: tuple[int, int]) -> None:
     """Against products in float64; 100 and 40 columns fill no tile, 96 is no power of two."""
@@ -103,8 +109,9 @@ def test_a_row_gives_the_same_bits_whatever_is_beside_it(form: str, shape: tuple
     inputs = torch.randn(max(ROWS), shape[1], generator=torch.Generator().manual_seed(1))
     inputs[0, :32] = 0.0
     code, weights = times(inputs, matrix)
-    assert ops(code, weights) == {"Stored" if form == "stored" else "Blocks": 1}
-    exact = inputs.double() @ matrix.double().T if form == "stored" else linear(inputs, matrix)
+    assert ops(code, weights) == {KINDS[form]: 1}
+    stored = not isinstance(matrix, QuantizedMatrix)
+    exact = inputs.double() @ matrix.double().T if stored else linear(inputs, matrix)
     alone = [run(code, weights, one[None], (1, shape[0]), True)[0] for one in inputs]
     assert (torch.stack(alone) - exact).abs().max() < 2e-6 * exact.abs().max()
     for rows in ROWS:
@@ -112,7 +119,7 @@ def test_a_row_gives_the_same_bits_whatever_is_beside_it(form: str, shape: tuple
         assert torch.equal(together, torch.stack(alone[-rows:]))
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", KINDS)
 def test_a_product_takes_in_its_gate_and_reshapes(form: str) -> None:
     matrix, inputs = matrix_of(form, 96, 64), 3 * torch.randn(1, 5, 64)
     inputs[0, 0] *= 30  # gates far out
@@ -130,20 +137,22 @@ def test_a_product_takes_in_its_gate_and_reshapes(form: str) -> None:
 
 
 def test_what_others_read_stays_and_a_bias_is_added() -> None:
-    matrix, inputs = matrix_of("stored", 32, 64), torch.randn(3, 64)
+    matrix, inputs = matrix_of("bfloat16", 32, 64), torch.randn(3, 64)
     bias = torch.randn(32)
     code, weights = times(inputs, matrix, bias=bias)
-    assert ops(code, weights) == {"Stored": 1, "Add": 1}
+    assert ops(code, weights) == {"StoredBfloat16": 1, "Add": 1}
     made = run(code, weights, inputs, (3, 32), own=True)
     torch.testing.assert_close(made, inputs @ matrix.T + bias, rtol=1e-5, atol=1e-5)
     split = helper.make_node("Split", ["h"], ["g", "u"], axis=-1, num_outputs=2)
     mixed = helper.make_node("Mul", ["g", "u"], ["y"])  # no gate
     code, weights = times(inputs, matrix, split, mixed)
-    assert ops(code, weights) == {"Stored": 1, "Split": 1, "Mul": 1}
+    assert ops(code, weights) == {"StoredBfloat16": 1, "Split": 1, "Mul": 1}
 
 
-def test_weights_that_are_no_bfloat16_numbers_are_left_to_onnx_runtime() -> None:
-    matrix, inputs = torch.randn(32, 64), torch.randn(3, 64)
+@pytest.mark.parametrize("last", [1 + 2**-20, 1e30 * (1 + 2**-10), 2**-30 * (1 + 2**-10)])
+def test_weights_of_more_bits_are_left_to_onnx_runtime(last: float) -> None:
+    matrix, inputs = matrix_of("float16", 32, 64), torch.randn(3, 64)
+    matrix[-1, -1] = last
     code, weights = times(inputs, matrix)
     assert ops(code, weights) == {"Gemm": 1}
     made = run(code, weights, inputs, (3, 32), own=True)
@@ -151,7 +160,7 @@ def test_weights_that_are_no_bfloat16_numbers_are_left_to_onnx_runtime() -> None
 
 
 def test_half_a_row_is_refused() -> None:
-    matrix = matrix_of("stored", 32, 64)
+    matrix = matrix_of("bfloat16", 32, 64)
     code, weights = times(torch.randn(1, 64), matrix)
     with pytest.raises(Exception, match="no whole number of rows"):
         run(code, weights, torch.randn(1, 96), (1, 32), own=True)
@@ -172,7 +181,7 @@ def test_a_model_runs_by_our_kernels_alone(dtype: str, tmp_path: Path) -> None:
     (package,) = tmp_path.glob("*/round.onnx")
     there = ops(package.read_bytes(), named_weights(models))
     layers = models["target"].num_layers
-    assert there["Stored" if dtype == "float32" else "Blocks"] == 4 * layers + 1
+    assert there[KINDS["bfloat16" if dtype == "float32" else dtype]] == 4 * layers + 1
     assert there["Attend"] == layers
     assert not {"Gemm", "MatMulNBits", "Split", "QuickGelu", "GroupQueryAttention"} & there.keys()
     assert backend.version.endswith(building.digest())

@@ -26,7 +26,8 @@ void* call(Place place, Arguments... arguments) {
 }
 
 constexpr uint32_t kVersion = 12;  // of the structure below, which later versions made longer
-constexpr int kFloat = 1, kUint8 = 2, kInt32 = 6, kInt64 = 7, kBfloat16 = 16;
+constexpr int kFloat = 1, kUint8 = 2, kInt32 = 6, kInt64 = 7, kFloat16 = 10,
+              kBfloat16 = 16;
 
 struct CustomOp {
   uint32_t version;

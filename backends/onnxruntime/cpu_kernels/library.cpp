@@ -11,7 +11,8 @@ extern "C" __attribute__((visibility("default"))) void* RegisterCustomOps(void* 
   static void* domain = nullptr;  // lives as long as the process: sessions refer to it
   if (domain == nullptr) {
     if (void* failed = call(kCreateCustomOpDomain, "specplan", &domain)) return failed;
-    for (const CustomOp* op : {declared<Stored>(), declared<Blocks>(), declared<Attend>()})
+    for (const CustomOp* op : {declared<Stored<Bfloat16>>(), declared<Stored<Float16>>(),
+                               declared<Blocks>(), declared<Attend>()})
       if (void* failed = call(kCustomOpDomainAdd, domain, op)) return failed;
   }
   return call(kAddCustomOpDomain, options, domain);

@@ -1,11 +1,12 @@
 // Products of few rows by matrices stored in 16, 8 or 4 bits: see `library.cpp`.
 //
-// A round of a plan has one row for each drafted node, a prompt has one for each token. Both ops
+// A round of a plan has one row for each drafted node, a prompt has one for each token. All ops
 // read a matrix [N, K] in tiles of 16 columns of the product, so that a tile's weights are read
 // once for all rows of a panel. Each number of a product is summed up in one order, whatever the
 // number of rows is: a row gives the same bits in a round of one node and in one of seventeen.
 //
-// Stored(x, tiles bfloat16 [T, K, 16])
+// StoredBfloat16(x, tiles bfloat16 [T, K, 16])
+// StoredFloat16(x, tiles float16 [T, K, 16])
 //     products of float32 numbers, summed up in float32.
 // Blocks(x, tiles uint8 [T, K/32, groups, 16, 4], scales [T, K/32, 16])
 //     weights in blocks of 32 with one scale; activations are rounded to 8 bits block by block
@@ -51,14 +52,27 @@ struct Product {
   }
 };
 
+// Numbers of 16 bits, as they are stored and as float32.
+struct Bfloat16 {
+  static constexpr const char* kOp = "StoredBfloat16";
+  static constexpr int kType = kBfloat16;
+
+  static Floats widened(__m256i halves) {
+    return (Floats)_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16);
+  }
+};
+
+struct Float16 {
+  static constexpr const char* kOp = "StoredFloat16";
+  static constexpr int kType = kFloat16;
+
+  static Floats widened(__m256i halves) { return (Floats)_mm512_cvtph_ps(halves); }
+};
+
+template <class Number>
 struct StoredProduct : Product {
   const float* x;
   const uint16_t* tiles;
-
-  static Floats widened(const uint16_t* halves) {
-    const __m256i narrow = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(halves));
-    return (Floats)_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16);
-  }
 
   template <int kRows, int kTiles>
   void panel(int64_t row, int64_t tile) const {
@@ -71,7 +85,7 @@ struct StoredProduct : Product {
         const uint16_t* from = weights + (t * depth + k) * kWidth;
         // Many sums hide little of the time that weights take to come: ask for the next tiles'.
         if (kTiles < 8 && row == 0) _mm_prefetch(from + kTiles * depth * kWidth, _MM_HINT_T0);
-        column[t] = widened(from);
+        column[t] = Number::widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
       }
       for (int r = 0; r < kRows; ++r) {
         const Floats one = (Floats)_mm512_set1_ps(rows_of_x[r * depth + k]);
@@ -194,7 +208,7 @@ void run_in(void* context, const Product& product, int64_t tiles, const Panel& p
   });
 }
 
-// What both ops are declared with, and their results.
+// What all ops are declared with, and their results.
 struct ProductOp {
   static constexpr size_t kOutputs = 1;
   int64_t columns, rank, gated;
@@ -217,18 +231,19 @@ struct ProductOp {
   }
 };
 
+template <class Number>
 struct Stored : ProductOp {
-  static constexpr const char* kName = "Stored";
-  static constexpr int kInputs[] = {kFloat, kBfloat16};
+  static constexpr const char* kName = Number::kOp;
+  static constexpr int kInputs[] = {kFloat, Number::kType};
   static constexpr size_t kRequired = 2;
   using ProductOp::ProductOp;
 
   void compute(void* context) const {
     const Operand x = input(context, 0), tiles = input(context, 1);
     const Product shape = product(context, x, tiles.shape[1]);
-    const StoredProduct made{shape, x.as<float>(), tiles.as<uint16_t>()};
+    const StoredProduct<Number> made{shape, x.as<float>(), tiles.as<uint16_t>()};
     const auto panel = [&]<int kRows, int kTiles>(int64_t row, int64_t tile) {
-      made.panel<kRows, kTiles>(row, tile);
+      made.template panel<kRows, kTiles>(row, tile);
     };
     if (made.rows <= 3) return run_in<3, 8>(context, made, tiles.shape[0], panel);
     if (made.rows <= 6) return run_in<6, 4>(context, made, tiles.shape[0], panel);

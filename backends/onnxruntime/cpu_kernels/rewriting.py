@@ -1,9 +1,9 @@
 """Ops of a graph by our own kernels, as its session opens: what is on disk stays portable.
 
-`Gemm` on weights that are bfloat16 numbers becomes `specplan.Stored`, which reads half as many
-bytes, and `MatMulNBits` becomes `specplan.Blocks`; see `products.h`. A product takes in reshapes
-around it, and the gate of a feed-forward layer behind it. `GroupQueryAttention` becomes
-`specplan.Attend`; see `attention.h`.
+`Gemm` on weights that are numbers of 16 bits becomes `specplan.StoredBfloat16` or `StoredFloat16`,
+which read half as many bytes, and `MatMulNBits` becomes `specplan.Blocks`; see `products.h`. A
+product takes in reshapes around it, and the gate of a feed-forward layer behind it.
+`GroupQueryAttention` becomes `specplan.Attend`; see `attention.h`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from torch import Tensor
 from specplan.backends.onnx_export.quantized import quantized_product
 from specplan.backends.onnxruntime.cpu_kernels.tiles import (
     WIDTH,
+    bfloat16_tiles,
     code_tiles,
-    fits_in_half,
+    float16_tiles,
     in_turn,
     scale_tiles,
-    stored_tiles,
+    stored_as,
 )
 from specplan.backends.onnxruntime.values import elsewhere
 
@@ -31,6 +32,11 @@ _SEPARATE_KEYS = 1
 """The input of `GroupQueryAttention` that has keys where queries do not come with them."""
 _PLAIN = {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 1}
 Making: TypeAlias = Callable[[Tensor], Tensor]
+_STORED: Mapping[torch.dtype | None, tuple[str, Making]] = {
+    torch.bfloat16: ("StoredBfloat16", bfloat16_tiles),
+    torch.float16: ("StoredFloat16", float16_tiles),
+}
+"""Ops on weights that are numbers of 16 bits, and how their tiles are made."""
 
 
 class Tiles:
@@ -38,13 +44,13 @@ class Tiles:
 
     def __init__(self) -> None:
         self._made: dict[tuple[int, torch.Size, Making, bool], tuple[Tensor, Tensor]] = {}
-        self._halves: dict[tuple[int, torch.Size], tuple[Tensor, bool]] = {}
+        self._halves: dict[tuple[int, torch.Size], tuple[Tensor, torch.dtype | None]] = {}
 
-    def fits(self, weight: Tensor) -> bool:
-        """See `fits_in_half`."""
+    def stored_as(self, weight: Tensor) -> torch.dtype | None:
+        """See `specplan.backends.onnxruntime.cpu_kernels.tiles.stored_as`."""
         key = weight.data_ptr(), weight.shape
         if key not in self._halves:
-            self._halves[key] = weight, fits_in_half(weight)
+            self._halves[key] = weight, stored_as(weight)
         return self._halves[key][1]
 
     def of(self, weight: Tensor, make: Making, gated: bool) -> Tensor:
@@ -130,10 +136,12 @@ def _product(node: Any, weights: Mapping[str, Tensor], tiles: Tiles) -> _Product
         return None
     rows = matrix.shape[0]
     if node.op_type == "Gemm":
-        if {**_PLAIN, "transB": 0, **options} != _PLAIN or not tiles.fits(matrix):
+        half = tiles.stored_as(matrix)
+        if {**_PLAIN, "transB": 0, **options} != _PLAIN or half not in _STORED:
             return None
+        kind, make = _STORED[half]
         bias = node.inputs[2] if len(names) > 2 else None
-        return _Product(node, "Stored", rows, {names[1]: (matrix, stored_tiles)}, bias, 2)
+        return _Product(node, kind, rows, {names[1]: (matrix, make)}, bias, 2)
     scales = weights.get(names[2])
     if len(names) > 3 or scales is None:
         return None

@@ -23,18 +23,37 @@ _LOW = np.uint32(0xFFFF)
 """Bits of a float32 number that bfloat16 has not."""
 
 
-def fits_in_half(weight: Tensor) -> bool:
-    """Whether float32 numbers are those of a checkpoint in bfloat16: nothing is lost there."""
+def stored_as(weight: Tensor) -> torch.dtype | None:
+    """The type of 16 bits that has all numbers of a float32 matrix, as that of its checkpoint."""
     if weight.dtype != torch.float32:
-        return False
-    return all(not (row.view(np.uint32) & _LOW).any() for row in weight.numpy())
+        return None
+    for half, same in ((torch.bfloat16, _are_bfloat16), (torch.float16, _are_float16)):
+        if all(same(row) for row in weight.numpy()):
+            return half
+    return None
 
 
-def stored_tiles(weight: Tensor) -> Tensor:
+def _are_bfloat16(numbers: NDArray[Any]) -> bool:
+    return not (numbers.view(np.uint32) & _LOW).any()
+
+
+def _are_float16(numbers: NDArray[Any]) -> bool:
+    with np.errstate(over="ignore"):
+        halves = numbers.astype(np.float16)
+    return bool((halves.astype(np.float32) == numbers).all())
+
+
+def bfloat16_tiles(weight: Tensor) -> Tensor:
     """Float32 `[N, K]` as bfloat16 `[T, K, 16]`."""
     halves = (weight.numpy().view(np.uint32) >> 16).astype(np.uint16)
     tiles = np.ascontiguousarray(_tiles(halves).transpose(0, 2, 1))
     return torch.from_numpy(tiles.view(np.int16)).view(torch.bfloat16)
+
+
+def float16_tiles(weight: Tensor) -> Tensor:
+    """Float32 `[N, K]` as float16 `[T, K, 16]`."""
+    halves = weight.numpy().astype(np.float16)
+    return torch.from_numpy(np.ascontiguousarray(_tiles(halves).transpose(0, 2, 1)))
 
 
 def code_tiles(codes: Tensor) -> Tensor:
