@@ -7,9 +7,17 @@ from dataclasses import replace
 from functools import lru_cache
 
 from specplan.cost_models.cost import Quantity
-from specplan.cost_models.rounds.demands import Matching, OpDemand, RoundDemands, round_demands
+from specplan.cost_models.rounds.demands import (
+    ForwardDemand,
+    Matching,
+    OpDemand,
+    RoundDemands,
+    round_demands,
+)
+from specplan.ir.ops import Lookup
 from specplan.ir.plan import Plan, Round
 from specplan.ir.types.matching import deciding_lookups, outcomes_of, specialized
+from specplan.ir.values import TEXT_STATE
 
 
 @lru_cache(maxsize=1024)
@@ -61,11 +69,29 @@ def outcomes(
     Args:
         demands: with `matching`.
         batch: requests, a number or an array.
-        skips_dead: dead nodes are left out; else only what follows the first lookup's match is.
+        skips_dead: dead nodes are left out, and a text is searched once, as in compiled rounds;
+            else only what follows the first lookup's match is left out.
     """
     matching = demands.matching
     assert matching is not None
     same = [share**batch for share in matching.shares]
-    first, *others = matching.forms
-    forms = [first, *(others if skips_dead else [demands] * len(others))]
-    return [*zip(same, forms, strict=True), (1.0 - sum(same), demands)]
+    forms: Sequence[RoundDemands] = [matching.forms[0], *[demands] * len(same)]
+    if skips_dead:
+        forms = [*map(searched_once, (*matching.forms, demands))]
+    return [*zip((*same, 1.0 - sum(same)), forms, strict=True)]
+
+
+def searched_once(demands: RoundDemands) -> RoundDemands:
+    """With one lookup for all that copy after one longest match.
+
+    The host of a compiled round searches a text once for them.
+    """
+    searched, steps = set[int](), list[ForwardDemand | OpDemand]()
+    for step in demands.steps:
+        op = step.op
+        if isinstance(op, Lookup) and op.source == TEXT_STATE and op.children == 1 and op.match:
+            if op.match[-1] in searched:
+                continue
+            searched.add(op.match[-1])
+        steps.append(step)
+    return replace(demands, steps=tuple(steps))

@@ -15,7 +15,7 @@ from specplan.cost_models.devices.measured.compiled_runs import CompiledRun, Pas
 from specplan.cost_models.devices.measured.device import MeasuredDevice
 from specplan.cost_models.devices.measured.table import MeasuredTable
 from specplan.cost_models.rounds.demands import OpDemand, RoundDemands, round_demands
-from specplan.cost_models.rounds.matching import by_outcome
+from specplan.cost_models.rounds.matching import by_outcome, searched_once
 from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.ir.capabilities import Capabilities, refusals
 from specplan.ir.errors import MissingCapabilityError, SpecplanError, foreign_words
@@ -172,15 +172,13 @@ def _runs(
     pricer = RoundPricer(MeasuredDevice(table), facts.shapes, one.batch, text)
     share = prompts / _prompt_seconds(pricer, one.probe, facts.drafters, one.context)
     (item,) = plan.rounds
-    outcomes, asked = (
-        (None, *outcomes_of(item)),
-        (round_demands(plan, item), *by_outcome(plan, item)),
-    )
-    for outcome, demands in zip(outcomes, asked, strict=False):  # some rounds have no forms
+    asked: dict[int | None, RoundDemands] = {None: round_demands(plan, item)}
+    asked |= zip(outcomes_of(item), by_outcome(plan, item), strict=False)  # some have no forms
+    for outcome, demands in asked.items():
         form = outcome_words(outcome)
         if form in forms:
             about = one.probe.name, form, one.batch, one.context, version
-            yield CompiledRun(*about, forms[form], share, *_parts(pricer, demands))
+            yield CompiledRun(*about, forms[form], share, *_parts(pricer, searched_once(demands)))
 
 
 def _rounds(bench: Workbench, facts: ProblemFacts, able: Capabilities) -> Iterator[Probe]:

@@ -17,6 +17,8 @@ from specplan.cost_models.acceptance.evidence.lengths import NOTHING, Lengths
 from specplan.cost_models.acceptance.profile import AcceptanceKey, AcceptanceProfile
 from specplan.cost_models.devices.device import load_device
 from specplan.cost_models.devices.roofline import AnalyticDevice
+from specplan.cost_models.rounds.demands import round_demands
+from specplan.cost_models.rounds.matching import searched_once
 from specplan.cost_models.rounds.pricer import RoundPricer
 from specplan.cost_models.rounds.pricing import RoundPrice, Unpriced, price_round
 from specplan.cost_models.rounds.segments import (
@@ -33,7 +35,7 @@ from specplan.runtime.generate import generate
 from specplan.runtime.requests import Request
 from tests.backends.pairs import counting, load_pair, plain, run, save_pair
 from tests.cost_models.rounds.test_pricing import PLAIN, SHAPES
-from tests.plan_texts import drafted
+from tests.plan_texts import TWO_LENGTHS, drafted
 
 COPY = """  %t0 = root
   %c = lookup @text %t0 at=%t0 match=[1, 2] length=4"""
@@ -107,3 +109,15 @@ def test_as_many_rounds_run_without_drafts_as_the_trace_says(tmp_path: Path) -> 
         assert not isinstance(drafting, Unpriced) and drafting.demands.matching is not None
         assert 0 < ran[NO_MATCH] < ran.total()
         assert drafting.demands.matching.shares[-1] == pytest.approx(ran[NO_MATCH] / ran.total())
+
+
+@pytest.mark.parametrize("match, searches", [("[1, 6]", 1), ("[1, 1]", 2)])
+def test_copies_after_one_longest_match_are_searched_for_once(match: str, searches: int) -> None:
+    """By the host of a compiled round; the interpreter searches for each."""
+    plan = parse_plan(drafted(TWO_LENGTHS.replace("[1, 1]", match), draft=False))
+    demands = round_demands(plan, plan.rounds[0])
+    lookups = [one for one in demands.steps if one.op.keyword == "lookup"]
+    once = searched_once(demands)
+    assert [one for one in once.steps if one.op.keyword == "lookup"] == lookups[:searches]
+    assert len(lookups) == 2 and len(once.steps) == len(demands.steps) - 2 + searches
+    assert once.judged == demands.judged
