@@ -157,6 +157,9 @@ def worthwhile_sizes(
 def copies_by_match(matches: tuple[int, int, int], brief: int, copied: int) -> str:
     """Ops that copy the text behind the root `%t0` as `%c`: more after a longer match.
 
+    Both look for the same longest match, which is found once; the second one is read where that is
+    too short for the first.
+
     Args:
         matches: the shortest suffix looked for, the shortest that a long copy follows, and the
             longest, in tokens.
@@ -165,7 +168,7 @@ def copies_by_match(matches: tuple[int, int, int], brief: int, copied: int) -> s
     """
     shortest, sure, longest = matches
     return f"""%long = lookup @text %t0 at=%t0 match=[{sure}, {longest}] length={copied}
-%brief = lookup @text %t0 at=%t0 match=[{shortest}, {sure - 1}] length={brief}
+%brief = lookup @text %t0 at=%t0 match=[{shortest}, {longest}] length={brief}
 %k = measure %long count
 %unsure = compute "k < 1" k=%k
 %c = when %unsure otherwise=[%long] {{

@@ -198,12 +198,17 @@ def test_the_only_backend_is_refused_before_anything_is_measured(
 
 
 def test_a_backend_that_does_not_compile_is_no_choice(
-    problem: Problem, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    problem: Problem,
+    measured: MeasuredDevice,
+    fake: Fake,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its reason is told; without another backend it is the error."""
     monkeypatch.setattr(fake, "error", RuntimeError("no such kernel\nmore"))
     (stored,) = (problem.profiles / "device").glob("*.json")
     table = MeasuredTable.load(stored)
+    assert table.compiled == measured.table.compiled
     table.compiled.clear()
     profiles = tmp_path / "profiles"
     table.save(profiles / "device" / stored.name)
