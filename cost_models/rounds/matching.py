@@ -14,10 +14,8 @@ from specplan.cost_models.rounds.demands import (
     RoundDemands,
     round_demands,
 )
-from specplan.ir.ops import Lookup
 from specplan.ir.plan import Plan, Round
-from specplan.ir.types.matching import deciding_lookups, outcomes_of, specialized
-from specplan.ir.values import TEXT_STATE
+from specplan.ir.types.matching import deciding_lookups, match_copied, outcomes_of, specialized
 
 
 @lru_cache(maxsize=1024)
@@ -86,12 +84,10 @@ def searched_once(demands: RoundDemands) -> RoundDemands:
 
     The host of a compiled round searches a text once for them.
     """
-    searched, steps = set[int](), list[ForwardDemand | OpDemand]()
+    searched, steps = set[int | None](), list[ForwardDemand | OpDemand]()
     for step in demands.steps:
-        op = step.op
-        if isinstance(op, Lookup) and op.source == TEXT_STATE and op.children == 1 and op.match:
-            if op.match[-1] in searched:
-                continue
-            searched.add(op.match[-1])
-        steps.append(step)
+        longest = match_copied(step.op)
+        if longest not in searched:
+            steps.append(step)
+        searched |= {longest} - {None}
     return replace(demands, steps=tuple(steps))

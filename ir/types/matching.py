@@ -23,7 +23,7 @@ from specplan.ir.types.lifetimes import read_by
 from specplan.ir.types.renaming import renamed
 from specplan.ir.types.scope import operands
 from specplan.ir.types.value_types import TreeType
-from specplan.ir.values import Value
+from specplan.ir.values import TEXT_STATE, Value
 
 _NODES_THEN_BONUS = frozenset({"greedy", "token", "recursive"})
 """Rules of whose numbers one judges each node, and the next one draws the bonus token."""
@@ -54,6 +54,13 @@ def outcomes_of(item: Round) -> tuple[int, ...]:
     """What a round's lookups may come to, `NO_MATCH` last; empty where it has no forms."""
     lookups = deciding_lookups(item)
     return (*range(len(lookups)), NO_MATCH) if lookups else ()
+
+
+def match_copied(op: Op) -> int | None:
+    """The longest match of an op that copies what follows it in the text; None of other ops."""
+    if not isinstance(op, Lookup) or op.source != TEXT_STATE or op.children != 1 or not op.match:
+        return None
+    return op.match[-1]
 
 
 def outcome_words(outcome: int | None) -> str:
