@@ -10,8 +10,8 @@ of `single`, the interpreter's time of the pass over one token: a part for the b
 `several` more where there is more than one token (a product of matrices, no longer one with a
 vector), and one for each token behind the first. Moving the accepted nodes of a tree in the caches
 takes `moves x interpreted`, what the host does with sources `sources x interpreted`, and everything
-else `others x interpreted`. A round that looks up takes turns with forms of itself, which leaves
-less of each in the processor's caches: that is told by `sources` as well.
+else `others x interpreted`. The forms of a round that looks up take turns, so that less of each
+stays in the processor's caches; `sources` covers that cost as well.
 
 `model` is a number for each model; the others are of the compiler and the device. What a
 longer text adds to a pass is the interpreter's. Prompts take their measured share of its time: 1
