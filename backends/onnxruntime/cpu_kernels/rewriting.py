@@ -32,7 +32,7 @@ _SEPARATE_KEYS = 1
 """The input of `GroupQueryAttention` that has keys where queries do not come with them."""
 _PLAIN = {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 1}
 Making: TypeAlias = Callable[[Tensor], Tensor]
-_STORED: Mapping[torch.dtype | None, tuple[str, Making]] = {
+_STORED: Mapping[torch.dtype, tuple[str, Making]] = {
     torch.bfloat16: ("StoredBfloat16", bfloat16_tiles),
     torch.float16: ("StoredFloat16", float16_tiles),
 }
@@ -136,8 +136,9 @@ def _product(node: Any, weights: Mapping[str, Tensor], tiles: Tiles) -> _Product
         return None
     rows = matrix.shape[0]
     if node.op_type == "Gemm":
-        half = tiles.stored_as(matrix)
-        if {**_PLAIN, "transB": 0, **options} != _PLAIN or half not in _STORED:
+        plain = {**_PLAIN, "transB": 0, **options} == _PLAIN
+        half = tiles.stored_as(matrix) if plain else None  # it reads the whole matrix
+        if half is None:
             return None
         kind, make = _STORED[half]
         bias = node.inputs[2] if len(names) > 2 else None

@@ -46,14 +46,12 @@ def _are_float16(numbers: NDArray[Any]) -> bool:
 def bfloat16_tiles(weight: Tensor) -> Tensor:
     """Float32 `[N, K]` as bfloat16 `[T, K, 16]`."""
     halves = (weight.numpy().view(np.uint32) >> 16).astype(np.uint16)
-    tiles = np.ascontiguousarray(_tiles(halves).transpose(0, 2, 1))
-    return torch.from_numpy(tiles.view(np.int16)).view(torch.bfloat16)
+    return _column_tiles(halves.view(np.int16)).view(torch.bfloat16)
 
 
 def float16_tiles(weight: Tensor) -> Tensor:
     """Float32 `[N, K]` as float16 `[T, K, 16]`."""
-    halves = weight.numpy().astype(np.float16)
-    return torch.from_numpy(np.ascontiguousarray(_tiles(halves).transpose(0, 2, 1)))
+    return _column_tiles(weight.numpy().astype(np.float16))
 
 
 def code_tiles(codes: Tensor) -> Tensor:
@@ -76,13 +74,18 @@ def code_tiles(codes: Tensor) -> Tensor:
 
 def scale_tiles(scales: Tensor) -> Tensor:
     """`[N, B]` as `[T, B, 16]`."""
-    return torch.from_numpy(np.ascontiguousarray(_tiles(scales.numpy()).transpose(0, 2, 1)))
+    return _column_tiles(scales.numpy())
 
 
 def in_turn(tiles: Tensor) -> Tensor:
     """Tiles of the first half of a matrix and of its second half in turn."""
     count, *shape = tiles.shape
     return tiles.view(2, count // 2, *shape).transpose(0, 1).reshape(tiles.shape)
+
+
+def _column_tiles(matrix: NDArray[Any]) -> Tensor:
+    """`[N, K]` as `[T, K, 16]`."""
+    return torch.from_numpy(np.ascontiguousarray(_tiles(matrix).transpose(0, 2, 1)))
 
 
 def _tiles(matrix: NDArray[Any]) -> NDArray[Any]:
