@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specplan.backends.registry import round_backend
-from specplan.cost_models.devices.measured.compiled_form import MOVES, SOURCES
+from specplan.cost_models.devices.measured.compiled_form import part_of
 from specplan.cost_models.devices.measured.compiled_runs import CompiledRun, Passes
 from specplan.cost_models.devices.measured.device import MeasuredDevice
 from specplan.cost_models.devices.measured.table import MeasuredTable
@@ -219,13 +219,10 @@ def _parts(
     A compiled pass has room for all tokens that may be pending, and takes the time of all.
     """
     counts: Counter[tuple[Any, ...]] = Counter()
-    others, moves, sources = pricer.glue().median, 0.0, 0.0
+    spent = {"others": pricer.glue().median, "moves": 0.0, "sources": 0.0}
     for step in demands.steps:
         if isinstance(step, OpDemand):
-            spent = pricer.op(step).median
-            others += spent
-            moves += spent if step.name == MOVES else 0.0
-            sources += spent if step.op.keyword in SOURCES else 0.0
+            spent[part_of(step.name)] += pricer.op(step).median
             continue
         shape = pricer.shape(step.model)
         single = pricer.device.forward_seconds(shape, 1, 1, pricer.context, step.rows).median
@@ -235,4 +232,4 @@ def _parts(
         Passes(model, dtype, count, tokens, single)
         for (model, dtype, tokens, single), count in counts.items()
     )
-    return tuple(passes), float(others), float(moves), float(sources)
+    return tuple(passes), float(sum(spent.values())), float(spent["moves"]), float(spent["sources"])

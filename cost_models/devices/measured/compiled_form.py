@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from statistics import fmean, median
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,13 @@ SOURCES = frozenset({"lookup", "update"})
 Floats = NDArray[np.float64]
 Model: TypeAlias = tuple[str, str]
 """Digest and number format."""
+
+
+def part_of(op: str) -> Literal["moves", "sources", "others"]:
+    """Which share an op takes, by the name that devices know it by."""
+    if op == MOVES:
+        return "moves"
+    return "sources" if op.partition(":")[0] in SOURCES else "others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +117,7 @@ class CompiledForm:
 
     def share(self, op: str) -> float:
         """Of the interpreter's seconds of an op, by the name that devices know it by."""
-        if op == MOVES:
-            return self.moves
-        return self.sources if op.partition(":")[0] in SOURCES else self.others
+        return {"moves": self.moves, "sources": self.sources, "others": self.others}[part_of(op)]
 
 
 @cache
