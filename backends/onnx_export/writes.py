@@ -19,8 +19,8 @@ _NAMES = {
     _ATEN.__or__.Tensor: _ATEN.bitwise_or.Tensor,
     _ATEN.detach_.default: _ATEN.alias.default,
 }
-_CASTS = {_ATEN.to.dtype: 1, _ATEN.to.device: 2}
-"""Where they name the number type."""
+_CASTS = {_ATEN.to.dtype: 1, _ATEN.to.device: 2, _ATEN.to.dtype_layout: None}
+"""Where they name the number type: the argument's place, None for the one named `dtype`."""
 
 
 def without_writes(program: ExportedProgram) -> bool:
@@ -87,5 +87,6 @@ def _rename(node: fx.Node) -> None:
     if node.target in _NAMES:
         node.target = _NAMES[node.target]
     elif node.target in _CASTS:
-        node.kwargs = {"dtype": node.args[_CASTS[node.target]]}
+        place = _CASTS[node.target]
+        node.kwargs = {"dtype": node.kwargs["dtype"] if place is None else node.args[place]}
         node.target, node.args = _ATEN._to_copy.default, node.args[:1]
