@@ -2,6 +2,7 @@
 
 Engines go by the same keys of `config.json`: vLLM's `config/speculative.py` and
 `v1/worker/gpu/spec_decode/utils.py` (`pard_token`, `ptd_token_id`), SGLang's `speculative_hook.py`.
+For EAGLE-1 heads vLLM's registry has `EagleLlamaForCausalLM`, SGLang's `LlamaForCausalLMEagle`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 FORMS: dict[str, str] = {
     "model": "a language model",
     "pard": "a language model that drafts in parallel (PARD, pard_token)",
+    "eagle1": "an EAGLE-1 or EAGLE-2 head",
     "eagle": "an EAGLE-3 head",
     "p_eagle": "an EAGLE-3 head that drafts in parallel (P-EAGLE, ptd_token_id)",
     "dflash": "a DFlash block drafter",
@@ -38,6 +40,8 @@ _KEYS = {
 """Forms by a key that only they have."""
 SPECULATORS = "/speculators"
 """What ends the form of a checkpoint in the layout of the `speculators` library."""
+SGLANG = "/sglang"
+"""The same of an EAGLE-1 head whose class has SGLang's name."""
 
 
 def read_config(folder: str | Path) -> Mapping[str, Any]:
@@ -63,7 +67,10 @@ def form_of(config: Mapping[str, Any]) -> str:
         second = "dflash2" in names or inner.get("projector_type") == "dflash2"
         return f"dflash{'2' * second}{ending}"
     if "eagle" in names:
-        return f"{'p_eagle' if 'ptd_token_id' in config else 'eagle'}{ending}"
+        parallel = "ptd_token_id" in config or "peagle" in names
+        if parallel or "eagle3" in names:
+            return f"{'p_eagle' if parallel else 'eagle'}{ending}"
+        return f"eagle1{ending or SGLANG * names.endswith('eagle')}"
     for key, form in _KEYS.items():
         if key in config:
             return form

@@ -17,6 +17,7 @@ from specplan.backends.engines.probe import PROMPTS, Client
 
 _ALGORITHMS = {
     "model": "STANDALONE",
+    "eagle1/sglang": "EAGLE",
     "eagle": "EAGLE3",
     "modules": "NEXTN",
     "dflash": "DFLASH",

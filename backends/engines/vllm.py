@@ -20,6 +20,7 @@ from specplan.backends.engines.structure import Drafting
 _METHODS = {
     "model": "draft_model",
     "pard": "draft_model",
+    "eagle1": "eagle",
     "eagle": "eagle3",
     "p_eagle": "eagle3",
     "dflash": "dflash",

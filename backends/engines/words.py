@@ -34,8 +34,8 @@ and the way to check them, and `projection.json` with the same as data.
   forced. If the engine's option fails with a drafter, the command is left out.
 - The predictions are for the command that is written: if an engine runs a model on one device only,
   they are for one device, even if the problem names several.
-- `backends/engines/checkpoints.py` recognises the format of a drafter's checkpoint: an EAGLE-3
-  head, P-EAGLE, PARD, DFlash, DSpark, in the layout of `speculators` or not. A format that the
+- `backends/engines/checkpoints.py` recognises the format of a drafter's checkpoint: EAGLE-1,
+  EAGLE-3, P-EAGLE, PARD, DFlash, DSpark, in the layout of `speculators` or not. A format that the
   engine does not load is an error.
 - `make test-engines` installs the engines that install on a CPU, each in an environment of its own
   under `.work/engines`, has them parse every emitted file, and generates with OpenVINO GenAI, ONNX

@@ -154,6 +154,8 @@ def job(table: Table, plan: Plan, devices: int = 1, temperature: float = 0.0) ->
 
 FORMS = {
     "head_speculators": ("head", "eagle/speculators"),
+    "head_eagle1": ("head", "eagle1"),
+    "head_eagle1_sglang": ("head", "eagle1/sglang"),
     "block_dspark": ("block", "dspark"),
     "block_p_eagle": ("block", "p_eagle"),
 }

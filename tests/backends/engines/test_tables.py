@@ -8,7 +8,7 @@ from typing import get_args
 import jsonschema
 import pytest
 
-from specplan.backends.engines.checkpoints import FORMS, SPECULATORS
+from specplan.backends.engines.checkpoints import FORMS, SGLANG, SPECULATORS
 from specplan.backends.engines.registry import all_tables, engine_names, is_engine, open_table
 from specplan.backends.engines.structure import DRAFTERS, Drafter, read_structure
 from specplan.backends.engines.table import Table
@@ -47,7 +47,8 @@ def test_a_table_says_what_it_is_and_how_far_it_was_verified(table: Table) -> No
     assert table.title and table.home.startswith("https://") and table.against
     assert "none" in table.drafters, "plain decoding is always a candidate"
     for drafter, ability in table.drafters.items():
-        assert set(ability.forms) <= {f"{form}{end}" for form in FORMS for end in ("", SPECULATORS)}
+        layouts = ("", SPECULATORS, SGLANG)
+        assert set(ability.forms) <= {f"{form}{end}" for form in FORMS for end in layouts}
         assert bool(ability.forms) == (drafter in ("model", "head", "block")), "of checkpoints"
     for schema in read_schemas(table.engine).values():
         jsonschema.Draft202012Validator.check_schema(schema)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from specplan.backends.engines.checkpoints import can_share, form_of
+from specplan.backends.engines.checkpoints import can_share, form_of, read_config
 from specplan.backends.engines.job import Emission, Load
 from specplan.backends.engines.registry import open_table, project
 from specplan.backends.engines.structure import read_structure
@@ -158,12 +159,21 @@ def test_sglang_copies_nothing_from_prompts() -> None:
     assert settings["speculative-ngram-max-trie-depth"] > settings["speculative-num-draft-tokens"]
 
 
-def test_checkpoints_that_an_engine_does_not_load() -> None:
+def test_checkpoints_that_an_engine_does_not_load(repository: Path) -> None:
     plan = plans()["head"]
     for engine in ("sglang", "tensorrt_llm", "openvino_genai", "tensorrt_edge_llm"):
         table = with_form(open_table(engine), plan, "eagle/speculators")
         assert "EAGLE-3 head in the layout of speculators" in str(table.refusals(plan))
     assert not with_form(open_table("vllm"), plan, "eagle/speculators").refusals(plan)
+    for engine in ("tensorrt_llm", "llama_cpp", "openvino_genai", "tensorrt_edge_llm"):
+        assert "EAGLE-1" in str(with_form(open_table(engine), plan, "eagle1").refusals(plan))
+    for engine, named in (("vllm", "eagle1/sglang"), ("sglang", "eagle1")):
+        refused = str(with_form(open_table(engine), plan, named).refusals(plan))
+        assert "config.json must name the class" in refused
+    assert form_of(read_config(repository / "examples/reference_models/heads/eagle")) == "eagle1"
+    assert form_of({"architectures": ["LlamaForCausalLMEagle"]}) == "eagle1/sglang"
+    assert form_of({"speculators_model_type": "eagle"}) == "eagle1/speculators"
+    assert form_of({"speculators_model_type": "peagle"}) == "p_eagle/speculators"
     assert form_of({"speculators_model_type": "eagle3"}) == "eagle/speculators"
     assert form_of({"architectures": ["LlamaForCausalLMEagle3"]}) == "eagle"
     assert form_of({"architectures": ["LlamaForCausalLMEagle3"], "ptd_token_id": 1}) == "p_eagle"
