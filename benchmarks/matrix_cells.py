@@ -244,6 +244,6 @@ def logit_difference(
     with torch.inference_mode():
         expected = probe(*(tensor.clone() for tensor in tensors))
         output = round_backend(backend).load(folder, models)(*tensors)
-    apart = torch.where(output == expected, 0.0, (output - expected).abs())  # both may be infinite
-    difference, largest = apart.max().item(), expected[expected.isfinite()].abs().max().item()
+    distance = torch.where(output == expected, 0.0, (output - expected).abs())  # both infinite
+    difference, largest = distance.max().item(), expected[expected.isfinite()].abs().max().item()
     return {"absolute": difference, "relative": difference / largest}

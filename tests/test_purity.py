@@ -25,6 +25,7 @@ NAMED = {
     "cost_models/models/heads/eagle.py": {"eagle3"},  # what checkpoints say they are
     "cost_models/models/heads/own_modules.py": {"mtp"},
     "cost_models/models/heads/reading.py": {"eagle3", "mtp"},
+    f"{ENGINES}/checkpoints.py": {"eagle3"},  # what checkpoints say they are
     f"{ENGINES}/openvino_genai.py": {"draft_model", "prompt_lookup"},  # keys of engines' own files
     f"{ENGINES}/vllm.py": {"draft_model", "eagle3", "mtp", "suffix"},
 }

@@ -46,6 +46,11 @@ class Job:
         devices: that share every layer (tensor parallelism).
         dtype: number type of the target's weights, or "auto".
         sampling: `temperature`, `top_k` (0: off) and `top_p`; empty for greedy decoding.
+        weights: formats that weights are priced in though they are stored otherwise, by role.
+        caches: formats of KV caches where the problem states them, by role.
+        running: requests decoded together at most, where the problem states it.
+        step_tokens: prompt tokens that one step reads at most, where the problem states it.
+        assumed: what else the prices assume and no setting makes so, one sentence each.
     """
 
     table: Table
@@ -55,6 +60,11 @@ class Job:
     devices: int = 1
     dtype: str = "auto"
     sampling: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, str] = field(default_factory=dict)
+    caches: Mapping[str, str] = field(default_factory=dict)
+    running: int | None = None
+    step_tokens: int | None = None
+    assumed: tuple[str, ...] = ()
 
     @cached_property
     def structure(self) -> Structure:
@@ -79,10 +89,37 @@ class Job:
     @property
     def ranges(self) -> list[tuple[int, int, int]]:
         """First and last batch size, and tokens drafted there; empty for one length for all."""
-        lengths, most = self.structure.lengths, self.structure.largest_batch
-        if len(lengths) < 2:
-            return []
-        return [(first, most if last is None else last, tokens) for first, last, tokens in lengths]
+        most = self.most_requests
+        ranges = [
+            (first, most if last is None else min(last, most), tokens)
+            for first, last, tokens in self.structure.lengths
+            if first <= most
+        ]
+        return ranges if len(ranges) > 1 else []
+
+    @property
+    def most_requests(self) -> int:
+        """Requests decoded together at most: no more than the plan was priced for."""
+        planned = self.structure.largest_batch
+        return planned if self.running is None else min(self.running, planned)
+
+    def quantizes(self, role: str) -> str:
+        """The engine's word for rounding a model's weights as it loads them; "" to leave them."""
+        return self.table.quantizes.get(self.weights.get(role, ""), "")
+
+    def cache(self, role: str) -> str:
+        """The engine's word for the format of a model's KV cache; "" for its own choice."""
+        return self.table.caches.get(self.caches.get(role, ""), "")
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the prices assume and the files do not bring about, one sentence each."""
+        formats = tuple(
+            f"Predicted with the weights of {self.paths[role]} in {form}: serve a checkpoint in it."
+            for role, form in self.weights.items()
+            if role in self.paths and not self.quantizes(role)
+        )
+        return (*formats, *self.assumed)
 
     @property
     def form(self) -> str:

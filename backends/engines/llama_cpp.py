@@ -53,13 +53,14 @@ def _option(name: str, value: str | float) -> str:
 
 def _options(job: Job) -> dict[str, str | float]:
     drafting = job.drafting
-    options: dict[str, str | float] = {"parallel": job.structure.largest_batch}
-    options |= {"split-mode": "none", **_sampling(job)}
+    options: dict[str, str | float] = {"parallel": job.most_requests}
+    options |= {"split-mode": "none", **_sampling(job), **_caches(job, "target", "")}
     if drafting.drafter == "none":
         return options
     options["spec-type"] = _TYPES[job.form.partition("/")[0] or drafting.drafter]
     if drafting.own_weights:
         options["spec-draft-model"] = "$DRAFT"
+        options |= _caches(job, drafting.models[0], "-draft")
     if drafting.drafter == "text":
         return options | {
             "spec-ngram-simple-size-n": drafting.match[0],
@@ -67,6 +68,12 @@ def _options(job: Job) -> dict[str, str | float]:
             "spec-ngram-simple-min-hits": 1,
         }
     return options | {"spec-draft-n-max": drafting.tokens, "spec-draft-p-min": drafting.bar}
+
+
+def _caches(job: Job, role: str, ending: str) -> dict[str, str]:
+    """The number format of a model's keys and values."""
+    cache = job.cache(role)
+    return {f"cache-type-{part}{ending}": cache for part in "kv"} if cache else {}
 
 
 def _sampling(job: Job) -> dict[str, float]:

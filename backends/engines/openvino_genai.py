@@ -22,6 +22,8 @@ def project(job: Job) -> Emission:
     if job.dtype in _PRECISIONS:  # by default keys and values have eight bits
         names = ("INFERENCE_PRECISION_HINT", "KV_CACHE_PRECISION")
         pipeline["properties"] = dict.fromkeys(names, _PRECISIONS[job.dtype])
+    if cache := job.cache("target"):
+        pipeline["properties"] = {**pipeline.get("properties", {}), "KV_CACHE_PRECISION": cache}
     notes = [f"Export {job.target} (optimum-cli export openvino) into the folder target."]
     if drafting.own_weights:
         pipeline["draft_model"] = {"models_path": "draft", "device": _DEVICE}

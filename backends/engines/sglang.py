@@ -61,15 +61,25 @@ def _settings(job: Job) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "model-path": job.target,
         "dtype": job.dtype,
-        "max-running-requests": job.structure.largest_batch,
+        "max-running-requests": job.most_requests,
     }
     if job.devices > 1:
         settings["tensor-parallel-size"] = job.devices
+    if job.step_tokens is not None:
+        settings["chunked-prefill-size"] = job.step_tokens
+    if quantization := job.quantizes("target"):
+        settings["quantization"] = quantization
+    if cache := job.cache("target"):
+        settings["kv-cache-dtype"] = cache
     if drafting.drafter == "none":
         return settings
     settings["speculative-algorithm"] = _ALGORITHMS[job.form or drafting.drafter]
     if drafting.own_weights:
         settings["speculative-draft-model-path"] = job.draft
+        if quantization := job.quantizes(drafting.models[0]):
+            settings["speculative-draft-model-quantization"] = quantization
+        if cache := job.cache(drafting.models[0]):
+            settings["speculative-draft-kv-cache-dtype"] = cache
     if drafting.drafter in _STEPWISE:
         settings |= {
             "speculative-num-steps": drafting.depth,

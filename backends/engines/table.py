@@ -96,6 +96,8 @@ class Table:
         drafters: who may draft.
         why: reasons that are added to refusals, by drafter, shape, `schedule` or `devices`.
         dtypes: number types of the target that it takes.
+        caches: its words for formats of KV caches that a setting chooses.
+        quantizes: its words for formats that it rounds weights to as it loads them.
         shares: it can share every layer of a model among devices.
         runs_on: prefixes of the names of the devices that it runs on; empty for any.
         build: the first build, of an engine whose builds are numbered; later ones are taken too.
@@ -114,6 +116,8 @@ class Table:
     drafters: Mapping[str, Ability]
     why: Mapping[str, str] = field(default_factory=dict)
     dtypes: tuple[str, ...] = ("auto", "bfloat16", "float16", "float32")
+    caches: Mapping[str, str] = field(default_factory=dict)
+    quantizes: Mapping[str, str] = field(default_factory=dict)
     shares: bool = True
     runs_on: tuple[str, ...] = ()
     build: int | None = None

@@ -68,7 +68,7 @@ def _options(job: Job) -> dict[str, Any]:
     verified = drafting.tokens + 1
     longest = max((load.prompt_tokens + load.output_tokens for load in job.loads), default=1)
     base: dict[str, Any] = {
-        "maxBatchSize": job.structure.largest_batch,
+        "maxBatchSize": job.most_requests,
         "maxInputLen": max((load.prompt_tokens for load in job.loads), default=1),
         "maxKVCacheCapacity": longest + verified,
     }
@@ -100,7 +100,7 @@ def _requests(job: Job) -> dict[str, Any]:
     """One example, with the sampling and the length of the plan's workload."""
     greedy = {"temperature": 0.0, "top_k": 1, "top_p": 1.0}
     return {
-        "batch_size": job.structure.largest_batch,
+        "batch_size": job.most_requests,
         **(dict(job.sampling) or greedy),
         "max_generate_length": max((load.output_tokens for load in job.loads), default=1),
         "requests": [{"messages": [{"role": "user", "content": "Once upon a time"}]}],

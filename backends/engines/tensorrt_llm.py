@@ -57,10 +57,14 @@ def project(job: Job) -> Emission:
 def _settings(job: Job) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "dtype": job.dtype,
-        "max_batch_size": job.structure.largest_batch,
+        "max_batch_size": job.most_requests,
     }
     if job.devices > 1:
         settings["tensor_parallel_size"] = job.devices
+    if job.step_tokens is not None:
+        settings["max_num_tokens"] = job.step_tokens
+    if cache := job.cache("target"):
+        settings["kv_cache_config"] = {"dtype": cache}
     drafter = job.drafting.drafter
     if drafter == "text":  # the only drafter outside the target's own model
         settings["disable_overlap_scheduler"] = True

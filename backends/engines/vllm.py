@@ -70,9 +70,15 @@ def notes(job: Job) -> Iterator[str]:
 
 def server_settings(job: Job) -> dict[str, Any]:
     """The server's settings by the names of its options."""
-    settings: dict[str, Any] = {"dtype": job.dtype, "max-num-seqs": job.structure.largest_batch}
+    settings: dict[str, Any] = {"dtype": job.dtype, "max-num-seqs": job.most_requests}
     if job.devices > 1:
         settings["tensor-parallel-size"] = job.devices
+    if job.step_tokens is not None:
+        settings["max-num-batched-tokens"] = job.step_tokens
+    if quantization := job.quantizes("target"):
+        settings["quantization"] = quantization
+    if cache := job.cache("target"):
+        settings["kv-cache-dtype"] = cache
     if job.drafting.drafter != "none":
         settings["speculative-config"] = _speculative(job)
     settings["override-generation-config"] = dict(job.sampling) or {"temperature": 0.0}
@@ -85,6 +91,10 @@ def _speculative(job: Job) -> dict[str, Any]:
     config: dict[str, Any] = {"method": _METHODS[form or drafting.drafter]}
     if drafting.own_weights:
         config["model"] = job.draft
+        if quantization := job.quantizes(drafting.models[0]):
+            config["quantization"] = quantization
+        if cache := job.cache(drafting.models[0]):
+            config["kv_cache_dtype"] = cache
         if job.devices > 1:
             config["draft_tensor_parallel_size"] = job.devices
         if form in _PARALLEL:

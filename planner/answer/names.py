@@ -163,9 +163,11 @@ def problem_name(explanation: Mapping[str, Any]) -> str:
     lengths = f"prompt {', '.join(shown)}" + (f" + {output}" if output else "")
     if setting.get("cached_prefix"):
         lengths += f", {setting['cached_prefix']} of the prompt cached"
-    heat, cached = setting["temperature"], setting.get("kv_format")
+    heat, parts_of = setting["temperature"], {"weights": "weight_format", "caches": "kv_format"}
+    formats = {part: setting.get(key) for part, key in parts_of.items()}
+    stated = "".join(f", {part} in {form}" for part, form in formats.items() if form)
     parts = [
-        f"{setting['target']} {setting['dtype']}" + (f", caches in {cached}" if cached else ""),
+        f"{setting['target']} {setting['dtype']}{stated}",
         setting["device"],
         ", ".join(setting["backends"]),
         lengths,

@@ -28,9 +28,9 @@ def setting_data(result: SearchResult) -> dict[str, Any]:
     """The problem in short.
 
     Returns:
-        `target`, the name of its folder; `dtype`; `kv_format`, of its caches where the problem
-        states one, else None; `device` as the problem names it, and the number
-        of `devices`; `backends`; `output_tokens`, None for a trace; `cached_prefix`, tokens of
+        `target`, the name of its folder; `dtype`; `weight_format` and `kv_format`, of its
+        matrices and caches where the problem states one, else None; `device` as the problem names
+        it, and the number of `devices`; `backends`; `output_tokens`, None for a trace; `cached_prefix`, tokens of
         every prompt that need no prefill; `temperature`; and `unmeasured`, the listed drafters
         whose acceptance is not known.
     """
@@ -40,6 +40,7 @@ def setting_data(result: SearchResult) -> dict[str, Any]:
     return {
         "target": problem.models.target.path.name,
         "dtype": asked if asked in RUN_FORMATS else facts.target.dtype,
+        "weight_format": problem.models.target.weight_format,
         "kv_format": problem.models.target.kv_format,
         "device": facts.device.name if here else problem.device,
         "devices": device_count(problem.device),

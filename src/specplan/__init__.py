@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from specplan.checks.plans import check_plans
     from specplan.checks.speed import check_speed
     from specplan.cost_models.formulas.formula import list_formulas
-    from specplan.emitting import emit
+    from specplan.emitting.projecting import emit
     from specplan.importing import import_acceptance
     from specplan.ir import Plan, Round, parse_plan, print_plan, verify_plan
     from specplan.ir.errors import (
@@ -72,7 +72,7 @@ _HOMES = {
     "bundles.compiling": ("build_cubins", "compile_bundle", "lower_for_tensorrt"),
     "cost_models.formulas.formula": ("list_formulas", "list_laws"),
     "bundles.decoder": ("Decoder", "ImagePrompt", "Settings"),
-    "emitting": ("emit",),
+    "emitting.projecting": ("emit",),
     "importing": ("import_acceptance", "import_device"),
     "ir": ("Plan", "Round", "parse_plan", "print_plan", "verify_plan"),
     "ir.tables.acceptance": ("list_rules",),

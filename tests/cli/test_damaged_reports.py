@@ -19,7 +19,7 @@ from specplan.bundles.compiling import buckets_of
 from specplan.bundles.contest import chosen_name, contestants
 from specplan.cli.explain import explain
 from specplan.cli.report import report
-from specplan.emitting import _choice_of_bundle
+from specplan.emitting.projecting import _choice_of_bundle
 from specplan.ir.errors import SpecplanError, UsageError
 from specplan.planner.explain.data import explain as explained
 from specplan.planner.search.search import search

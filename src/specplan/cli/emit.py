@@ -92,8 +92,8 @@ def _projected(
     source: ProblemSource, problem: Path | None, engine: str, out: Path, any_version: bool
 ) -> Projection:
     from specplan.cli.planned import edited
-    from specplan.emitting import emit as project
-    from specplan.emitting import emit_edited
+    from specplan.emitting.projecting import emit as project
+    from specplan.emitting.projecting import emit_edited
     from specplan.progress import terminal_progress
 
     written = edited(source, problem)

@@ -15,7 +15,8 @@ from specplan.backends.engines.registry import project
 from specplan.backends.engines.table import Table
 from specplan.backends.engines.writing import check_documents, render
 from specplan.cost_models.devices.device import device_count, one_device
-from specplan.emitting import job_of, write_chosen
+from specplan.emitting.jobs import job_of
+from specplan.emitting.projecting import write_chosen
 from specplan.ir.errors import NothingToCompareError, UsageError
 from specplan.ir.files import check_destination, name_of
 from specplan.progress import Progress, silent

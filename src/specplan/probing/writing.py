@@ -20,7 +20,7 @@ from specplan.backends.engines.probe import PLAIN as PLAIN_ARM
 from specplan.backends.engines.registry import open_table
 from specplan.backends.engines.structure import read_structure
 from specplan.backends.engines.table import Table
-from specplan.emitting import job_of
+from specplan.emitting.jobs import job_of
 from specplan.ir.errors import UsageError
 from specplan.ir.files import check_destination
 
@@ -88,7 +88,7 @@ def probe(
 
 def _problem(source: Bundle | ProblemLike) -> Problem:
     from specplan.bundles.contest import problem_of
-    from specplan.emitting import bundle_of
+    from specplan.emitting.projecting import bundle_of
     from specplan.problems import as_problem
 
     bundle = bundle_of(source)

@@ -12,7 +12,7 @@ from specplan import optimize
 from specplan.backends.bundle import load_bundle
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.emitting import emit
+from specplan.emitting.projecting import emit
 from specplan.ir.errors import UsageError
 from specplan.planner.drafters.profiles import acceptance_key
 from tests.cli.test_program import specplan_here

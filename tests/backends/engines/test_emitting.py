@@ -20,8 +20,9 @@ from specplan.backends.engines.registry import open_table, project
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.key import file_name
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.emitting import emit
+from specplan.emitting.projecting import emit
 from specplan.ir.errors import UsageError
+from specplan.planner.answer.names import problem_name
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.problem.loading import problem_from_dict
 from specplan.planner.search.comparing import score
@@ -185,6 +186,45 @@ def test_a_number_type_that_an_engine_lacks(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not serve a model in float64"):
         emit(value, "vllm", out=tmp_path / "out")
     assert emit(value, "transformers", out=tmp_path / "out").emission.documents
+
+
+def test_number_formats_and_the_servers_limits_reach_the_engine(tmp_path: Path) -> None:
+    value = of_methods(problem(tmp_path, dense=True), "draft_model")
+    value["acceptance"] = {"draft": 0.8}
+    formats = {"weight_format": "fp8", "kv_format": "fp8"}
+    value["models"]["target"] |= formats
+    value["models"]["drafts"] = [
+        one | formats for one in value["models"]["drafts"] if one["name"] == "draft"
+    ]
+    value["serving"] = {"running": 2, "step_tokens": 4096, "prefill": "first"}
+    value["workload"]["batch_sizes"] = [1, 4]
+    made = {engine: emit(value, engine, out=tmp_path / engine) for engine in ("vllm", "sglang")}
+    vllm = made["vllm"].emission.documents["vllm.yaml"]
+    assert (vllm["max-num-seqs"], vllm["max-num-batched-tokens"]) == (2, 4096)
+    assert (vllm["quantization"], vllm["kv-cache-dtype"]) == ("fp8", "fp8")
+    drafter = vllm["speculative-config"]
+    assert (drafter["quantization"], drafter["kv_cache_dtype"]) == ("fp8", "fp8")
+    ranges = drafter.get("num_speculative_tokens_per_batch_size", [[1, 2, 0]])
+    assert ranges[-1][1] == 2, "no range goes beyond the server's requests"
+    sglang = made["sglang"].emission.documents["sglang.yaml"]
+    assert (sglang["max-running-requests"], sglang["chunked-prefill-size"]) == (2, 4096)
+    assert (sglang["quantization"], sglang["kv-cache-dtype"]) == ("fp8", "fp8_e4m3")
+    assert sglang["speculative-draft-model-quantization"] == "fp8"
+    assert "whole, before the next decoding step" in made["vllm"].emission.notes[-1]
+    answer = optimize(value | {"backend": "vllm"}).answer
+    assert ", weights in fp8, caches in fp8 |" in problem_name(answer)
+
+    value["models"]["target"]["weight_format"] = "int4"
+    del value["serving"]
+    tensorrt = emit(value, "tensorrt_llm", out=tmp_path / "tensorrt_llm").emission
+    assert tensorrt.documents["tensorrt_llm.yaml"]["kv_cache_config"] == {"dtype": "fp8"}
+    assert sum("serve a checkpoint in it" in note for note in tensorrt.notes) == 2, "and the draft"
+    readme = (tmp_path / "tensorrt_llm/README.md").read_text(encoding="utf-8")
+    assert "Predicted with the weights of" in readme and "in int4" in readme
+    value["models"]["target"]["kv_format"] = "int8"
+    with pytest.raises(UsageError, match="no setting of vLLM is known here for a KV cache in int8"):
+        emit(value, "vllm", out=tmp_path / "int8")
+    assert not (tmp_path / "int8").exists()
 
 
 def test_any_version_is_marked(tmp_path: Path) -> None:

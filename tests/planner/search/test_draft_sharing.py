@@ -14,7 +14,7 @@ from specplan.cost_models.memory.plan_memory import plan_memory
 from specplan.cost_models.memory.runtime import Runtime
 from specplan.cost_models.models.forward import shared, splits_evenly
 from specplan.cost_models.models.model_shape import ModelShape
-from specplan.emitting import emit
+from specplan.emitting.projecting import emit
 from specplan.ir.errors import SpecplanError
 from specplan.planner.drafters.sharing import sharing_words, with_copies
 from specplan.planner.explain.assumptions import assumptions

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from specplan.emitting import DECODES_ONLY, emit
+from specplan.emitting.jobs import DECODES_ONLY
+from specplan.emitting.projecting import emit
 from specplan.ir.errors import SpecplanError
 from specplan.planner.explain.assumptions import assumptions
 from specplan.planner.problem.loading import problem_from_dict

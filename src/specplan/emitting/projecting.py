@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specplan.backends.bundle import Bundle
-from specplan.backends.engines.job import Emission, Job, Load
+from specplan.backends.engines.job import Emission, Load
 from specplan.backends.engines.registry import open_table, project
 from specplan.backends.engines.report import Choice, Projection, write_projection
 from specplan.backends.engines.table import Table
@@ -17,9 +16,10 @@ from specplan.bundles.report import reading_report
 from specplan.bundles.writing import open_bundle
 from specplan.cost_models.devices.device import device_count, one_device
 from specplan.cost_models.intervals import Interval
+from specplan.emitting.jobs import job_of
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import check_destination
-from specplan.ir.plan import MODULE_PREFIX, Plan
+from specplan.ir.plan import Plan
 from specplan.planner.answer.names import EDITED, plan_name
 from specplan.planner.search.candidates import estimate_as_dict
 from specplan.planner.search.comparing import speedup
@@ -28,11 +28,9 @@ from specplan.problems import as_problem, copied_drafters, table_for, with_share
 from specplan.progress import Progress, silent
 from specplan.result import check_decided
 
-DECODES_ONLY = "This server decodes; those that read its prompts and move caches are not written."
-
 if TYPE_CHECKING:
     from specplan.ir.plan import Plan
-    from specplan.planner.problem.schema import Problem, Workload
+    from specplan.planner.problem.schema import Problem
     from specplan.planner.search.candidates import Candidate
     from specplan.problems import ProblemLike
 
@@ -244,55 +242,10 @@ def _written(
     folder: Path,
 ) -> Projection:
     job = job_of(table, problem, emitted.plan, emitted.loads)
-    emission: Emission = project(table, job)
-    if problem.serving.pool is not None:
-        emission = replace(emission, notes=(*emission.notes, DECODES_ONLY))
+    made: Emission = project(table, job)
+    emission = replace(made, notes=(*made.notes, *job.assumptions))
     projection = Projection(
         table, problem.objective, chosen, emitted, ratio, refusals, emission, job.sampling, folder
     )
     write_projection(projection)
     return projection
-
-
-def job_of(table: Table, problem: Problem, plan: Plan, loads: tuple[Load, ...] = ()) -> Job:
-    """What an engine's module is given to write the files of a plan.
-
-    Raises:
-        UsageError: the engine does not serve the target's number type.
-    """
-    dtype = problem.models.target.dtype
-    if dtype not in table.dtypes:
-        raise UsageError(
-            f"{table.title} does not serve a model in {dtype}",
-            where="models.target.dtype",
-            remedy=f"It takes {', '.join(table.dtypes)}.",
-        )
-    return Job(
-        table=table,
-        plan=plan,
-        paths=_paths(problem, plan.models_run),
-        loads=loads,
-        devices=device_count(problem.device),
-        dtype=dtype,
-        sampling=_sampling(problem.workload),
-    )
-
-
-def _paths(problem: Problem, roles: tuple[str, ...]) -> Mapping[str, str]:
-    """Folder of each model; the target's own modules are in its folder."""
-    models = problem.models.by_role
-    return {
-        role: str(models["target" if role.startswith(MODULE_PREFIX) else role].path)
-        for role in ("target", *roles)
-    }
-
-
-def _sampling(workload: Workload) -> dict[str, float]:
-    """Settings of sampling by name; empty for greedy decoding."""
-    if workload.greedy:
-        return {}
-    return {
-        "temperature": workload.temperature,
-        "top_k": workload.top_k,
-        "top_p": workload.top_p,
-    }
