@@ -37,10 +37,10 @@ and the way to check them, and `projection.json` with the same as data.
 - `backends/engines/checkpoints.py` recognises the format of a drafter's checkpoint: EAGLE-1,
   EAGLE-3, P-EAGLE, PARD, DFlash, DSpark, in the layout of `speculators` or not. A format that the
   engine does not load is an error.
-- `weight_format`, `kv_format`, `serving.running` and `serving.step_tokens` of the problem are written
-  as the engine's settings. vLLM and SGLang round weights to fp8 as they load them; for any other
-  `weight_format` the `README.md` says which checkpoint the prediction is for. A `kv_format` that no
-  setting of the engine chooses is an error.
+- `weight_format`, `kv_format`, `serving.running` and `serving.step_tokens` of the problem are
+  written as the engine's settings. vLLM and SGLang round weights to fp8 as they load them; for any
+  other `weight_format` the `README.md` says which checkpoint the prediction is for. A `kv_format`
+  that no setting of the engine chooses is an error.
 - `make test-engines` installs the engines that install on a CPU, each in an environment of its own
   under `.work/engines`, has them parse every emitted file, and generates with OpenVINO GenAI, ONNX
   Runtime GenAI and llama.cpp. `tests/engines/schemas` has the options that the engines listed;

@@ -30,9 +30,9 @@ def setting_data(result: SearchResult) -> dict[str, Any]:
     Returns:
         `target`, the name of its folder; `dtype`; `weight_format` and `kv_format`, of its
         matrices and caches where the problem states one, else None; `device` as the problem names
-        it, and the number of `devices`; `backends`; `output_tokens`, None for a trace; `cached_prefix`, tokens of
-        every prompt that need no prefill; `temperature`; and `unmeasured`, the listed drafters
-        whose acceptance is not known.
+        it, and the number of `devices`; `backends`; `output_tokens`, None for a trace;
+        `cached_prefix`, tokens of every prompt that need no prefill; `temperature`; and
+        `unmeasured`, the listed drafters whose acceptance is not known.
     """
     facts = result.facts
     problem = facts.problem
