@@ -45,6 +45,19 @@ def _split(value: Any, count: int) -> list[Any] | None:
     return None
 
 
+def at_cells(value: T, which: Sequence[bool]) -> T:
+    """The value at some cells alone: arrays [cells] in it, of a dataclass or a tuple too."""
+    at: Any = value
+    if isinstance(value, np.ndarray):
+        at = value[np.asarray(which)]
+    elif isinstance(value, tuple):
+        at = tuple(at_cells(part, which) for part in value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        parts = {item.name: getattr(value, item.name) for item in fields(value) if item.init}
+        at = replace(value, **{name: at_cells(part, which) for name, part in parts.items()})
+    return at  # type: ignore[no-any-return]
+
+
 def each(key: Quantity, function: Callable[[int], T]) -> T:
     """A function of a whole number, over an array of them called once for each value.
 

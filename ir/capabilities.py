@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from specplan.ir.errors import MissingCapabilityError
 from specplan.ir.ops import Op
@@ -31,6 +31,16 @@ def backend_name(text: str) -> str:
 
 class CapabilityChecker(Protocol):
     """Whatever tells which plans it can run: a backend's capabilities, an engine's table."""
+
+    @property
+    def shares(self) -> bool:
+        """Whether several devices can share every layer of a model."""
+        ...
+
+    @property
+    def device_words(self) -> str:
+        """Which of the devices that a problem names are used; "" for all of them."""
+        ...
 
     def refusals(self, plan: Plan) -> tuple[Refusal, ...]:
         """Everything in a verified plan that it cannot run; empty when it can run it all."""
@@ -60,6 +70,8 @@ class Capabilities:
         all_trips: an early end saves no time, because all trips run for the requests that go on.
     """
 
+    shares: ClassVar[bool] = True
+    device_words: ClassVar[str] = ""
     backend: str
     ops: frozenset[str]
     states: frozenset[str]

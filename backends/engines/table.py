@@ -99,6 +99,7 @@ class Table:
         caches: its words for formats of KV caches that a setting chooses.
         quantizes: its words for formats that it rounds weights to as it loads them.
         shares: it can share every layer of a model among devices.
+        named: devices that a problem names, of which it uses one where it does not share.
         runs_on: prefixes of the names of the devices that it runs on; empty for any.
         build: the first build, of an engine whose builds are numbered; later ones are taken too.
         asked: the version asked for where it is not this one, else "".
@@ -119,11 +120,19 @@ class Table:
     caches: Mapping[str, str] = field(default_factory=dict)
     quantizes: Mapping[str, str] = field(default_factory=dict)
     shares: bool = True
+    named: int = 1
     runs_on: tuple[str, ...] = ()
     build: int | None = None
     asked: str = ""
     forms: Mapping[str, str] = field(default_factory=dict)
     copied: frozenset[str] = frozenset()
+
+    @property
+    def device_words(self) -> str:
+        """Which of the devices that a problem names it uses; "" for all of them."""
+        if self.shares or self.named == 1:
+            return ""
+        return f"{self.title} runs a model on one device: 1 of the {self.named} is assumed"
 
     def form(self, drafting: Drafting) -> str:
         """The form of the checkpoint that drafts; that of its structure where none is known."""

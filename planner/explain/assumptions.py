@@ -21,6 +21,8 @@ def assumptions(result: SearchResult) -> list[str]:
     """Where times and acceptance come from, and what was left out of the search and the prices."""
     facts = result.facts
     texts = [f"time on {facts.device.name} {facts.device.basis(facts.shapes.values())}"]
+    if facts.capabilities is not None and facts.capabilities.device_words:
+        texts.append(facts.capabilities.device_words)
     for name, shape in facts.shapes.items():
         if not shape.states_dtype:
             texts.append(f'"{name}" is {shape.dtype}: its config.json states no dtype')

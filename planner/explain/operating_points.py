@@ -203,6 +203,8 @@ def basis_data(result: SearchResult, drafting: Candidate | None) -> list[dict[st
         times = {"kind": "data sheet", "words": name, "stack": stack}
     elif basis == "was measured":
         times = {"kind": "measured", "words": name}
+    if facts.capabilities is not None and facts.capabilities.device_words:
+        times["words"] += f"; {facts.capabilities.device_words}"
     parts = () if drafting is None else drafting.parts
     used = {str(part.drafter) for part, _ in parts if part.drafter is not None}
     return [

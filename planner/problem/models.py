@@ -121,6 +121,11 @@ class TargetModel(Strict):
         return hosted or bool(self.weight_format) or self.kv_format not in (None, *CACHE_FORMATS)
 
     @property
+    def other_cache(self) -> str | None:
+        """The format that its KV cache is stated in, where that is not its own number type."""
+        return None if self.kv_format == self.dtype else self.kv_format
+
+    @property
     def format_words(self) -> str:
         """The formats that it runs in: `float32`, or `float32 with caches in float16`."""
         return f"{self.dtype}{_cache_words(self.kv_format)}"

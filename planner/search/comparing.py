@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from specplan.cost_models.cells import split
+from specplan.cost_models.cells import at_cells, split
 from specplan.cost_models.cost import Quantity, maximum, minimum
 from specplan.cost_models.estimate import Estimate
 from specplan.cost_models.intervals import HALF_WIDTH_90, Interval, Seconds
@@ -59,6 +59,25 @@ def speedup(candidate: Candidate, plain: Candidate, objective: Objective) -> Int
             plainly / _score(own, objective, end) for end in ("median", "high", "low")
         )
     return Interval(mean, min(mean, slow), max(mean, fast))
+
+
+def on_common_loads(one: Candidate, other: Candidate) -> tuple[Candidate, Candidate]:
+    """Two candidates with a price, each at the loads that both of them were priced for.
+
+    On other devices another number of requests fits, and speeds are compared load by load.
+    """
+    loads = [_loads_of(_price(candidate)) for candidate in (one, other)]
+    common = set(loads[0]) & set(loads[1])
+    first, second = (
+        replace(each, estimate=at_cells(_price(each), [load in common for load in own]))
+        for each, own in zip((one, other), loads, strict=True)
+    )
+    return first, second
+
+
+def _loads_of(estimate: Estimate) -> list[tuple[float, float]]:
+    batch = _by_cell(estimate.batch)
+    return list(zip(batch.tolist(), _by_cell(estimate.prompt_tokens, batch).tolist(), strict=True))
 
 
 def cell_costs(candidate: Candidate, objective: Objective) -> NDArray[np.float64]:

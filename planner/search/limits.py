@@ -199,10 +199,12 @@ def nothing_admissible(facts: ProblemFacts, candidates: Sequence[Candidate]) -> 
     others = ""
     if best.ratio <= 1.0:
         others = ", but only with plans that exceed another limit"
+    devices = facts.capabilities.device_words if facts.capabilities is not None else ""
     return InfeasibleError(
         f"no plan keeps the limits: {tightest.words} reaches {best.reached_text} at "
         f"best (batch {best.batch}{others}), the limit is {tightest.allowed_text}"
-        f"{tightest.largest}; nearest is {_short_name(nearest)}",
+        f"{tightest.largest}; nearest is {_short_name(nearest)}"
+        + (f"; {devices}" if devices else ""),
         where=tightest.key,
         remedy=remedy,
     )
@@ -238,7 +240,8 @@ def unfit(facts: ProblemFacts, plan: Plan, batch: int, prompt_tokens: int) -> Un
 def _ways(facts: ProblemFacts, need: Need, allowed: float, limited: bool) -> tuple[Remedy, ...]:
     """What would make it fit; further devices only where the device is what limits."""
     linked = isinstance(facts.device, AnalyticDevice) and facts.device.link_bandwidth > 0.0
-    return remedies(need, allowed, linked and not limited)
+    shares = facts.capabilities is None or facts.capabilities.shares
+    return remedies(need, allowed, linked and shares and not limited)
 
 
 def _short_name(candidate: Candidate) -> str:

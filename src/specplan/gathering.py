@@ -187,15 +187,15 @@ def gather(problem: Problem, progress: Progress, *, tuned: bool = True) -> Probl
     from specplan.planner.measured.store import known_plans
     from specplan.planner.problem.checks import needs_running
     from specplan.planner.search.settings import check_named_methods
-    from specplan.problems import capabilities_of
+    from specplan.problems import capabilities_of, on_used_devices
 
     device: Device | None = None
     profiles: Mapping[Drafter, AcceptanceProfile] = {}
+    capabilities = capabilities_of(problem)
+    problem = on_used_devices(problem, capabilities)
     if needs_running(problem):
         device, profiles = _measured(problem, progress)
-    facts = gather_facts(
-        problem, device=device, profiles=profiles, capabilities=capabilities_of(problem)
-    )
+    facts = gather_facts(problem, device=device, profiles=profiles, capabilities=capabilities)
     check_named_methods(facts)
     return replace(facts, measured=known_plans(facts)) if tuned else facts
 

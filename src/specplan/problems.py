@@ -73,11 +73,11 @@ def table_for(problem: Problem, engine: str, *, any_version: bool = False) -> Ta
 
     Raises:
         UsageError: no engine has that name, nothing was verified for that version, or it does not
-            run on the problem's device or place layers outside of memory.
+            run on the problem's device, serve its number type or place layers outside of memory.
     """
     from specplan.backends.engines.checkpoints import form_of, read_config
     from specplan.backends.engines.registry import open_table
-    from specplan.cost_models.devices.device import one_device
+    from specplan.cost_models.devices.device import device_count, one_device
 
     table = open_table(engine, any_version=any_version)
     device = one_device(problem.device).partition("@")[0]
@@ -89,6 +89,7 @@ def table_for(problem: Problem, engine: str, *, any_version: bool = False) -> Ta
             remedy=f"Name a device that begins with {' or '.join(table.runs_on)}, or a profile "
             "of yours.",
         )
+    check_formats(table, problem)
     if any(model.placement for model in problem.models.by_role.values()):
         raise UsageError(
             f"what is written for {table.title} leaves all layers in memory",
@@ -98,7 +99,40 @@ def table_for(problem: Problem, engine: str, *, any_version: bool = False) -> Ta
     forms = {draft.name: form_of(read_config(draft.path)) for draft in problem.models.drafts}
     known = {name: form for name, form in forms.items() if form}
     copied = copied_drafters(problem) if table.shares else frozenset()
-    return replace(table, forms=known, copied=copied)
+    return replace(table, forms=known, copied=copied, named=device_count(problem.device))
+
+
+def check_formats(table: Table, problem: Problem) -> None:
+    """Refuse number formats of models that no setting of an engine brings about.
+
+    Raises:
+        UsageError: the target's number type, or the format of a KV cache.
+    """
+    dtype = problem.models.target.dtype
+    if dtype not in table.dtypes:
+        raise UsageError(
+            f"{table.title} does not serve a model in {dtype}",
+            where="models.target.dtype",
+            remedy=f"It takes {', '.join(table.dtypes)}; weights in fewer bits are planned by "
+            "models.target.weight_format.",
+        )
+    for role, model in problem.models.by_role.items():
+        if model.other_cache is not None and model.other_cache not in table.caches:
+            known = ", ".join(table.caches)
+            raise UsageError(
+                f"no setting of {table.title} is known here for a KV cache in {model.other_cache}",
+                where=f"kv_format of {role}",
+                remedy=f"It takes {known}; or leave it out." if known else "Leave it out.",
+            )
+
+
+def on_used_devices(problem: Problem, runner: CapabilityChecker | None) -> Problem:
+    """The problem on the devices that what runs its plans uses: one where it shares no layers."""
+    from specplan.cost_models.devices.device import device_count, one_device
+
+    if runner is None or runner.shares or device_count(problem.device) == 1:
+        return problem
+    return problem.model_copy(update={"device": one_device(problem.device)})
 
 
 def copied_drafters(problem: Problem) -> frozenset[str]:

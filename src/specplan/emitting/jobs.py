@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 from specplan.backends.engines.job import Job, Load
 from specplan.cost_models.devices.device import device_count
 from specplan.cost_models.serving.server import server_of
-from specplan.ir.errors import UsageError
 from specplan.ir.plan import MODULE_PREFIX
 from specplan.planner.serving.pools import server_as_stated
 
 if TYPE_CHECKING:
     from specplan.backends.engines.table import Table
     from specplan.ir.plan import Plan
-    from specplan.planner.problem.models import TargetModel
     from specplan.planner.problem.schema import Problem, Workload
 
 DECODES_ONLY = "This server decodes; those that read its prompts and move caches are not written."
@@ -26,19 +24,7 @@ _PREFILLS = {
 
 
 def job_of(table: Table, problem: Problem, plan: Plan, loads: tuple[Load, ...] = ()) -> Job:
-    """What an engine's module is given to write the files of a plan.
-
-    Raises:
-        UsageError: the engine does not serve the target's number type, or has no setting for the
-            format of a cache.
-    """
-    dtype = problem.models.target.dtype
-    if dtype not in table.dtypes:
-        raise UsageError(
-            f"{table.title} does not serve a model in {dtype}",
-            where="models.target.dtype",
-            remedy=f"It takes {', '.join(table.dtypes)}.",
-        )
+    """What an engine's module is given to write the files of a plan."""
     paths = _paths(problem, plan.models_run)
     run = {role: one for role, one in problem.models.by_role.items() if role in paths}
     return Job(
@@ -47,10 +33,10 @@ def job_of(table: Table, problem: Problem, plan: Plan, loads: tuple[Load, ...] =
         paths=paths,
         loads=loads,
         devices=device_count(problem.device),
-        dtype=dtype,
+        dtype=problem.models.target.dtype,
         sampling=_sampling(problem.workload),
         weights={role: one.weight_format for role, one in run.items() if one.weight_format},
-        caches=_caches(table, run),
+        caches={role: form for role, one in run.items() if (form := one.other_cache)},
         running=problem.serving.running,
         step_tokens=problem.serving.step_tokens,
         assumed=tuple(_assumed(table, problem)),
@@ -66,30 +52,10 @@ def _paths(problem: Problem, roles: tuple[str, ...]) -> Mapping[str, str]:
     }
 
 
-def _caches(table: Table, models: Mapping[str, TargetModel]) -> dict[str, str]:
-    """Formats of caches that are not the models' own number types, by role.
-
-    Raises:
-        UsageError: the engine has no setting for one.
-    """
-    stated = {
-        role: one.kv_format
-        for role, one in models.items()
-        if one.kv_format is not None and one.kv_format != one.dtype
-    }
-    for role, form in stated.items():
-        if form not in table.caches:
-            known = ", ".join(table.caches)
-            raise UsageError(
-                f"no setting of {table.title} is known here for a KV cache in {form}",
-                where="models.target.kv_format" if role == "target" else f"kv_format of {role}",
-                remedy=f"It takes {known}, or leave it out." if known else "Leave it out.",
-            )
-    return stated
-
-
 def _assumed(table: Table, problem: Problem) -> Iterator[str]:
     """What prices assume of the server, and its settings do not state."""
+    if table.device_words:
+        yield f"{table.device_words}."
     prefill = server_as_stated(problem).prefill
     if prefill == "elsewhere":
         yield DECODES_ONLY

@@ -14,7 +14,7 @@ from specplan.backends.engines.table import Table
 from specplan.backends.manifest import MANIFEST
 from specplan.bundles.report import reading_report
 from specplan.bundles.writing import open_bundle
-from specplan.cost_models.devices.device import device_count, one_device
+from specplan.cost_models.devices.device import device_count
 from specplan.cost_models.intervals import Interval
 from specplan.emitting.jobs import job_of
 from specplan.ir.errors import MissingCapabilityError, UsageError
@@ -22,14 +22,19 @@ from specplan.ir.files import check_destination
 from specplan.ir.plan import Plan
 from specplan.planner.answer.names import EDITED, plan_name
 from specplan.planner.search.candidates import estimate_as_dict
-from specplan.planner.search.comparing import speedup
+from specplan.planner.search.comparing import on_common_loads, speedup
 from specplan.planner.search.search import SearchResult, search
-from specplan.problems import as_problem, copied_drafters, table_for, with_shared_drafters
+from specplan.problems import (
+    as_problem,
+    copied_drafters,
+    on_used_devices,
+    table_for,
+    with_shared_drafters,
+)
 from specplan.progress import Progress, silent
 from specplan.result import check_decided
 
 if TYPE_CHECKING:
-    from specplan.ir.plan import Plan
     from specplan.planner.problem.schema import Problem
     from specplan.planner.search.candidates import Candidate
     from specplan.problems import ProblemLike
@@ -161,6 +166,7 @@ def _searched(
         progress("pricing candidates", done, total)
 
     facts = gather(problem, progress)
+    problem = facts.problem  # on the devices that its backend uses
     free = replace(facts, capabilities=None)  # a problem asks for the best plan of all
     whole = search(free if bundle is None else facts, pricing)
     check_decided(whole.undecided, "an engine's files", "specplan emit")
@@ -171,12 +177,10 @@ def _searched(
     if not reasons:
         choice = _choice(whole, wanted)
         return _written(table, problem, choice, choice, None, (), folder)
-    if device_count(problem.device) > 1 and not table.shares:
-        problem = problem.model_copy(update={"device": one_device(problem.device)})
-    problem = with_shared_drafters(problem)
+    problem = with_shared_drafters(on_used_devices(problem, table))
     table, facts = replace(table, copied=copied_drafters(problem)), gather(problem, progress)
     own = search(replace(facts, capabilities=table), pricing)
-    ratio = speedup(own.chosen, wanted, facts.objective)
+    ratio = speedup(*on_common_loads(own.chosen, wanted), facts.objective)
     chosen, emitted = _choice(whole, wanted), _choice(own, own.chosen)
     return _written(table, problem, chosen, emitted, ratio, reasons, folder)
 

@@ -14,7 +14,6 @@ from specplan.backends.engines.probe import client_of
 from specplan.backends.engines.registry import project
 from specplan.backends.engines.table import Table
 from specplan.backends.engines.writing import check_documents, render
-from specplan.cost_models.devices.device import device_count, one_device
 from specplan.emitting.jobs import job_of
 from specplan.emitting.projecting import write_chosen
 from specplan.ir.errors import NothingToCompareError, UsageError
@@ -125,7 +124,7 @@ def _searched(
     """The search among what the engine can express, priced as the engine runs it."""
     from specplan.gathering import gather
     from specplan.planner.search.search import search
-    from specplan.problems import table_for
+    from specplan.problems import on_used_devices, table_for
     from specplan.result import check_decided
 
     if problem.device == "measured":
@@ -138,9 +137,7 @@ def _searched(
     table = table_for(problem, engine, any_version=any_version)
     workload = problem.workload.model_copy(update={"prompts": None})  # nothing is measured here
     changes: dict[str, Any] = {"backend": table.engine, "backends": (), "workload": workload}
-    if device_count(problem.device) > 1 and not table.shares:
-        changes["device"] = one_device(problem.device)
-    problem = problem.model_copy(update=changes)
+    problem = on_used_devices(problem.model_copy(update=changes), table)
     facts = replace(gather(problem, progress, tuned=False), capabilities=table)
     searched = search(facts, lambda done, total: progress("pricing candidates", done, total))
     check_decided(searched.undecided, "a contest", "specplan tune --engine")

@@ -21,7 +21,7 @@ from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.key import file_name
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
 from specplan.emitting.projecting import emit
-from specplan.ir.errors import UsageError
+from specplan.ir.errors import InfeasibleError, UsageError
 from specplan.planner.answer.names import problem_name
 from specplan.planner.facts import ProblemFacts
 from specplan.planner.problem.loading import problem_from_dict
@@ -29,6 +29,7 @@ from specplan.planner.search.comparing import score
 from specplan.planner.search.search import search
 from specplan.problems import capabilities_of
 from tests.backends.engines.examples import PATHS, job, plans
+from tests.planner.big_models import write_70b
 from tests.planner.example_facts import example_facts
 from tests.planner.rich_facts import rich_facts
 
@@ -185,6 +186,8 @@ def test_a_number_type_that_an_engine_lacks(tmp_path: Path) -> None:
     value |= {"device": "cpu-generic"}
     with pytest.raises(UsageError, match="does not serve a model in float64"):
         emit(value, "vllm", out=tmp_path / "out")
+    with pytest.raises(UsageError, match="does not serve a model in float64"):
+        optimize(value | {"backend": "vllm"})
     assert emit(value, "transformers", out=tmp_path / "out").emission.documents
 
 
@@ -256,6 +259,35 @@ def test_an_engine_of_one_device_is_predicted_for_one_device(tmp_path: Path) -> 
     assert "--split-mode none" in projection.emission.command
     with pytest.raises(UsageError, match="OpenVINO GenAI does not run on h100-sxm"):
         emit(value, "openvino_genai", out=tmp_path / "out")
+
+
+@pytest.mark.parametrize("backend", ["vllm", "llama_cpp"])
+def test_fewer_requests_fit_on_one_device(tmp_path: Path, backend: str) -> None:
+    """A model of 70B leaves less room on one GPU than on eight."""
+    folder = write_70b(tmp_path / "models")
+    target: dict[str, str] = {"path": str(folder / "target"), "weight_format": "int8"}
+    value = {
+        "schema_version": 1,
+        "models": {
+            "target": target,
+            "drafts": [{"name": "eagle", "path": str(folder / "eagle")}],
+        },
+        "device": "8xh100-sxm",
+        "backend": backend,
+        "acceptance": {"eagle": 0.7},
+        "workload": {"batch_sizes": [1, 16, 64], "prompt_tokens": 1024, "output_tokens": 512},
+    }
+    projection = emit(value, "llama_cpp", out=tmp_path / "out")
+    assert projection.ratio is not None and projection.ratio.mean < 1.0
+    assert ("on one device" in str(projection.refusals)) == (backend == "vllm")
+    assert "1 of the 8 is assumed" in projection.emission.notes[-1]
+    one = optimize(value | {"backend": "llama_cpp"})
+    assert one.search.facts.problem.device == "h100-sxm" and one.search.left_out == ((64, 1024),)
+    assert "1 of the 8 is assumed" in str(one.explanation()["basis"])
+    target.pop("weight_format")
+    with pytest.raises(InfeasibleError, match="1 of the 8 is assumed") as caught:
+        emit(value, "llama_cpp", out=tmp_path / "out")
+    assert "these devices" not in caught.value.remedy
 
 
 def test_a_head_in_a_layout_that_the_engine_does_not_load(tmp_path: Path) -> None:
