@@ -166,9 +166,10 @@ def _searched(
         progress("pricing candidates", done, total)
 
     facts = gather(problem, progress)
-    problem = facts.problem  # on the devices that its backend uses
-    free = replace(facts, capabilities=None)  # a problem asks for the best plan of all
-    whole = search(free if bundle is None else facts, pricing)
+    problem, runner = facts.problem, facts.capabilities
+    if bundle is None and (runner is None or runner.shares):
+        facts = replace(facts, capabilities=None)  # a problem asks for the best plan of all
+    whole = search(facts, pricing)
     check_decided(whole.undecided, "an engine's files", "specplan emit")
     wanted = _of_bundle(whole, bundle)
     assert wanted.plan is not None, "what is chosen has a plan"

@@ -278,10 +278,11 @@ def test_fewer_requests_fit_on_one_device(tmp_path: Path, backend: str) -> None:
         "workload": {"batch_sizes": [1, 16, 64], "prompt_tokens": 1024, "output_tokens": 512},
     }
     projection = emit(value, "llama_cpp", out=tmp_path / "out")
-    assert projection.ratio is not None and projection.ratio.mean < 1.0
-    assert ("on one device" in str(projection.refusals)) == (backend == "vllm")
+    if backend == "vllm":
+        assert projection.ratio is not None and projection.ratio.mean < 1.0
     assert "1 of the 8 is assumed" in projection.emission.notes[-1]
     one = optimize(value | {"backend": "llama_cpp"})
+    assert backend == "vllm" or projection.emitted.plan == one.plan
     assert one.search.facts.problem.device == "h100-sxm" and one.search.left_out == ((64, 1024),)
     assert "1 of the 8 is assumed" in str(one.explanation()["basis"])
     target.pop("weight_format")
