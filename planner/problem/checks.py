@@ -6,6 +6,7 @@ reads; `check_problem` raises all of them together, one for each key.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from specplan.planner.problem.errors import (
     raise_together,
 )
 from specplan.planner.problem.model_checks import check_models
+from specplan.planner.problem.models import DRAFT_NAME
 from specplan.planner.problem.schema import Problem
 from specplan.planner.problem.setting_checks import (
     check_backends,
@@ -104,6 +106,13 @@ def _reserved() -> frozenset[str]:
     """Words that a draft cannot bear as its name: those below, and what sources are called."""
     drafters = (method.source_drafter for method in discover_methods().values())
     return RESERVED_NAMES | {drafter.name for drafter in drafters if drafter is not None}
+
+
+def draft_name(folder: Path) -> str:
+    """A name for the draft model in a folder: `new_head` of `models/new-head`."""
+    name = re.sub(r"[^a-z0-9]+", "_", folder.absolute().name.lower()).strip("_")
+    usable = re.match(DRAFT_NAME, name) and name not in _reserved()
+    return name if usable else f"head_{name}".rstrip("_")
 
 
 def _check_draft_names(problem: Problem, origin: Origin) -> Errors:

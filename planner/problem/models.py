@@ -131,6 +131,10 @@ class TargetModel(Strict):
         return f"{self.dtype}{_cache_words(self.kv_format)}"
 
 
+DRAFT_NAME = r"^[a-z][a-z0-9_]*$"
+"""What a draft model may be called."""
+
+
 class DraftModel(TargetModel):
     """What may draft for the target.
 
@@ -139,7 +143,7 @@ class DraftModel(TargetModel):
     """
 
     name: str = Field(
-        pattern=r"^[a-z][a-z0-9_]*$",
+        pattern=DRAFT_NAME,
         description="Name of the draft model in plans and profiles: lower-case letters, "
         "digits and underscores.",
     )

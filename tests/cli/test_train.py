@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,23 @@ def test_which_drafter_would_pay(folder: Path, no_torch: str) -> None:
     ):
         done = specplan_here("train", *FLAGS, *arguments)
         assert done.returncode == 2 and words in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("out", "name"),
+    [
+        ("models/new-head", "new_head"),
+        ("models/Head.v2", "head_v2"),
+        ("models/3rd", "head_3rd"),
+        ("models/draft_model", "head_draft_model"),
+    ],
+)
+def test_the_next_command_names_the_head(folder: Path, out: str, name: str) -> None:
+    done = specplan_here("train", *FLAGS, "--drafter", "eagle3", "--out", out)
+    following = done.stdout.splitlines()[-1]
+    assert f"--draft {name}={out} " in following
+    done = specplan_here(*shlex.split(following)[2:])
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_longest_answer_names_the_best_drafter_that_is_not_trained(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -217,6 +218,7 @@ def _pays(
 ) -> None:
     """Which drafters would pay."""
     from specplan.planner.answer.untrained import table_lines
+    from specplan.planner.problem.checks import draft_name
     from specplan.progress import terminal_progress
     from specplan.training.train import train as run
 
@@ -230,7 +232,8 @@ def _pays(
     best = next(heads, None)
     if out is not None:
         print(f"\nconfig.json: {out / 'config.json'}")
-        print(f"Next: specplan optimize {problem} --draft {out.name}={out} --acceptance prior")
+        draft = shlex.quote(f"{draft_name(out)}={out}")
+        print(f"Next: specplan optimize {problem} --draft {draft} --acceptance prior")
     elif best is not None:
         name = best.family
         print(f"\nNext: specplan train {problem} --drafter {name} --out models/{name}")
