@@ -141,6 +141,10 @@ def load_tokenizer(folder: Path | str) -> Tokenizer:
     if is_gguf(folder):
         beside = (folder.parent / "tokenizer.json").is_file()
         folder, given = folder.parent, {} if beside else {"gguf_file": folder.name}
+    if not folder.is_dir():  # the library would take the name for one of its hub
+        raise UsageError(
+            "there is no such folder", where=str(folder), remedy="Name that of a checkpoint."
+        )
     from transformers import AutoTokenizer
 
     try:

@@ -272,9 +272,9 @@ def write_config(problem: Problem, untrained: Untrained, folder: Path) -> Path:
         Its path.
 
     Raises:
-        UsageError: no candidate has one, or the folder has one already.
+        UsageError: no candidate has one, or the folder has one already, or other files.
     """
-    from specplan.ir.files import write_json_atomic
+    from specplan.ir.files import check_destination, write_json_atomic
     from specplan.planner.training.described import config_of
 
     path = folder / "config.json"
@@ -282,6 +282,7 @@ def write_config(problem: Problem, untrained: Untrained, folder: Path) -> Path:
         raise UsageError(
             "the folder has a config.json already", where=str(path), remedy="Name another folder."
         )
+    check_destination(folder, path.name, "drafter")
     best = next((one for one in untrained.candidates if one.family != "mtp"), None)
     if best is None:
         raise UsageError(

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specplan.ir.errors import UsageError
-from specplan.ir.files import read_json, write_json_atomic
+from specplan.ir.files import check_destination, read_json, write_json_atomic
 from specplan.runtime.sources.datastore import ABOUT, SCHEMA_VERSION, Packing
 
 SHARD_TOKENS = 1 << 25
@@ -93,8 +93,9 @@ def build_datastore(
 
 def _begin(folder: Path, begun: dict[str, Any]) -> None:
     """Write the parameters of the build; refuse a folder with another datastore."""
-    folder.mkdir(parents=True, exist_ok=True)
     about = next((path for path in (folder / PLAN, folder / ABOUT) if path.is_file()), None)
+    check_destination(folder, ABOUT if about is None else about.name, "datastore")
+    folder.mkdir(parents=True, exist_ok=True)
     known = begun if about is None else read_json(about, "datastore")
     if {key: known.get(key) for key in begun} != begun:
         raise UsageError(
@@ -102,7 +103,7 @@ def _begin(folder: Path, begun: dict[str, Any]) -> None:
             where=str(folder),
             remedy="Choose another folder, or remove this one.",
         )
-    write_json_atomic(folder / PLAN, begun)
+    write_json_atomic(folder / PLAN, {"schema_version": SCHEMA_VERSION} | begun)
 
 
 def _ends(folder: Path, counts: list[tuple[int, int]]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from specplan.ir.errors import UsageError
-from specplan.ir.files import read_json, sha256_file
+from specplan.ir.files import check_destination, read_json, sha256_file
 from specplan.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def build_datastore(
         `tokens`, `places` kept in the order, and `shards`; and `trees` made.
 
     Raises:
-        UsageError: the corpus is neither, or `out` holds a datastore of another one.
+        UsageError: the corpus is neither, or `out` holds a datastore of another one or other files.
     """
     from specplan.runtime.sources import datastore_build as building
 
@@ -91,11 +92,14 @@ def build_states(
         `states`, `documents` and `bytes`.
 
     Raises:
-        UsageError: the corpus is neither, or no text of the target.
+        UsageError: the corpus is neither, or no text of the target, or `out` holds other files.
     """
+    from specplan.cost_models.models.heads.neighbours import is_store_folder
     from specplan.runtime.models.loading import load_model
     from specplan.runtime.models.neighbours.building import build_neighbours
 
+    if not is_store_folder(out):
+        check_destination(Path(out), "config.json", "store of states")
     pieces = _pieces(Path(corpus), Path(target), progress)
     model = load_model(target, dtype=dtype, device=device)
     documents = (document for piece in pieces for document in piece())
@@ -114,11 +118,32 @@ def _pieces(corpus: Path, tokenizer: Path, progress: Progress) -> list[building.
         ids = _token_ids(corpus)
         starts = range(0, len(ids), PIECE_TOKENS)
         return [partial(_slice, ids, start, PIECE_TOKENS) for start in starts]
+    _check_text(corpus)
     from specplan.runtime.tokenizer import load_tokenizer
 
     encoder = load_tokenizer(tokenizer)
     starts = range(0, corpus.stat().st_size, TEXT_PIECE)
     return [partial(_encoded, corpus, start, encoder, progress) for start in starts]
+
+
+def _check_text(corpus: Path) -> None:
+    """Refuse what is no text before anything is written: a binary file would be indexed too."""
+    decoder, place = codecs.getincrementaldecoder("utf-8")(), 0
+    with corpus.open("rb") as file:
+        while True:
+            read = file.read(TEXT_PIECE)
+            pending = len(decoder.getstate()[0])
+            try:
+                decoder.decode(read, final=not read)
+            except UnicodeDecodeError as error:
+                raise UsageError(
+                    f"the corpus is no UTF-8 text: byte {place - pending + error.start}",
+                    where=str(corpus),
+                    remedy="Convert it (iconv -t UTF-8), or give token ids as .npy.",
+                ) from error
+            if not read:
+                return
+            place += len(read)
 
 
 def _vocabulary(checkpoint: Path) -> int:
@@ -183,4 +208,4 @@ def _documents(corpus: Path, start: int) -> Iterator[tuple[int, str]]:
             lines = file.readlines(_DOCUMENT)
             if not lines:
                 return
-            yield file.tell(), b"".join(lines).decode("utf-8", errors="replace")
+            yield file.tell(), b"".join(lines).decode("utf-8")

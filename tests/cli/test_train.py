@@ -42,6 +42,7 @@ def test_which_drafter_would_pay(folder: Path, no_torch: str) -> None:
     assert written == {key: EAGLE3_70B[key] for key in written}, "as the published head of a 70B"
     for arguments, words in (
         (("--drafter", "eagle3", "--out", "heads/new"), "config.json already"),
+        (("--drafter", "eagle3", "--out", "heads"), "not empty and holds no drafter"),
         (("--drafter", "hydra9"), "no family of drafters"),
         (("--stage", "now"), "pays"),
     ):

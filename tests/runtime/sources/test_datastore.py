@@ -16,11 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specplan import datastores
 from specplan.ir.errors import UsageError
 from specplan.ir.files import read_json
 from specplan.runtime.sources.datastore import Datastore, Packing
 from specplan.runtime.sources.datastore_build import build_datastore
 from specplan.runtime.sources.source import Wanted
+from tests.planner.big_models import write_70b
 from tests.runtime.stated_trees import draft_paths, stated_paths
 
 
@@ -320,3 +322,38 @@ def test_what_keeps_nothing_is_refused_or_left_out(tmp_path: Path) -> None:
         drafts, expected = store.lookup(*asked), alone.lookup(*asked)
         assert drafts.tokens.tolist() == expected.tokens.tolist()
         assert drafts.live.any()
+
+
+@pytest.mark.parametrize(
+    ("corpus", "out", "tokenizer", "words"),
+    [
+        ("tokens.npy", "models", "models/target", "models: the folder is not empty and holds no"),
+        ("tokens.npy", "tokens.npy", "models/target", "this is a file"),
+        ("binary.txt", "new", "models/target", "no UTF-8 text: byte 3"),
+        ("cut.txt", "new", "models/target", "no UTF-8 text: byte 1"),
+        ("text.txt", "new", "nope", "nope: there is no such folder"),
+    ],
+)
+def test_nothing_is_written_where_it_may_not_be_or_of_what_is_no_text(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    corpus: str,
+    out: str,
+    tokenizer: str,
+    words: str,
+) -> None:
+    pytest.importorskip("transformers")
+    write_70b(tmp_path / "models")
+    np.save(tmp_path / "tokens.npy", np.arange(100))
+    (tmp_path / "binary.txt").write_bytes(b"ab\n\xff\xfe\x00\x01")
+    (tmp_path / "cut.txt").write_bytes(b"a\xc3")
+    (tmp_path / "text.txt").write_text("some text\n")
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(datastores, "TEXT_PIECE", 4)
+    with pytest.raises(UsageError, match=words):
+        datastores.build_datastore(corpus, out, tokenizer)
+    if out == "models":
+        with pytest.raises(UsageError, match="holds no store"):
+            datastores.build_states(corpus, out, tokenizer)
+    assert sorted(tmp_path.rglob("*")) == before
