@@ -17,7 +17,12 @@ from specplan.checks.side import Side
 from specplan.checks.worker import answer_of
 from specplan.cost_models.acceptance.drafters import Model
 from specplan.cost_models.acceptance.profile import AcceptanceProfile
-from specplan.ir.errors import MissingCapabilityError, NothingToCompareError, UsageError
+from specplan.ir.errors import (
+    MissingCapabilityError,
+    NothingToCompareError,
+    UndecidedError,
+    UsageError,
+)
 from specplan.planner.drafters.profiles import acceptance_key
 from specplan.planner.facts import gather_facts
 from specplan.planner.problem.loading import load_problem, problem_from_dict
@@ -173,6 +178,12 @@ def test_what_is_no_record_is_refused(problem: Path, tmp_path: Path) -> None:
     (tmp_path / "other/file").write_text("")
     with pytest.raises(UsageError, match="not empty"):
         record(problem, tmp_path / "other")
+    undecided = yaml.safe_load(problem.read_text()) | {"acceptance": {}}
+    for role in (undecided["models"]["target"], *undecided["models"]["drafts"]):
+        role["path"] = str(problem.parent / role["path"])
+    with pytest.raises(UndecidedError, match="no acceptance is known for draft"):
+        record(undecided, tmp_path / "undecided")
+    assert not (tmp_path / "undecided").exists()
     folder = shutil.copytree(OWN / "tree-7b-a100", tmp_path / "tree")
     (folder / ANSWER).write_text('{"schema_version": 99}')
     with pytest.raises(UsageError, match="--update"):

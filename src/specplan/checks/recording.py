@@ -42,13 +42,15 @@ def record(problem: ProblemLike, out: Path, progress: Progress = silent) -> Answ
     Raises:
         UsageError: the problem is broken, `out` has other content, or the answer without the
             weights is another one.
+        UndecidedError: no acceptance is known for any drafter that the problem lists.
     """
     from specplan.gathering import find
-    from specplan.result import Result
+    from specplan.result import Result, check_decided
 
     checked = as_problem(problem)
     check_destination(out, ANSWER, "record")
     search = find(checked, progress)
+    check_decided(search.undecided, "a record", "specplan check record")
     facts = search.facts
     with staged(out.resolve()) as folder:
         data = _store(facts, folder)
