@@ -17,7 +17,7 @@ from typing import Any, cast
 from specplan.backends.engines.job import Emission, Job
 from specplan.backends.engines.registry import engine_names
 from specplan.backends.engines.table import Table
-from specplan.backends.engines.writing import check_documents, render
+from specplan.backends.engines.writing import check_documents, render, write_script
 from specplan.ir.errors import UsageError
 from specplan.ir.files import staged, write_atomic, write_json_atomic
 from specplan.ir.text.printer import print_plan
@@ -184,7 +184,7 @@ def write_probe(probe: Probe) -> None:
             for name, text in render(emission).items():
                 write_atomic(folder / arm.name / name, text)
             command = f"exec {emission.command}{client.flags}"
-            write_atomic(folder / arm.name / "serve.sh", f"#!/bin/sh\nset -eu\n{command}\n")
+            write_script(folder / arm.name / "serve.sh", command)
         if probe.prompts:
             write_atomic(folder / PROMPTS, "".join(map(prompt_line, probe.prompts)))
         write_atomic(folder / "probe.sh", _script(probe, client))

@@ -9,7 +9,7 @@ from typing import Any
 
 from specplan.backends.engines.job import Emission, Load
 from specplan.backends.engines.table import LEVELS, Table
-from specplan.backends.engines.writing import check_documents, render
+from specplan.backends.engines.writing import check_documents, render, write_script
 from specplan.cost_models.intervals import Interval
 from specplan.ir.files import staged, write_atomic, write_json_atomic
 from specplan.ir.plan import Plan
@@ -121,11 +121,11 @@ def write_projection(projection: Projection) -> None:
     emission = projection.emission
     check_documents(projection.table.engine, emission)
     files = render(emission) | {"README.md": "\n".join(readme(projection)) + "\n"}
-    if emission.script:
-        files[emission.script] = f"#!/bin/sh\nset -eu\n{emission.command}\n"
     with staged(projection.folder) as folder:
         for name, text in files.items():
             write_atomic(folder / name, text)
+        if emission.script:
+            write_script(folder / emission.script, emission.command)
         write_json_atomic(folder / "projection.json", projection.as_dict())
 
 

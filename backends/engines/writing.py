@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from specplan.backends.engines.job import Emission
 from specplan.ir.errors import SpecplanError
+from specplan.ir.files import write_atomic
 
 
 @cache
@@ -47,6 +49,12 @@ def render(emission: Emission) -> dict[str, str]:
     """Every file of an emission by name, as text."""
     files = {name: _document(name, data) for name, data in emission.documents.items()}
     return files | dict(emission.texts)
+
+
+def write_script(path: Path, command: str) -> None:
+    """Write what runs a command in its own folder, from wherever it is started."""
+    write_atomic(path, f'#!/bin/sh\nset -eu\ncd "$(dirname "$0")"\n{command}\n')
+    path.chmod(0o755)
 
 
 def _document(name: str, data: Any) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shlex
 import shutil
+import subprocess
 import tempfile
 from dataclasses import replace
 from functools import cache
@@ -150,7 +152,19 @@ def test_the_projection_loss_is_the_ratio_of_the_two_prices(tmp_path: Path) -> N
     assert "vllm bench serve" in readme and "--config forced.yaml" in readme
     settings = yaml.safe_load((out / "vllm.yaml").read_text(encoding="utf-8"))
     assert settings["speculative-config"]["num_speculative_tokens"] >= 1
-    assert (out / "serve.sh").read_text(encoding="utf-8").startswith("#!/bin/sh\n")
+    starts_from_elsewhere(out, "vllm")
+
+
+def starts_from_elsewhere(out: Path, program: str) -> None:
+    """Its script is a program, which runs the engine in the folder of the configuration."""
+    stand_in = out.parent / "bin" / program
+    stand_in.parent.mkdir(exist_ok=True)
+    stand_in.write_text("#!/bin/sh\npwd\n")
+    stand_in.chmod(0o755)
+    path = f"{stand_in.parent}:{os.environ['PATH']}"
+    script, env = f"./{out.name}/serve.sh", os.environ | {"PATH": path}
+    done = subprocess.run([script], cwd=out.parent, env=env, capture_output=True, text=True)
+    assert done.stdout.strip() == str(out.resolve()), done.stderr
 
 
 def test_a_plan_that_is_expressed_loses_nothing(tmp_path: Path) -> None:
@@ -165,6 +179,7 @@ def test_a_plan_that_is_expressed_loses_nothing(tmp_path: Path) -> None:
         assert document["engine"]["name"] == engine
         names = {path.name for path in out.iterdir()}
         assert names >= {"README.md", "projection.json", "serve.sh", f"{engine}.yaml"}
+        assert os.access(out / "serve.sh", os.X_OK)
         others = {"vllm", "tensorrt_llm", "sglang"} - {engine}
         assert not names & {f"{other}.yaml" for other in others}, "the folder is replaced whole"
 
