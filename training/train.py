@@ -276,6 +276,7 @@ def write_config(problem: Problem, untrained: Untrained, folder: Path) -> Path:
     """
     from specplan.ir.files import check_destination, write_json_atomic
     from specplan.planner.training.described import config_of
+    from specplan.planner.training.families import FAMILIES
 
     path = folder / "config.json"
     if path.exists():
@@ -285,10 +286,12 @@ def write_config(problem: Problem, untrained: Untrained, folder: Path) -> Path:
     check_destination(folder, path.name, "drafter")
     best = next((one for one in untrained.candidates if one.family != "mtp"), None)
     if best is None:
+        left_out = [(FAMILIES[one.family].words, one.reason) for one in untrained.left_out]
+        reasons = dict.fromkeys(f"{words}: {reason}" for words, reason in left_out)
         raise UsageError(
-            "no drafter with a config.json would pay here",
+            "; ".join(["no drafter with a config.json would pay here", *reasons]),
             where="out",
-            remedy="See `left_out` for the reasons.",
+            remedy="Name another family (--drafter eagle3), or plan for another backend.",
         )
     folder.mkdir(parents=True, exist_ok=True)
     sizes = best.layers, best.width, best.vocabulary

@@ -29,7 +29,7 @@ from specplan.ir.types.value_types import LogitsType, TreeType
 
 Drafter: TypeAlias = Literal[
     "none", "model", "head", "modules", "block", "text", "automaton", "past", "first_layers",
-    "some_layers", "other",
+    "some_layers", "plain_heads", "other",
 ]  # fmt: skip
 Shape: TypeAlias = Literal["empty", "chain", "static tree", "dynamic tree"]
 
@@ -44,6 +44,7 @@ DRAFTERS: dict[Drafter, str] = {
     "past": "lookup in past outputs",
     "first_layers": "the target's first layers",
     "some_layers": "the target with layers left out",
+    "plain_heads": "heads without attention, such as Medusa heads",
     "other": "another way of drafting, or several together",
 }
 """Who may draft, in words."""
@@ -241,9 +242,9 @@ def _forward_drafters(plan: Plan, op: Forward, target: str) -> Iterator[Drafter]
     if op.model.startswith(MODULE_PREFIX):
         yield "modules"
     elif op.most_levels > 1 and reads_target:
-        yield "block" if op.cache is not None else "other"  # heads of one level each
+        yield "block" if op.cache is not None else "plain_heads"
     elif track is not None and op.cache is None:
-        yield "other"  # heads without attention
+        yield "plain_heads"
     elif reads_target:
         yield "head"
     else:

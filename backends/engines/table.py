@@ -101,6 +101,7 @@ class Table:
         shares: it can share every layer of a model among devices.
         named: devices that a problem names, of which it uses one where it does not share.
         runs_on: prefixes of the names of the devices that it runs on; empty for any.
+        never_on: prefixes of those that it certainly does not run on.
         build: the first build, of an engine whose builds are numbered; later ones are taken too.
         asked: the version asked for where it is not this one, else "".
         forms: form of each drafter's checkpoint in a problem, by role.
@@ -122,6 +123,7 @@ class Table:
     shares: bool = True
     named: int = 1
     runs_on: tuple[str, ...] = ()
+    never_on: tuple[str, ...] = ()
     build: int | None = None
     asked: str = ""
     forms: Mapping[str, str] = field(default_factory=dict)
@@ -133,6 +135,11 @@ class Table:
         if self.shares or self.named == 1:
             return ""
         return f"{self.title} runs a model on one device: 1 of the {self.named} is assumed"
+
+    def may_run_on(self, device: str) -> bool:
+        """Whether nothing rules out that it runs on a device of that name."""
+        runs = not self.runs_on or device.startswith(self.runs_on)
+        return runs and not device.startswith(self.never_on)
 
     def form(self, drafting: Drafting) -> str:
         """The form of the checkpoint that drafts; that of its structure where none is known."""

@@ -82,12 +82,12 @@ def table_for(problem: Problem, engine: str, *, any_version: bool = False) -> Ta
     table = open_table(engine, any_version=any_version)
     device = one_device(problem.device).partition("@")[0]
     measured = problem.device == "measured" or device_is_path(problem.device)
-    if table.runs_on and not measured and not device.startswith(table.runs_on):
+    if not measured and not table.may_run_on(device):
+        begins = f"begins with {' or '.join(table.runs_on)}" if table.runs_on else "it runs on"
         raise UsageError(
             f"{table.title} does not run on {device}",
             where="device",
-            remedy=f"Name a device that begins with {' or '.join(table.runs_on)}, or a profile "
-            "of yours.",
+            remedy=f"Name a device that {begins}, a profile of yours, or another engine.",
         )
     check_formats(table, problem)
     if any(model.placement for model in problem.models.by_role.values()):

@@ -43,6 +43,7 @@ def test_which_drafter_would_pay(folder: Path, no_torch: str) -> None:
     for arguments, words in (
         (("--drafter", "eagle3", "--out", "heads/new"), "config.json already"),
         (("--drafter", "eagle3", "--out", "heads"), "not empty and holds no drafter"),
+        (("--drafter", "medusa", "--out", "medusa"), "cannot draft with heads without attention"),
         (("--drafter", "hydra9"), "no family of drafters"),
         (("--stage", "now"), "pays"),
     ):

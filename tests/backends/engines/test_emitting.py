@@ -29,7 +29,7 @@ from specplan.planner.facts import ProblemFacts
 from specplan.planner.problem.loading import problem_from_dict
 from specplan.planner.search.comparing import score
 from specplan.planner.search.search import search
-from specplan.problems import capabilities_of
+from specplan.problems import capabilities_of, table_for
 from tests.backends.engines.examples import PATHS, job, plans
 from tests.planner.big_models import write_70b
 from tests.planner.example_facts import example_facts
@@ -272,8 +272,35 @@ def test_an_engine_of_one_device_is_predicted_for_one_device(tmp_path: Path) -> 
     assert not any("one device" in reason for reason in alone.refusals)
     assert "one device, and the plan shares it among 8" in projection.refusals[0]
     assert "--split-mode none" in projection.emission.command
-    with pytest.raises(UsageError, match="OpenVINO GenAI does not run on h100-sxm"):
-        emit(value, "openvino_genai", out=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("engine", "device", "runs"),
+    [
+        ("openvino_genai", "8xh100-sxm", False),
+        ("openvino_genai", "cpu-generic", True),
+        ("tensorrt_llm", "8xmi300x", False),
+        ("tensorrt_llm", "cpu-generic", False),
+        ("tensorrt_llm", "8xh100-sxm@tensorrt_llm", True),
+        ("tensorrt_edge_llm", "tpu-v4", False),
+        ("llama_cpp", "tpu-v4", False),
+        ("llama_cpp", "mi300x", True),
+        ("llama_cpp", "cpu-generic", True),
+        ("onnxruntime_genai", "tpu-v4", False),
+        ("vllm", "tpu-v4", True),
+        ("vllm", "8xmi300x", True),
+        ("sglang", "cpu-generic", True),
+    ],
+)
+def test_an_engine_is_refused_on_hardware_that_it_does_not_run_on(
+    tmp_path: Path, engine: str, device: str, runs: bool
+) -> None:
+    checked = problem_from_dict(of_methods(problem(tmp_path), "eagle3") | {"device": device})
+    if runs:
+        assert table_for(checked, engine).engine == engine
+        return
+    with pytest.raises(UsageError, match=r"does not run on .* or another engine"):
+        table_for(checked, engine)
 
 
 @pytest.mark.parametrize("backend", ["vllm", "llama_cpp"])
