@@ -99,9 +99,10 @@ class Job:
 
     @property
     def most_requests(self) -> int:
-        """Requests decoded together at most: no more than the plan was priced for."""
-        planned = self.structure.largest_batch
-        return planned if self.running is None else min(self.running, planned)
+        """Requests decoded together at most: no more than the plan was priced for, and fit."""
+        priced = max((load.batch for load in self.loads), default=self.structure.largest_batch)
+        most = min(self.structure.largest_batch, priced)
+        return most if self.running is None else min(self.running, most)
 
     def quantizes(self, role: str) -> str:
         """The engine's word for rounding a model's weights as it loads them; "" to leave them."""

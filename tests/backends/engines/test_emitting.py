@@ -323,6 +323,7 @@ def test_fewer_requests_fit_on_one_device(tmp_path: Path, backend: str) -> None:
     if backend == "vllm":
         assert projection.ratio is not None and projection.ratio.mean < 1.0
     assert "1 of the 8 is assumed" in projection.emission.notes[-1]
+    assert projection.emission.documents["llama_cpp.json"]["parallel"] == 16, "64 do not fit"
     one = optimize(value | {"backend": "llama_cpp"})
     assert backend == "vllm" or projection.emitted.plan == one.plan
     assert one.search.facts.problem.device == "h100-sxm" and one.search.left_out == ((64, 1024),)
