@@ -269,8 +269,19 @@ def _load_tables(text: str, count: int, name: str, stack: str) -> Device:
 
 
 def _parts(text: str) -> tuple[int, str, str]:
-    """Number of devices, name or path, and stack (empty where not given)."""
+    """Number of devices, name or path, and stack (empty where not given).
+
+    Raises:
+        UsageError: the number is 0.
+    """
     match = re.fullmatch(r"(?:(\d+)[xX])?(.+?)(?:@([\w.-]+))?", text)
     if match is None or "/" in (match[3] or "") or Path(text).exists():
         return 1, text, ""
-    return int(match[1] or 1), match[2], match[3] or ""
+    count = int(match[1] or 1)
+    if count < 1:
+        raise UsageError(
+            "the number of devices must be at least 1",
+            where=f"device {text}",
+            remedy=f"Write 8x{match[2]} for eight of them, or {match[2]} for one.",
+        )
+    return count, match[2], match[3] or ""

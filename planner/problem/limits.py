@@ -7,8 +7,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+)
 
+from specplan.cost_models.devices.device import device_name
+from specplan.ir.errors import UsageError
 from specplan.ir.files import name_of, read_text
 
 SECONDS_PER_UNIT = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
@@ -32,6 +42,17 @@ class QuantityError(ValueError):
     def __init__(self, what: str, remedy: str) -> None:
         self.what, self.remedy = what, remedy
         super().__init__(f"{what}. {remedy}")
+
+
+def _device(text: str) -> str:
+    try:
+        return device_name(text)
+    except UsageError as error:  # pydantic adds the key to errors of values
+        raise QuantityError(error.what, error.remedy) from error
+
+
+Device = Annotated[str, AfterValidator(_device)]
+"""A name of `specplan devices` as it stands there, or the path of a file."""
 
 
 def quantity(value: Any, units: Mapping[str, float], example: str) -> Any:

@@ -12,7 +12,6 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from specplan.cost_models.acceptance.drafter_texts import read_drafter
 from specplan.cost_models.acceptance.drafters import Drafter
-from specplan.cost_models.devices.device import device_name
 from specplan.ir.capabilities import INTERPRETER, backend_name
 from specplan.planner.problem.acceptance import (
     FORMS_OF_ACCEPTANCE,
@@ -21,7 +20,7 @@ from specplan.planner.problem.acceptance import (
     drafters_with_priors,
     printed_drafter,
 )
-from specplan.planner.problem.limits import Followed, Limits, Strict
+from specplan.planner.problem.limits import Device, Followed, Limits, Strict
 from specplan.planner.problem.models import Formats, Models, formats_words
 
 SCHEMA_VERSION = 1
@@ -121,7 +120,7 @@ class Workload(Followed):
 class Pool(Strict):
     """Devices that read prompts for the problem's device, which decodes."""
 
-    device: Annotated[str, AfterValidator(device_name)] = Field(
+    device: Device = Field(
         description="One group of them, which shares every layer, as `device` names it: 2xh100-sxm."
     )
     replicas: Count = Field(
@@ -207,7 +206,7 @@ class Problem(Strict):
         description="Methods to consider; left out, all of them. Autoregressive decoding is "
         "always a candidate.",
     )
-    device: Annotated[str, AfterValidator(device_name)] = Field(
+    device: Device = Field(
         default="measured",
         description='"measured" (this machine, by `specplan profile device`), a name from '
         "`specplan devices`, or the path of a measured device file.",

@@ -184,6 +184,7 @@ def test_one_is_shown_in_full(command: str, name: str, words: str) -> None:
     ("arguments", "exit_code", "what"),
     [
         (("devices", "h21"), 2, 'unknown device "h21"'),
+        (("devices", "0xh200"), 2, "the number of devices must be at least 1"),
         (("devices", "--nothing"), 2, "No such option: --nothing"),
         (("optimize",), 2, "no problem is given"),
         (("report", "none.yaml"), 2, ""),

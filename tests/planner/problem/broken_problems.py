@@ -254,6 +254,7 @@ case(
 case("unknown device", "device", "Known: ", put("device", "quantum"))
 case("another device", "device", "Known: a10, ", put("device", "x20"))
 case("a form of a device", "device", '"8xh100-pcie" or "8xh100-sxm"?', put("device", "8xH100"))
+case("no devices", "device", "must be at least 1. Write 8xh100-sxm", put("device", "0xh100-sxm"))
 case("a stack", "device", '"h100-sxm@vllm"?', put("device", "h100-smx@vllm"))
 case("a misspelt word", "device", 'Did you mean "measured"?', put("device", "mesured"))
 case("no device file", "device", "no device file", put("device", "profiles/here.json"))
