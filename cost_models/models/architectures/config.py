@@ -8,6 +8,53 @@ from typing import Any
 
 from specplan.ir.errors import UsageError
 
+MOST_LAYERS = 10_000
+"""Every layer is an object here, and no model has nearly as many."""
+_LISTS = ("architectures", "layer_types", "layers_block_type")
+_OBJECTS = (
+    "clover", "dflash_config", "eagle_config", "quantization_config", "rope_parameters",
+    "rope_scaling", "text_config", "transformer_layer_config",
+)  # fmt: skip
+_TOKENS = ("mask_token_id", "pard_token", "ptd_token_id")
+_LAYERS = ("n_layer", "num_hidden_layers", "num_layers", "num_nextn_predict_layers")
+_NUMBERS = ("layer_norm_eps", "partial_rotary_factor", "rms_norm_eps", "rope_theta")
+
+
+def check_kinds(values: Mapping[str, Any], where: str) -> None:
+    """Refuse values of another kind than every reader of that key takes it for; null is absent.
+
+    Raises:
+        UsageError: names the first key of which this is so.
+    """
+    for key, value in values.items():
+        wanted = "" if value is None else _wanted(key, value)
+        if wanted:
+            raise UsageError(
+                f"config.json gives {value!r} for {key}, not {wanted}",
+                where=where,
+                remedy="Take the config.json that came with the checkpoint.",
+            )
+        if key in _OBJECTS and value is not None:
+            check_kinds(value, where)
+
+
+def _wanted(key: str, value: Any) -> str:
+    """What a value should be; empty where it is."""
+    if key in _LISTS and not isinstance(value, list | tuple):
+        return "a list"
+    if key in _OBJECTS and not isinstance(value, Mapping):
+        return "an object"
+    if key in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float)):
+        return "a number"
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if key == "head_dim" and not (whole and value >= 1):
+        return "a positive integer"
+    if key in _TOKENS and not (whole and value >= 0):
+        return "the id of a token"
+    if key in _LAYERS and whole and value > MOST_LAYERS:
+        return f"a number of layers up to {MOST_LAYERS}"
+    return ""
+
 
 @dataclass(frozen=True)
 class Config:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from specplan.cost_models.models.architectures.config import check_kinds
 from specplan.ir.errors import UsageError
 
 DTYPE_NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -117,7 +118,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """config.json of a checkpoint folder.
 
     Raises:
-        UsageError: when it is missing, or is not a JSON object.
+        UsageError: when it is missing, is not a JSON object, or has a value of the wrong kind.
     """
     path = folder / "config.json"
     try:
@@ -132,6 +133,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise UsageError("config.json is not valid JSON", where=str(path)) from error
     if not isinstance(config, dict):
         raise UsageError("config.json is not a JSON object", where=str(path))
+    check_kinds(config, str(folder))
     return config
 
 

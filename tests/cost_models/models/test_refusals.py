@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from specplan.cost_models.models.drafter_shapes import is_drafter_folder
 from specplan.cost_models.models.model_shape import ModelShape
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from tests.cost_models.models.public_shapes import CONFIGS
@@ -45,6 +49,32 @@ from tests.cost_models.models.tiny_families import CANONICAL, TINY
 def test_unpriced_models_are_refused_by_name(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(MissingCapabilityError, match=reason):
         ModelShape.from_config(CONFIGS["llama-2-7b"] | change)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "wanted"),
+    [
+        ("head_dim", "128", "a positive integer"),
+        ("head_dim", [128], "a positive integer"),
+        ("head_dim", 0, "a positive integer"),
+        ("num_hidden_layers", 10**12, "a number of layers up to 10000"),
+        ("architectures", True, "a list"),
+        ("rope_scaling", "linear", "an object"),
+        ("rms_norm_eps", [], "a number"),
+        ("eagle_config", 3, "an object"),
+        ("dflash_config", [], "an object"),
+        ("mask_token_id", "3", "the id of a token"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_named(
+    tmp_path: Path, key: str, value: object, wanted: str
+) -> None:
+    broken = {**CONFIGS["llama-2-7b"], key: value}
+    for config in (broken, {"text_config": broken}):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        with pytest.raises(UsageError, match=re.escape(f"{value!r} for {key}, not {wanted}")):
+            ModelShape.from_path(tmp_path)
+        assert not is_drafter_folder(tmp_path)
 
 
 @pytest.mark.parametrize(
