@@ -20,6 +20,8 @@ def _hashed_once(self: Any) -> int:
     return int(known)
 
 
+MODEL_DTYPES = ("auto", "bfloat16", "float16", "float32", "float64", "Q8_0", "Q4_0")
+"""Formats that models run in here; `auto` is that of the checkpoint."""
 MODULE_PREFIX = "module_"
 """Begins the roles of the target's own drafting modules."""
 

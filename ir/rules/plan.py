@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from specplan.ir.errors import RuleError, UsageError
 from specplan.ir.formula import formula_names, is_condition
 from specplan.ir.op import Op
-from specplan.ir.plan import Plan
+from specplan.ir.plan import MODEL_DTYPES, Plan
 from specplan.ir.rules.states import states
 from specplan.ir.tables.builtin import Tables
 from specplan.ir.types.bounds import check_bounds
@@ -28,6 +28,7 @@ def plan_findings(plan: Plan, tables: Tables) -> Iterator[PlanFinding]:
         yield "plan", "plan", "the plan has no round"
     yield from _names("model", [model.name for model in plan.models])
     yield from _names("round", [item.name for item in plan.rounds])
+    yield from _dtypes(plan)
     yield from _sizes(plan)
     yield from _schedule(plan)
     for what in states(plan, tables):
@@ -55,6 +56,13 @@ def _names(kind: str, names: list[str]) -> Iterator[PlanFinding]:
     for name, count in Counter(names).items():
         if count > 1:
             yield "plan", "plan", f"{count} {kind}s are called '{name}'; rename all but one"
+
+
+def _dtypes(plan: Plan) -> Iterator[PlanFinding]:
+    for model in plan.models:
+        if model.dtype is not None and model.dtype not in MODEL_DTYPES:
+            known = ", ".join(MODEL_DTYPES)
+            yield "plan", "plan", f"model {model.name} has dtype={model.dtype}; known: {known}"
 
 
 def _sizes(plan: Plan) -> Iterator[PlanFinding]:

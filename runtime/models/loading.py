@@ -19,7 +19,7 @@ from specplan.cost_models.placement import BUFFERS
 from specplan.cost_models.vision import IMAGE_MODELS
 from specplan.ir.errors import MissingCapabilityError, UsageError
 from specplan.ir.files import model_digest, read_json
-from specplan.ir.plan import MODULE_PREFIX
+from specplan.ir.plan import MODEL_DTYPES, MODULE_PREFIX
 from specplan.runtime.images.model import load_image_model
 from specplan.runtime.models.attention import ATTENTION_NAME, assert_attention
 from specplan.runtime.models.cache_parts.number_types import store_caches
@@ -30,8 +30,6 @@ from specplan.runtime.models.heads.loading import load_head, load_module
 from specplan.runtime.models.neighbours.store import load_neighbours
 from specplan.runtime.models.streamed import LayerFiles, StreamedLayers
 from specplan.runtime.models.supported import FAMILIES, check_supported
-
-DTYPES = ("auto", "bfloat16", "float16", "float32", "float64", *RUN_FORMATS)
 
 
 def load_all(
@@ -101,8 +99,8 @@ def load_model(
 
     Args:
         folder: config.json and safetensors, as written by `save_pretrained`, or a GGUF file.
-        dtype: one of `DTYPES`; "auto" is the dtype of the checkpoint. One of `RUN_FORMATS` is that
-            of its matrices, and everything else is float32.
+        dtype: one of `MODEL_DTYPES`; "auto" is the dtype of the checkpoint. One of `RUN_FORMATS` is
+            that of its matrices, and everything else is float32.
         device: a torch device.
         streamed: how many of the last layers are read from the files in every pass, at most all of
             them; see `runtime/models/streamed.py`. The others are all that is loaded.
@@ -115,9 +113,11 @@ def load_model(
             every pass; the message names it.
     """
     folder = Path(folder)
-    if dtype not in DTYPES:
+    if dtype not in MODEL_DTYPES:
         raise UsageError(
-            f"unknown dtype {dtype!r}", where=str(folder), remedy=f"Use one of {', '.join(DTYPES)}."
+            f"unknown dtype {dtype!r}",
+            where=str(folder),
+            remedy=f"Use one of {', '.join(MODEL_DTYPES)}.",
         )
     if cache not in (None, *CACHE_FORMATS):
         raise UsageError(

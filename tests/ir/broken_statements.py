@@ -14,6 +14,9 @@ STATEMENTS = {
     "models_of_one_name": Broken(
         "staged", {"model draft": "model draft\nmodel draft"}, "plan", "plan",
         {"model draft": "model draft\nmodel other"}),
+    "model_of_unknown_dtype": Broken(
+        "staged", {"model draft": "model draft dtype=float33"}, "plan", "plan",
+        {"model draft": "model draft dtype=float32"}),
     "rounds_without_schedule": Broken(
         "schedule", {text_of("schedule")[text_of("schedule").index("schedule hy") :]: ""},
         "schedule", "plan"),
