@@ -150,7 +150,10 @@ class AcceptanceProfile(AcceptanceModel):
             evidence = dict(document["evidence"])
             kind = evidence_kinds()[evidence.pop("kind")]
             key = AcceptanceKey.from_data(document["key"])
-            return cls(key, kind.from_data(evidence), document["provenance"])
+            provenance = document["provenance"]
+            if not isinstance(provenance, dict):
+                raise TypeError(f"provenance is {provenance!r}, not an object")
+            return cls(key, kind.from_data(evidence), provenance)
         except UsageError as error:
             raise UsageError(error.what, where=str(path), remedy=error.remedy or _REMEDY) from error
         except (TypeError, KeyError, ValueError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,6 +35,7 @@ def read_figures(
     known: Collection[str],
     required: Collection[str] = (),
     by_format: Collection[str] = (),
+    positive: Collection[str] = (),
 ) -> Figures:
     """Parse and check a file of figures.
 
@@ -44,9 +46,11 @@ def read_figures(
         known: keys that may occur.
         required: keys that must.
         by_format: keys whose value maps number formats to numbers.
+        positive: keys by whose numbers is divided.
 
     Raises:
-        UsageError: not YAML, an unknown or missing key, a figure without a source.
+        UsageError: not YAML, an unknown or missing key, a figure without a source, no number, or a
+            zero by which is divided.
     """
     data = _parsed(text, where)
     if not isinstance(data, dict) or data.get("schema_version") != 1:
@@ -60,7 +64,9 @@ def read_figures(
             raise UsageError(
                 f"unknown key {key!r}", where=where, remedy=f"Known keys: {', '.join(known)}."
             )
-        value, sources[key] = _figure(entry, f"{where}: {key}", key in by_format)
+        value, sources[key] = _figure(
+            entry, f"{where}: {key}", key in by_format, positive=key in positive
+        )
         values[key] = dict(value) if isinstance(value, dict) else value
     missing = [key for key in required if key not in values]
     if missing:
@@ -85,7 +91,7 @@ def _parsed(text: str, where: str) -> Any:
         raise UsageError(f"not YAML ({error})", where=where) from error
 
 
-def _figure(entry: Any, where: str, by_format: bool) -> tuple[Any, str]:
+def _figure(entry: Any, where: str, by_format: bool, *, positive: bool) -> tuple[Any, str]:
     if not isinstance(entry, dict) or set(entry) != {"value", "source"}:
         raise UsageError("not a {value: ..., source: ...}", where=where)
     value = entry["value"]
@@ -93,6 +99,8 @@ def _figure(entry: Any, where: str, by_format: bool) -> tuple[Any, str]:
         expected = "number formats mapped to numbers" if by_format else "one number"
         raise UsageError(f"{value!r} where {expected} should be", where=where)
     for number in value.values() if isinstance(value, dict) else [value]:
-        if isinstance(number, bool) or not isinstance(number, int | float) or number < 0:
-            raise UsageError(f"{number!r} is not a number >= 0", where=where)
+        real = isinstance(number, int | float) and not isinstance(number, bool)
+        if not real or math.isnan(number) or number < 0 or (positive and number == 0):
+            least = "above 0" if positive else ">= 0"
+            raise UsageError(f"{number!r} is not a number {least}", where=where)
     return value, str(entry["source"])

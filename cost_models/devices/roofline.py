@@ -33,6 +33,14 @@ DATA_SHEET = "is computed from data-sheet figures"
 """What times of such a device rest on; an engine's stack is named behind it."""
 
 
+_DIVISORS = (
+    "memory_bytes", "memory_bandwidth", "peak_flops", "format_efficiency", "compute_efficiency",
+    "memory_efficiency", "attention_compute_efficiency", "attention_memory_efficiency",
+    "roofline_sharpness",
+)  # fmt: skip
+"""Figures of which zero leaves no device to price."""
+
+
 @dataclass(frozen=True)
 class AnalyticDevice:
     """A device, or several that share each layer, known from its data sheet.
@@ -105,7 +113,8 @@ class AnalyticDevice:
         """Read a device file; each figure there is `{value: ..., source: ...}`.
 
         Raises:
-            UsageError: not YAML, an unknown or missing key, a figure without a source.
+            UsageError: not YAML, an unknown or missing key, a figure without a source, or one that
+                no device has.
         """
         plain = ("name", "sources", "stack", "count", "kind")
         figures = read_figures(
@@ -115,6 +124,7 @@ class AnalyticDevice:
             known=[item.name for item in fields(cls) if item.name not in plain],
             required=("memory_bytes", "memory_bandwidth", "peak_flops"),
             by_format=("peak_flops", "format_efficiency"),
+            positive=_DIVISORS,
         )
         if figures.values.get("lane_overlap", 0.0) > 1.0:
             raise UsageError(

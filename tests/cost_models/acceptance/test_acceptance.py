@@ -241,6 +241,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [{"kind": "x"}, {"schema_version": 9}, {"evidence": None}, {"key": {}}, {"extra": 1},
+     {"provenance": 5}, {"provenance": None},
      {"evidence": {"kind": "guesses", "rows": [[1]]}}, {"evidence": {"rows": [[1]]}},
      {"evidence": {"kind": "ranks", "rows": [[-2]]}}, {"evidence": {"kind": "ranks", "rows": [[]]}},
      {"evidence": {"kind": "ranks", "rows": [[0.5]]}}, {"evidence": {"kind": "ranks", "rows": 5}},

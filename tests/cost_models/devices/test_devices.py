@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -317,6 +318,28 @@ def test_times_sum_with_their_bounds() -> None:
 )
 def test_names_are_found_without_case_and_by_their_beginning(text: str, name: str) -> None:
     assert device_name(text) == name and load_device(text).name == load_device(name).name
+
+
+@pytest.mark.parametrize(
+    ("figure", "value", "words"),
+    [
+        ("memory_bandwidth", "0", "memory_bandwidth: 0 is not a number above 0"),
+        ("memory_bytes", "0.0", "memory_bytes: 0.0 is not a number above 0"),
+        ("peak_flops", "{float32: 0}", "peak_flops: 0 is not a number above 0"),
+        ("attention_memory_efficiency", "0", "attention_memory_efficiency: 0 is not"),
+        ("roofline_sharpness", "0", "roofline_sharpness: 0 is not a number above 0"),
+        ("host_seconds", ".nan", "host_seconds: nan is not a number >= 0"),
+    ],
+)
+def test_figures_that_no_device_has_are_refused(
+    tmp_path: Path, figure: str, value: str, words: str
+) -> None:
+    figures = {"memory_bytes": "8", "memory_bandwidth": "8", "peak_flops": "{float32: 8}"}
+    lines = (f"{n}: {{value: {v}, source: x}}" for n, v in {**figures, figure: value}.items())
+    path = tmp_path / "mine.yaml"
+    path.write_text("\n".join(["schema_version: 1", *lines]))
+    with pytest.raises(UsageError, match=re.escape(words)):
+        load_device(path)
 
 
 @pytest.mark.parametrize(
