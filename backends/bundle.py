@@ -45,6 +45,7 @@ from specplan.cost_models.quality.certificate import (
 from specplan.ir.errors import UsageError
 from specplan.ir.files import (
     check_destination,
+    check_exists,
     model_digest,
     read_json,
     read_text,
@@ -254,6 +255,7 @@ def load_bundle(folder: Path | str) -> Bundle:
         UsageError: the folder is no bundle, or a file is missing or changed; says which.
     """
     folder = Path(folder).resolve()
+    check_exists(folder)
     if not (folder / MANIFEST).is_file():
         raise UsageError(
             "this is not a bundle: it has no manifest.json",

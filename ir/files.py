@@ -23,27 +23,48 @@ def write_atomic(path: Path | str, data: str | bytes) -> None:
     """Write `data` to `path` so that a reader sees the old file or the whole new one.
 
     Raises:
-        OSError: when the folder cannot be made or written.
+        OSError: when the folder cannot be made or written; names `path`.
+        UsageError: when `path` is a folder.
     """
     path = Path(path)
+    if path.is_dir():
+        raise UsageError("this is a folder", where=str(path), remedy="Give the name of a file.")
     path.parent.mkdir(parents=True, exist_ok=True)
     raw = data.encode("utf-8") if isinstance(data, str) else data
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    with _errors_of(path):
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(raw)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def _errors_of(path: Path) -> Iterator[None]:
+    """Let errors of the system name what was to be written, not the temporary name beside it."""
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(raw)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
         raise
 
 
 def write_json_atomic(path: Path | str, value: Any) -> None:
     """Write `value` as indented JSON with sorted keys, atomically."""
     write_atomic(path, json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n")
+
+
+def check_exists(path: Path) -> None:
+    """Refuse a path at which nothing is."""
+    if not path.exists():
+        what = "there is no such file or folder"
+        raise UsageError(what, where=str(path), remedy="Check the path.")
 
 
 def read_text(
@@ -61,19 +82,13 @@ def read_text(
     """
     path = Path(path)
     if path.is_dir():
-        raise UsageError(
-            f"cannot read the {what} (it is a folder)",
-            where=str(path),
-            remedy="Give the path of a file.",
-        )
+        wrong = f"cannot read the {what} (it is a folder)"
+        raise UsageError(wrong, where=str(path), remedy="Give the path of a file.")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(
-            f"the {what} is not UTF-8 text (byte {error.start})",
-            where=str(path),
-            remedy="Save it as UTF-8.",
-        ) from error
+        wrong = f"the {what} is not UTF-8 text (byte {error.start})"
+        raise UsageError(wrong, where=str(path), remedy="Save it as UTF-8.") from error
     except OSError as error:
         raise UsageError(
             f"cannot read the {what} ({error.strerror})", where=str(path), remedy=remedy
@@ -86,7 +101,6 @@ def read_json(path: Path | str, what: str = "JSON file") -> Any:
     Raises:
         UsageError: when the file is missing or is not JSON; names `what` and the path.
     """
-    path = Path(path)
     text = read_text(path, what)
     try:
         return json.loads(text)
@@ -171,9 +185,7 @@ def known_sha256(path: Path) -> str:
     """`sha256_file`, remembered in this process by path, size and time of last change."""
     status = path.stat()
     key = (str(path.resolve()), status.st_size, status.st_mtime_ns)
-    if key not in _FILE_DIGESTS:
-        _FILE_DIGESTS[key] = sha256_file(path)
-    return _FILE_DIGESTS[key]
+    return _FILE_DIGESTS.get(key) or _FILE_DIGESTS.setdefault(key, sha256_file(path))
 
 
 GGUF = ".gguf"
@@ -195,13 +207,14 @@ def model_digest(folder: Path | str) -> str:
     files do not count. Of a GGUF model, its files.
 
     Raises:
-        UsageError: when the folder has no config.json or no weights, or a file is missing.
+        UsageError: when there is no such folder, it has no config.json or no weights, or a file is
+            missing.
     """
     folder = Path(folder)
+    check_exists(folder)
     if folder.suffix == GGUF and not folder.is_dir():
-        missing_part = next((part for part in gguf_parts(folder) if not part.is_file()), None)
-        if missing_part is not None:
-            raise UsageError("there is no such file", where=str(missing_part))
+        for part in gguf_parts(folder):
+            check_exists(part)
         return files_digest(gguf_parts(folder))
     config = folder / "config.json"
     weights = sorted(folder.glob("*.safetensors"))
@@ -227,8 +240,7 @@ def cached_digest(digest: str, form: str) -> str:
 
 def files_digest(paths: Iterable[Path]) -> str:
     """Identity of some files: sha256 over their names and sha256, in the order given."""
-    lines = [f"{path.name} {known_sha256(path)}\n" for path in paths]
-    return sha256_bytes("".join(lines).encode())
+    return sha256_bytes("".join(f"{p.name} {known_sha256(p)}\n" for p in paths).encode())
 
 
 def check_destination(folder: Path, marker: str, what: str) -> None:
@@ -265,7 +277,8 @@ def _is_ours(marker: Path) -> bool:
 def staged(folder: Path) -> Iterator[Path]:
     """An empty folder to write in, which takes the place of `folder` when all went well."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    with _errors_of(folder):
+        staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         yield staging
         staging.chmod(0o755)

@@ -90,6 +90,7 @@ def draw(rows: Sequence[Row], path: Path, keys: Sequence[str] = ()) -> None:
     """
     from specplan.ir.errors import UsageError
 
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         figure_of(rows, keys).savefig(path)
     except ValueError as error:

@@ -133,7 +133,7 @@ def test_a_stored_baseline_is_the_ratio_to_plain_decoding(folder: Path, tmp_path
         (("--base", "x", "--threshold", "mean:5%"), 2, "median:5%"),
         (("--base", "x", "--threshold", "5 apples"), 2, "5% or 0.05"),
         (("--base", "x", "--threshold", "120%"), 2, "5% or 0.05"),
-        (("--base", "x"), 2, "not a bundle"),
+        (("--base", "x"), 2, "no such file or folder"),
     ],
 )
 def test_races_that_cannot_be(

@@ -114,6 +114,8 @@ def test_a_seed_is_heard(folder: Path) -> None:
     [
         (("drafted.txt", "--model=target=target"), "no checkpoint is named for draft"),
         (("plain.txt", "--model=target=target", "--model=draft=draft"), "called draft"),
+        (("plain.txt", "--model=target=nope"), "nope: there is no such file or folder"),
+        (("nope",), "nope: there is no such file or folder"),
         (("plain.txt", "--model=target"), "comes as NAME=DIR"),
         (("plain.txt", "--model=target=target", "--model=target=draft"), "named twice"),
         (("plain.txt", "--model=target=target", "--backend=nobody"), "no backend is called"),

@@ -87,7 +87,7 @@ def test_a_sweep_as_json_table_csv_and_picture(problem: Path, tmp_path: Path) ->
         ("draft", batch, acceptance) for batch in (1, 16) for acceptance in (0.5, 0.7, 0.9)
     ]
     assert all(row.keys() >= {"draft_tokens", "gain", "pays_from"} for row in rows)
-    table, picture = tmp_path / "rows.csv", tmp_path / "gain.svg"
+    table, picture = tmp_path / "new/rows.csv", tmp_path / "other/gain.svg"
     done = specplan_here(
         *command, "--set", "workload.prompt_tokens=12,64", "--csv", str(table),
         "--plot", str(picture),

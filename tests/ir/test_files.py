@@ -22,6 +22,7 @@ from specplan.ir.files import (
     read_json,
     sha256_bytes,
     sha256_file,
+    staged,
     write_atomic,
     write_json_atomic,
 )
@@ -38,6 +39,18 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert path.read_bytes() == b"\x00\xff"
     assert [item.name for item in path.parent.iterdir()] == ["file.txt"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_errors_name_what_was_to_be_written(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="this is a folder") as refused:
+        write_atomic(tmp_path, OLD)
+    assert refused.value.where == str(tmp_path)
+    with pytest.raises(OSError) as failed:
+        write_atomic("/proc/x", OLD)
+    assert failed.value.filename == "/proc/x"
+    with pytest.raises(OSError) as failed, staged(Path("/proc/x")):
+        pass
+    assert failed.value.filename == "/proc/x"
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -62,10 +62,10 @@ def whatif(
     with terminal_progress() as progress:
         rows = sweep(_variants(problem, swept), acceptances, progress)
     keys = [key for key, values in swept.items() if len(values) > 1]
-    if csv is not None:
-        write_atomic(csv, as_csv(rows, keys))
     if plot is not None:
         draw(rows, plot, keys)
+    if csv is not None:
+        write_atomic(csv, as_csv(rows, keys))
     if json:
         print_json({"rows": rows})
         return
