@@ -59,8 +59,8 @@ def open_table(text: str, *, any_version: bool = False) -> Table:
     raise UsageError(
         f"what {newest.title} {version} understands has not been verified",
         where=f"engine {name}",
-        remedy=f"Known: {', '.join(tables)}. Take one of them, or --any-version to write for "
-        f"{newest.version} and check it yourself.",
+        remedy=f"Known: {', '.join(tables)}. Take one of them; `specplan emit --any-version` "
+        f"writes for {newest.version}, to be checked by you.",
     )
 
 

@@ -229,9 +229,20 @@ def open_bench(problem: Problem) -> tuple[Workbench, ProblemFacts]:
 
     Raises:
         MissingCapabilityError: running models needs an extra.
+        UsageError: the problem's backend runs no models on this machine.
     """
+    from specplan.ir.capabilities import INTERPRETER
+    from specplan.ir.errors import UsageError
     from specplan.planner import measured_here
+    from specplan.planner.problem.setting_checks import known_backends
 
+    if problem.backend not in known_backends():
+        raise UsageError(
+            f'measuring runs models on this machine, and "{problem.backend}" runs none here',
+            where="backend",
+            remedy=f"Write backend: {INTERPRETER} to measure; these run here: "
+            f"{', '.join(known_backends())}.",
+        )
     checked = measured_here(problem)
     from specplan.runtime import require_torch
 

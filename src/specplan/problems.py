@@ -243,11 +243,23 @@ def check_runs(problem: Problem) -> None:
 
 
 def check_tunes(problem: Problem) -> None:
-    """Refuse to tune in several number formats, or on several backends where one compiles rounds.
+    """Refuse to tune what is not run here, in several formats, or on several compilers of rounds.
 
     Raises:
         UsageError: the problem names these.
     """
+    from specplan.backends.engines.registry import is_engine
+    from specplan.planner.problem.setting_checks import known_backends
+
+    elsewhere = [name for name in problem.all_backends if name not in known_backends()]
+    if elsewhere:
+        engine = elsewhere[0] if is_engine(elsewhere[0]) else "NAME"
+        raise UsageError(
+            f'tuning runs plans on this machine, and "{elsewhere[0]}" runs none here',
+            where="backends" if problem.backends else "backend",
+            remedy=f"Add --engine {engine} to tune on a serving engine, or set a backend that runs "
+            f"here: {', '.join(known_backends())}.",
+        )
     if len(problem.formats) > 1:
         raise UsageError(
             "plans are tuned in one number format, and the problem names several",

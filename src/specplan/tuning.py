@@ -129,8 +129,8 @@ def tune(
     from specplan.problems import as_problem, check_runs, check_tunes
 
     checked = as_problem(problem)
-    check_runs(checked)
     check_tunes(checked)
+    check_runs(checked)
     check_out(checked, out)
     facts = gather(checked, progress, tuned=False)
     searched = search(facts, lambda done, total: progress("pricing candidates", done, total))

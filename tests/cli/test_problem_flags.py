@@ -144,6 +144,12 @@ def test_the_next_command_repeats_the_flags(record: Path) -> None:
         ("optimize --set device.name=h200 same.yaml", 'no mapping "device"'),
         ("optimize --set models.drafts.3.name=x same.yaml", "models.drafts.3"),
         ("optimize none.yaml --batch 1", "none.yaml: "),
+        ("optimize --set backend=vllm@0.1 same.yaml", "`specplan emit --any-version` writes for"),
+        ("tune same.yaml", "Add --engine vllm to tune on a serving engine, or set a backend that"),
+        ("profile acceptance same.yaml", '"vllm" runs none here. Write backend: eager'),
+        ("profile device same.yaml", '"vllm" runs none here. Write backend: eager'),
+        ("profile gates same.yaml --out g", '"vllm" runs none here. Write backend: eager'),
+        ("engines vllm@0.1", "vLLM 0.1 understands has not been verified. Known: "),
         ("explain target --batch 1", "made for the bundle's own problem"),
     ],
 )
