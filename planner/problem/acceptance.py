@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
 
 from specplan.cost_models.acceptance.drafter_texts import read_drafter
 from specplan.cost_models.acceptance.old_profiles import drafter_of_old_name
 from specplan.ir.errors import UsageError
+from specplan.ir.text.yaml_text import read_yaml
+from specplan.planner.problem.limits import QuantityError
 
 Rate = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 PRIOR = "prior"
@@ -50,11 +52,10 @@ class MeanLength(_Form):
     at: int = Field(ge=1, description="Draft tokens per step at which it was reached (K).")
 
 
-_FORMS = (
-    "must be a number from 0 to 1 (the chance that a draft token is accepted given those before), "
-    "a list of such numbers by position, {marginal: [...]} as vLLM's log prints them, "
-    "{length: 2.9, at: 3} (mean tokens per step at 3 draft tokens), prior (what published figures "
-    "say of its kind), or the path of a profile or log"
+_FORMS = "must be a number from 0 to 1, or another form of acceptance"
+_FORMS_REMEDY = (
+    "Write 0.75, [0.8, 0.7], {marginal: [0.8, 0.6]}, {length: 2.9, at: 3}, prior, or the path of a "
+    "profile or log."
 )
 
 
@@ -62,11 +63,11 @@ def _of_known_form(value: Any) -> Any:
     """The value; one clear error instead of one for every form that it is not.
 
     Raises:
-        PydanticCustomError: it has none of the forms.
+        QuantityError: it has none of the forms.
     """
     problem = _problem(value)
     if problem is not None:
-        raise PydanticCustomError("acceptance_form", "{problem}", {"problem": problem})
+        raise QuantityError(f"{problem}, got {reprlib.repr(value)}", _FORMS_REMEDY)
     return value
 
 
@@ -133,6 +134,25 @@ FORMS_OF_ACCEPTANCE = (
     "and their beams, sources and parts of the target may be measured on workload.prompts instead."
 )
 """The description of the key `acceptance`."""
+
+
+def written_acceptance(text: str) -> Any:
+    """What a word of the command line states, as YAML has it; a path stays the text.
+
+    Raises:
+        UsageError: it is no YAML, or begins like a number, is none, and there is no such file.
+    """
+    value, _ = read_yaml(text, "--acceptance")
+    if not isinstance(value, str) or value == PRIOR:
+        return value
+    number = text[:1].isdecimal() or text[:1] in "+-" or text.strip(".").lower() in ("nan", "inf")
+    if number and "/" not in text and not Path(text).exists():
+        raise UsageError(
+            f'"{text}" is neither a number from 0 to 1 nor a file',
+            where="--acceptance",
+            remedy="Write --acceptance eagle=0.75, once for each drafter.",
+        )
+    return text
 
 
 def drafters_with_priors(fields: Mapping[str, Any]) -> Iterator[str]:

@@ -9,7 +9,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -20,6 +20,9 @@ from specplan.planner.problem.schema import Problem
 from specplan.planner.problem.short_form import KEY_OF
 
 Location = tuple[str | int, ...]
+SETTING = "--set"
+"""The flag of any key; relative paths that it sets start where those of the file do."""
+ValueT = TypeVar("ValueT")
 Errors = Iterator[SpecplanError]
 """What a check yields: an error for each thing that is wrong."""
 
@@ -40,13 +43,14 @@ class Origin:
 
     def where(self, key: str) -> str:
         """`file:line: key`, or `--flag: key`; a key without a place takes that of its parent."""
-        parts = key.split(".") if key else []
-        parents = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
-        place = next((self.flags[parent] for parent in parents if parent in self.flags), self.file)
-        if place is self.file:
-            line = next((self.lines[parent] for parent in parents if parent in self.lines), None)
-            place += "" if line is None else f":{line}"
+        flag, line = _of_nearest(self.flags, key), _of_nearest(self.lines, key)
+        place = flag or (self.file if line is None else f"{self.file}:{line}")
         return ": ".join(part for part in (place, key) if part)
+
+    def base(self, key: str) -> str:
+        """Where relative paths at a key start, in words."""
+        by_flag = _of_nearest(self.flags, key) not in (None, SETTING)
+        return "the current folder" if by_flag or not self.file else "the problem file"
 
     def usage(self, key: str, what: str, remedy: str) -> UsageError:
         """A bad value at `key`."""
@@ -65,6 +69,13 @@ class Origin:
     def infeasible(self, key: str, what: str, remedy: str) -> InfeasibleError:
         """A limit at `key` that nothing can satisfy."""
         return InfeasibleError(what, where=self.where(key), remedy=remedy)
+
+
+def _of_nearest(values: Mapping[str, ValueT], key: str) -> ValueT | None:
+    """The value of a dotted key, or of the nearest key above it that has one."""
+    parts = key.split(".")
+    parents = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return next((values[parent] for parent in parents if parent in values), None)
 
 
 def collected(errors: Iterable[SpecplanError]) -> Errors:

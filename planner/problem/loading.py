@@ -17,7 +17,7 @@ from specplan.ir.errors import SpecplanError, UsageError
 from specplan.ir.files import read_text
 from specplan.ir.text.yaml_text import read_yaml
 from specplan.planner.problem.checks import check_problem, word_errors
-from specplan.planner.problem.errors import Origin, flag_of, form_errors, raise_together
+from specplan.planner.problem.errors import SETTING, Origin, flag_of, form_errors, raise_together
 from specplan.planner.problem.models import Models, TargetModel
 from specplan.planner.problem.paths import device_is_path, resolve_paths
 from specplan.planner.problem.schema import SCHEMA_VERSION, Problem
@@ -62,7 +62,7 @@ def problem_from_flags(
         InfeasibleError: when a limit cannot be met by any plan.
     """
     flags = {KEY_OF[word]: flag_of(word) for word, value in short.items() if value is not None}
-    flags |= {setting.partition("=")[0]: "--set" for setting in settings}
+    flags |= {setting.partition("=")[0]: SETTING for setting in settings}
     document, lines = None, dict[str, int]()
     if path is None:
         _check_enough(flags)

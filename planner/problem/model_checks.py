@@ -207,10 +207,10 @@ def _check_gguf(path: Path, key: str, origin: Origin) -> None:
 
 
 def _no_folder(path: Path, key: str, origin: Origin) -> UsageError:
-    model_id = "/".join(path.parts[-2:])
+    model_id, base = "/".join(path.parts[-2:]), origin.base(key)
     if path.parent.exists() or not is_model_id(model_id):
         return origin.usage(
-            key, f"there is no folder {path}", "Check the path; it is relative to the problem file."
+            key, f"there is no folder {path}", f"Check the path; it is relative to {base}."
         )
     if not cache_readable():
         return origin.usage(
@@ -221,7 +221,7 @@ def _no_folder(path: Path, key: str, origin: Origin) -> UsageError:
     return origin.usage(
         key,
         f"there is no folder {path}, nor a model of that id in the Hugging Face cache",
-        f"Check the path, which is relative to the problem file; or fetch the model: "
+        f"Check the path, which is relative to {base}; or fetch the model: "
         f"`hf download {model_id}` (config.json and tokenizer.json are enough to plan).",
     )
 

@@ -252,7 +252,7 @@ def _length(value: dict[str, Any], key: str, where: str) -> int:
 
 def _json_lines(path: Path, what: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a JSON Lines file with their 1-based line numbers; blank lines are skipped."""
-    remedy = "Check the path; it is relative to the problem file."
+    remedy = "Check the path; in a problem file it is relative to that file."
     text = read_text(path, f"{what} file", remedy)
     empty = True
     for number, line in enumerate(text.split("\n"), start=1):

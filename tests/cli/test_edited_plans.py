@@ -110,7 +110,7 @@ def test_a_plan_text_is_bundled_and_measured(folder: Path, tmp_path: Path) -> No
         (LENGTHENED, FLAGS, "does not run the plan", NO_CAPABILITY),
         (LENGTHENED, [*FLAGS, "--backend", "none"], "no acceptance that is known", USAGE),
         (DRAFTED, [*FLAGS, "--set", "limits.memory=10GB"], "memory", INFEASIBLE),
-        (DRAFTED, [], "no problem is given", USAGE),
+        (DRAFTED, [], "Name one by --problem FILE", USAGE),
     ],
 )  # fmt: skip
 def test_what_has_no_price_is_stated(

@@ -134,6 +134,18 @@ def test_what_cannot_run_is_stated(
     assert done.returncode == USAGE and reason in done.stderr
 
 
+def test_an_empty_prompt_is_named(folder: Path) -> None:
+    arguments = ("--model", f"target={folder / 'target'}", "--prompt", "")
+    done = specplan_here("run", str(folder / "plain.txt"), *arguments)
+    assert done.returncode == USAGE and "prompt 1: the prompt is empty" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["compile", "calibrate", "explain"])
+def test_a_plan_text_without_a_problem_asks_for_the_option(folder: Path, command: str) -> None:
+    done = specplan_here(command, str(folder / "plain.txt"))
+    assert done.returncode == USAGE and "Name one by --problem FILE" in done.stderr
+
+
 def test_a_plan_runs_on_the_checkpoint_that_it_names(folder: Path) -> None:
     (folder / "other.txt").write_text(PLAIN.replace("target\n", 'target digest="0"\n', 1))
     arguments = ("--model", f"target={folder / 'target'}", "--prompt", "abc")

@@ -166,6 +166,9 @@ class TextDecoder:
             tokens, images = self.reader.read(text, prompt.images)
         else:
             tokens = chat_tokens(self.tokenizer, prompt)
+        if not tokens:
+            remedy = "Give a text to continue."
+            raise UsageError("the prompt is empty", where=f"prompt {index + 1}", remedy=remedy)
         sampling: dict[str, Any] = {
             name: default if (value := getattr(settings, name)) is None else value
             for name, default in self.sampling.items()

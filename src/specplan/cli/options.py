@@ -246,8 +246,9 @@ def _named(
     for text in texts:
         name, _, value = text.partition("=")
         if not name or not value or name in named:
+            wrong = f'it gives no value for "{name}"' if name else "it names no drafter"
             raise UsageError(
-                f'the name "{name}" is given twice' if name in named else "it names no drafter",
+                f'the name "{name}" is given twice' if name in named else wrong,
                 where=f"{flag} {text}",
                 remedy=f"Write {flag} NAME=VALUE once for each, such as {flag} {example}",
             )
@@ -266,11 +267,10 @@ def _acceptance(texts: list[str] | None) -> dict[str, Any] | str | None:
 
 def _stated_acceptance(text: str) -> Any:
     """A number, rates, a mean length or `prior` as YAML has them; any other text is a path."""
-    from specplan.ir.text.yaml_text import read_yaml
-    from specplan.planner.problem.acceptance import PRIOR
+    from specplan.planner.problem.acceptance import PRIOR, written_acceptance
 
-    value, _ = read_yaml(text, "--acceptance")
-    return _here(text) if isinstance(value, str) and value != PRIOR else value
+    value = written_acceptance(text)
+    return _here(value) if value == text and text != PRIOR else value
 
 
 def _here(text: str) -> str:

@@ -101,7 +101,14 @@ def edited(source: ProblemSource, problem: Path | None) -> tuple[Plan, Problem |
                 remedy="Give the problem file as the argument instead.",
             )
         return None
-    return read_plan(source.path), ProblemSource(problem, source.short, source.settings).problem()
+    priced_for = ProblemSource(problem, source.short, source.settings)
+    if priced_for.empty:
+        raise UsageError(
+            "a plan text is priced for a problem, and none is given",
+            where=str(source.path),
+            remedy="Name one by --problem FILE; `specplan init` writes one.",
+        )
+    return read_plan(source.path), priced_for.problem()
 
 
 def next_steps(
