@@ -22,7 +22,7 @@ from specplan.planner.problem.models import Models, TargetModel
 from specplan.planner.problem.paths import device_is_path, resolve_paths
 from specplan.planner.problem.schema import SCHEMA_VERSION, Problem
 from specplan.planner.problem.setting_checks import known_backends
-from specplan.planner.problem.short_form import KEY_OF, merged, with_settings
+from specplan.planner.problem.short_form import KEY_OF, merged, replaces, with_settings
 
 ModelT = TypeVar("ModelT", bound=TargetModel)
 
@@ -62,7 +62,16 @@ def problem_from_flags(
         InfeasibleError: when a limit cannot be met by any plan.
     """
     flags = {KEY_OF[word]: flag_of(word) for word, value in short.items() if value is not None}
-    flags |= {setting.partition("=")[0]: SETTING for setting in settings}
+    for setting in settings:
+        key = setting.partition("=")[0]
+        again = next((one for one in flags if replaces(key, one) and flags[one] != SETTING), None)
+        if again is not None:
+            raise UsageError(
+                f"{flags[again]} and {SETTING} {key} both set {again}",
+                where=f"{SETTING} {setting}",
+                remedy="Keep one of the two.",
+            )
+        flags[key] = SETTING
     document, lines = None, dict[str, int]()
     if path is None:
         _check_enough(flags)

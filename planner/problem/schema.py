@@ -29,6 +29,8 @@ NO_BACKEND = "none"
 """The backend of problems that are planned for and not run here."""
 
 Count = Annotated[int, Field(strict=True, ge=1)]
+BatchSize = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+"""Schedules are read at every batch size up to the largest; none that is served is near this."""
 NonNegative = Annotated[int, Field(strict=True, ge=0)]
 PositiveReal = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Backend = Annotated[str, AfterValidator(backend_name)]
@@ -40,7 +42,7 @@ class Workload(Followed):
     Give `output_tokens` with `prompt_tokens` or `prompt_lengths`, or `trace`.
     """
 
-    batch_sizes: tuple[Count, ...] = Field(
+    batch_sizes: tuple[BatchSize, ...] = Field(
         min_length=1, description="Numbers of requests decoded together."
     )
     prompt_tokens: Count | None = Field(

@@ -76,6 +76,13 @@ def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> dict[
     return whole
 
 
+def replaces(key: str, other: str) -> bool:
+    """Whether setting a dotted key takes away what another one was set to."""
+    above, _, _ = key.rpartition(".")
+    others = (f"{above}.{name}".lstrip(".") for name in _REPLACED.get(key, ()))
+    return f"{other}.".startswith(f"{key}.") or other in others
+
+
 def _entry(word: str, value: Any) -> tuple[str, Any]:
     """The key of the schema, and what is written there."""
     key = KEY_OF[word]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specplan.ir.errors import MissingCapabilityError, UsageError
-from specplan.ir.files import read_text
+from specplan.ir.files import read_json, read_text
 from specplan.planner.problem.errors import Errors, Origin, nearest
 from specplan.planner.problem.schema import Problem
 
@@ -62,6 +62,8 @@ def check_workload(problem: Problem, origin: Origin) -> Errors:
         yield origin.usage("workload.grammar", both, "Keep one of the two.")
     with origin.key("workload.grammar" if workload.grammar else "workload.json_schema"):
         _ = workload.followed  # readable
+        if workload.json_schema is not None:
+            read_json(workload.json_schema, "JSON schema")
     yield from _check_cached_prefix(workload.cached_prefix, lengths_known, origin)
 
 

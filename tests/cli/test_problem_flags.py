@@ -145,6 +145,18 @@ def test_the_next_command_repeats_the_flags(record: Path) -> None:
         ("optimize --set models.drafts.3.name=x same.yaml", "models.drafts.3"),
         ("optimize none.yaml --batch 1", "none.yaml: "),
         ("optimize --set backend=vllm@0.1 same.yaml", "`specplan emit --any-version` writes for"),
+        (
+            "optimize --set workload.json_schema=same.yaml same.yaml",
+            "JSON schema is not valid JSON",
+        ),
+        ("optimize --batch 4 --set workload.batch_sizes=[1] same.yaml", "--batch and --set work"),
+        ("optimize --prompt 4 --set workload.prompt_lengths=[1] same.yaml", "both set"),
+        ("optimize --batch 4 --set workload={} same.yaml", "both set workload.batch_sizes. Keep"),
+        ("optimize --batch 1000000000 same.yaml", "must be at most 1000000, got 1000000000"),
+        ("init x.yaml --device foo", '--device: device: unknown device "foo"'),
+        ("init x.yaml --device 0xh100-sxm", "the number of devices must be at least 1"),
+        ("init x.yaml --backend foo", '--backend: backend: unknown backend "foo"'),
+        ("init x.yaml --batch 0", "--batch: workload.batch_sizes.0: must be at least 1, got 0"),
         ("tune same.yaml", "Add --engine vllm to tune on a serving engine, or set a backend that"),
         ("profile acceptance same.yaml", '"vllm" runs none here. Write backend: eager'),
         ("profile device same.yaml", '"vllm" runs none here. Write backend: eager'),
@@ -178,6 +190,7 @@ def test_the_next_command_repeats_the_flags(record: Path) -> None:
 def test_broken_flags_are_named(record: Path, arguments: str, message: str) -> None:
     done = specplan_here(*arguments.split())
     assert done.returncode == 2 and message in done.stderr, done.stderr
+    assert not Path("x.yaml").exists()
 
 
 def test_init_writes_a_file_that_says_what_the_flags_say(record: Path) -> None:
@@ -189,9 +202,10 @@ def test_init_fills_in_examples_and_replaces_nothing(record: Path) -> None:
     done = specplan_here("init", "new.yaml", "--target", "target", "--ttft", "500ms")
     assert done.stdout == "Problem: new.yaml\nEdit it, then: specplan optimize new.yaml\n"
     text = (record / "new.yaml").read_text()
-    assert text == specplan_here(
-        "init", "-", "--target", "target", "--ttft", "500ms"
-    ).stdout.replace("specplan optimize -", "specplan optimize new.yaml")
+    printed = specplan_here("init", "-", "--target", "target", "--ttft", "500ms").stdout
+    assert text == printed.replace("specplan optimize problem.yaml", "specplan optimize new.yaml")
+    spaced = specplan_here("init", "a b.yaml", "--target", "target").stdout
+    assert spaced.endswith("specplan optimize 'a b.yaml'\n")
     problem = load_problem(record / "new.yaml")
     assert problem.limits.ttft == 0.5 and problem.workload.batch_sizes == (1, 16, 64)
     again = specplan_here("init", "new.yaml")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -102,6 +103,7 @@ def init(
     file = problem.path or Path("problem.yaml")
     short = problem.short if new_head is None else _with_head(problem.short, new_head)
     text = problem_text(file, short)
+    _check(text, Path() if str(file) == "-" else file.parent, short)
     if str(file) == "-":
         print(text, end="")
         return
@@ -114,7 +116,29 @@ def init(
         print_json({"problem": str(file)})
         return
     print(f"Problem: {file}")
-    print(f"Edit it, then: specplan optimize {file}")
+    print(f"Edit it, then: specplan optimize {shlex.quote(str(file))}")
+
+
+def _check(text: str, folder: Path, short: Mapping[str, Any]) -> None:
+    """Refuse flags that no command would take from the file; models may come later.
+
+    Raises:
+        UsageError: names the flag.
+    """
+    from specplan.ir.text.yaml_text import read_yaml
+    from specplan.planner.problem.errors import Origin, flag_of, raise_together
+    from specplan.planner.problem.loading import problem_form
+    from specplan.planner.problem.paths import resolve_paths
+    from specplan.planner.problem.setting_checks import check_backends, check_device
+    from specplan.planner.problem.short_form import KEY_OF
+    from specplan.planner.problem.workload import check_workload
+
+    value, _ = read_yaml(text, "the new file")
+    origin = Origin(flags={KEY_OF[word]: flag_of(word) for word in short})
+    problem = resolve_paths(problem_form(value, origin), folder)
+    backends = check_backends(problem, origin, runs_models=False)
+    checks = (check_device(problem, origin), backends, check_workload(problem, origin))
+    raise_together([error for check in checks for error in check], origin)
 
 
 def _with_head(short: Mapping[str, Any], new_head: str) -> Mapping[str, Any]:
@@ -156,7 +180,7 @@ def problem_text(file: Path, short: Mapping[str, Any]) -> str:
     """
     value = EXAMPLE | {**short}
     return _TEMPLATE.format(
-        file=file,
+        file="problem.yaml" if str(file) == "-" else shlex.quote(str(file)),
         cached="" if "target" in short else _cached(),
         target=_yaml(value["target"]),
         drafts=_drafts(value["drafts"]),
