@@ -180,6 +180,12 @@ def test_one_is_shown_in_full(command: str, name: str, words: str) -> None:
     assert unknown.returncode == 2 and "unknown" in unknown.stderr
 
 
+def test_the_package_is_the_program_too() -> None:
+    command = [sys.executable, "-m", "specplan", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == specplan_here("--version").stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "what"),
     [

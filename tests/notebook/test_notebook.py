@@ -113,6 +113,16 @@ def test_an_undecided_result_shows_what_it_would_take(problem: sp.Problem) -> No
             what()
 
 
+def test_one_value_is_swept_as_a_list_of_one(problem: sp.Problem) -> None:
+    one = problem.sweep(acceptance=0.7, device="8xh200")
+    assert one.rows == problem.sweep(acceptance=[0.7], device=["8xh200"]).rows
+    for wrong, words in ((2, "from 0 to 1, got 2"), ("x", "got 'x'"), ([], "no value to sweep")):
+        with pytest.raises(sp.UsageError, match=words):
+            problem.sweep(acceptance=wrong)
+        with pytest.raises(sp.UsageError, match=words):
+            problem.sweep(acceptance={"eagle": wrong})
+
+
 def test_a_sweep_has_rows_for_every_value(problem: sp.Problem, tmp_path: Path) -> None:
     swept = problem.sweep(
         acceptance={"eagle": np.array([0.5, 0.9])}, batch=[1, 64], device=["8xh200", "8xb200"]

@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from specplan.ir.errors import UsageError
 from specplan.notebook.sweeps import Sweep
 from specplan.planner.problem import schema
 from specplan.planner.problem.loading import load_problem as load_checked
@@ -104,9 +105,9 @@ class Problem(schema.Problem):
 
     def sweep(
         self,
-        acceptance: Iterable[float] | Mapping[str, Iterable[float]] | None = None,
+        acceptance: float | Iterable[float] | Mapping[str, float | Iterable[float]] | None = None,
         progress: Progress = silent,
-        **values: Iterable[Any],
+        **values: Any,
     ) -> Sweep:
         """What drafting would gain over values of acceptance and of other words.
 
@@ -114,8 +115,8 @@ class Problem(schema.Problem):
             acceptance: P(a draft token is accepted | those before it were), for all drafters or by
                 drafter; left out, the problem's own, and 0.5 ... 0.9 where it has none.
             progress: called for every problem.
-            values: several values of a word, such as `device=["8xh200", "8xb200"]`; each is a
-                problem of its own. `batch` and `prompt` are the operating points of all.
+            values: one or several values of a word, such as `device=["8xh200", "8xb200"]`; each is
+                a problem of its own. `batch` and `prompt` are the operating points of all.
 
         Raises:
             UsageError: a value is wrong, or nothing in the problem drafts.
@@ -124,16 +125,16 @@ class Problem(schema.Problem):
 
         points = {word: values.pop(word) for word in ("batch", "prompt") if word in values}
         base = self.replace(**points) if points else self
-        swept = {word: list(several) for word, several in values.items()}
+        swept = {word: _several(word, given) for word, given in values.items()}
         variants = [dict(zip(swept, chosen, strict=True)) for chosen in product(*swept.values())]
         problems = [(chosen, base.replace(**chosen) if chosen else base) for chosen in variants]
         if not isinstance(acceptance, Mapping):
-            rates = None if acceptance is None else _plain(acceptance)
+            rates = None if acceptance is None else _rates(acceptance)
             return Sweep(tuple(sweep(problems, rates, progress)), tuple(swept))
         rows = [
             row
             for drafter, rates in acceptance.items()
-            for row in sweep(problems, _plain(rates), progress)
+            for row in sweep(problems, _rates(rates), progress)
             if row["drafter"] == drafter
         ]
         return Sweep(tuple(rows), tuple(swept))
@@ -170,6 +171,28 @@ def load_problem(path: Path | str) -> Problem:
         InfeasibleError: a limit cannot be met by any plan.
     """
     return Problem.of(load_checked(path))
+
+
+def _several(word: str, given: Any) -> list[Any]:
+    """The values of a swept word; a text or a mapping is one of them."""
+    plain = _plain(given)
+    values = plain if isinstance(plain, list) else [plain]
+    if not values:
+        raise UsageError("there is no value to sweep", where=word, remedy="Give one or several.")
+    return values
+
+
+def _rates(given: Any) -> list[float]:
+    """Swept acceptance as probabilities."""
+    rates = _several("acceptance", given)
+    wrong = [one for one in rates if not isinstance(one, int | float) or not 0.0 <= one <= 1.0]
+    if wrong:
+        raise UsageError(
+            f"must be probabilities from 0 to 1, got {wrong[0]!r}",
+            where="acceptance",
+            remedy="Write acceptance=0.7 or acceptance=[0.5, 0.7, 0.9].",
+        )
+    return rates
 
 
 def _plain(value: Any) -> Any:
