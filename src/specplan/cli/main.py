@@ -12,8 +12,8 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from specplan.cli.extras import explain_import_error
 from specplan.cli.output import print_json_error, printed
-from specplan.extras import explain_import_error
 from specplan.ir.errors import SpecplanError
 
 USAGE = 2
