@@ -202,7 +202,7 @@ def test_run_continues_a_batch_and_files(bundle: Path, tmp_path: Path) -> None:
         (("--prompt", "abc", "--top-p", "2"), "top_p"),
         (("--prompt", "abc", "--chat"), "chat template"),
         (("--prompt-file", "/no/such/file"), "/no/such/file"),
-        (("--prompt", ""), "prompt_tokens"),
+        (("--prompt", ""), "the prompt is empty"),
     ],
 )
 def test_run_refuses(bundle: Path, arguments: tuple[str, ...], message: str) -> None:
