@@ -23,6 +23,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 FOLDERS = ("ir", "passes", "cost_models", "backends")
 METHODS = frozenset(discover_methods())
 FORMATS = {
+    "backends/engines/checkpoints.py": {"eagle3"},
     "cost_models/models/heads/eagle.py": {"eagle3"},
     "cost_models/models/heads/own_modules.py": {"mtp"},
     "cost_models/models/heads/reading.py": {"eagle3", "mtp"},
