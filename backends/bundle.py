@@ -27,6 +27,7 @@ from typing import Any
 
 from specplan.backends.checkpoint_copies import copied_path, copy_checkpoint
 from specplan.backends.manifest import (
+    CERTIFICATE,
     FOLDER,
     KERNELS,
     MANIFEST,
@@ -59,8 +60,6 @@ from specplan.ir.rules.verify import check_plan
 from specplan.ir.text.json_form import plan_from_json, plan_to_json
 from specplan.ir.text.parser import parse_plan
 from specplan.ir.text.printer import print_plan
-
-CERTIFICATE = "certificate.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +266,8 @@ def load_bundle(folder: Path | str) -> Bundle:
     plan = check_plan(plan_from_json(read_json(folder / "plan.json", "plan")))
     if parse_plan(read_text(folder / "plan.txt", "plan")) != plan:
         raise UsageError("plan.txt and plan.json are not the same plan", where=str(folder))
-    certified = folder / CERTIFICATE
-    certificate = read_certificate(certified) if certified.is_file() else None
+    listed = CERTIFICATE in manifest.files
+    certificate = read_certificate(folder / CERTIFICATE) if listed else None
     digests = {name: reference.digest for name, reference in manifest.models.items()}
     check_certified(plan, certificate, digests, str(folder))
     return Bundle(

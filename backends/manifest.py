@@ -18,6 +18,8 @@ SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 FILES = ("plan.txt", "plan.json", "problem.json", "report.json")
 """What every bundle has beside its manifest."""
+CERTIFICATE = "certificate.json"
+"""What a bundle has too whose plan promises a bounded loss."""
 KERNELS = "kernels"
 """Where a bundle keeps GPU kernels, as `specplan kernels build` writes them."""
 MODELS = "models"
@@ -199,7 +201,7 @@ def check_files(folder: Path, sums: Mapping[str, str]) -> None:
     """
     if not set(FILES) <= set(sums):
         raise UsageError("the manifest does not list the bundle's files", where=str(folder))
-    foreign = [name for name in set(sums) - set(FILES) if not _is_built(name)]
+    foreign = [name for name in set(sums) - {*FILES, CERTIFICATE} if not _is_built(name)]
     if foreign:
         raise UsageError(
             f"the manifest lists a file that no bundle has: {min(foreign)}", where=str(folder)

@@ -116,7 +116,10 @@ def read_benchmark(source: Source, batch: float | None = None) -> ServedRun:
     Raises:
         UsageError: figures are missing or no numbers.
     """
-    result = list(source.objects(*_KEYS))[-1]
+    results = list(source.objects(*_KEYS))
+    if not results:
+        raise source.error(f"it has no object with {', '.join(_KEYS)}")
+    result = results[-1]
     requests, duration, prompts, outputs = (source.number(result, name, low=1e-9) for name in _KEYS)
     seconds, deviation = _request_seconds(source, result, outputs / requests)
     accepted = next((result[name] for name in _LENGTHS if result.get(name) is not None), None)

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -80,7 +79,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 def _read(printed: str, code: int) -> float | None:
     if code < 0:  # a signal ended it
         return None
-    last: Sequence[str] = printed.split()[-1:]
+    last = printed.strip().splitlines()[-1:]
     with suppress(ValueError):
         number = float(last[0]) if last else -1.0
         if code == 0 and 0.0 <= number <= 1.0:

@@ -89,9 +89,9 @@ class Server:
                 remedy="Stop it, or let the engine listen elsewhere (--url).",
             )
         self._process = _started(self._commands.serve, self._folder, self._environment, self._log)
-        mark = {"pid": self._process.pid, "since": _since(self._process.pid)}
-        write_json_atomic(self._mark, mark)
         try:
+            mark = {"pid": self._process.pid, "since": _since(self._process.pid)}
+            write_json_atomic(self._mark, mark)
             until = time.monotonic() + self._commands.timeout
             while not _answers(self._commands.url):
                 self._check_alive()
@@ -105,11 +105,13 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         assert self._process is not None, "it was started"
-        if self._commands.stop:
-            self._run_stop()
-        _end_group(self._process.pid)
-        self._process.wait()
-        self._mark.unlink(missing_ok=True)
+        try:
+            if self._commands.stop:
+                self._run_stop()
+        finally:  # also where the command that stops it fails
+            _end_group(self._process.pid)
+            self._process.wait()
+            self._mark.unlink(missing_ok=True)
 
     def run(self, command: str, folder: Path, variables: Mapping[str, str]) -> None:
         """Run a benchmark on the server.

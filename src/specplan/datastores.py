@@ -204,8 +204,13 @@ def _documents(corpus: Path, start: int) -> Iterator[tuple[int, str]]:
         if start:
             file.seek(start - 1)
             file.readline()  # it belongs to what comes before
-        while file.tell() < start + TEXT_PIECE:
-            lines = file.readlines(_DOCUMENT)
+        place, end = file.tell(), start + TEXT_PIECE
+        while place < end:
+            first, lines = place, list[bytes]()
+            # a line that begins behind the end belongs to the next piece
+            while place < min(end, first + _DOCUMENT) and (line := file.readline()):
+                lines.append(line)
+                place += len(line)
             if not lines:
                 return
-            yield file.tell(), b"".join(lines).decode("utf-8")
+            yield place, b"".join(lines).decode("utf-8")

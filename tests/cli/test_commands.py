@@ -257,6 +257,9 @@ def test_bench_of_a_load(bundle: Path, tmp_path: Path) -> None:
         assert line["predicted"]["tpot"]["mean"] > 0
     both = specplan_here("bench", str(bundle), "--trace", str(trace), "--rate", "1")
     assert both.returncode == 2 and "--trace" in both.stderr
+    for flags in (("--rate", "5", "--require-speedup", "2"), ("--running", "4")):
+        ignored = specplan_here("bench", str(bundle), *flags)
+        assert ignored.returncode == 2 and flags[-2] in ignored.stderr
 
 
 def test_bench_of_every_kind(bundle: Path) -> None:

@@ -139,7 +139,11 @@ class TextDecoder:
                 on_text(row, "".join(texts))
 
         if self.executable.plan.threads is not None:
-            return generate_branched(self.executable, requests, self.tokenizer)
+            result = generate_branched(self.executable, requests, self.tokenizer)
+            if on_tokens is not None:
+                for row, one in enumerate(result.completions):
+                    on_tokens(row, one.tokens, (one.text or "",))
+            return result
         return generate(self.executable, requests, tokenizer=self.tokenizer, on_tokens=on_tokens)
 
     def _grammar(self, settings: Settings) -> Grammar | None:

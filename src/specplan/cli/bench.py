@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,6 +33,12 @@ from specplan.ir.errors import RegressionError, UsageError
 if TYPE_CHECKING:
     from specplan.measure.bench.bench import Comparison, Line
     from specplan.planner.problem.limits import Limits
+
+
+_ALONE = ("--batch", "--limit", "--repeats", "--kinds", "--no-stock", "--require-speedup")
+"""Flags of a bench of one batch after the other."""
+_LOADED = ("--requests", "--burstiness", "--running")
+"""Flags of a bench of requests that arrive."""
 
 
 def bench(
@@ -68,8 +74,11 @@ def bench(
     A plan text is run for a problem (--problem), which also predicts its speed, or on checkpoints
     (--model) with --prompts. With --rate or --trace, the bundle's plan serves requests that arrive.
     """
-    if rate is not None or trace is not None:
-        _refuse_plan_text(is_plan_text(bundle) or problem is not None or bool(model) or kinds)
+    loaded = rate is not None or trace is not None
+    one_by_one = (batch != 1, limit, repeats != 3, kinds, not stock, require_speedup)
+    _refuse_ignored(loaded, one_by_one, (requests != 100, burstiness != 1.0, running))
+    if loaded:
+        _refuse_plan_text(is_plan_text(bundle) or problem is not None or bool(model))
         serve_bundle(bundle, (rate, trace, requests, burstiness, running), prompts, json)
         return
     runs = {"batch": batch, "limit": limit, "repeats": repeats, "stock": stock}
@@ -95,6 +104,27 @@ def _refuse_plan_text(given: bool) -> None:
     if given:
         raise UsageError(
             "only the plan of a bundle is served", where="--rate", remedy="Give a bundle."
+        )
+
+
+def _refuse_ignored(loaded: bool, alone: Sequence[object], load: Sequence[object]) -> None:
+    """Refuse flags of the other kind of bench.
+
+    Args:
+        loaded: whether requests arrive.
+        alone: what `_ALONE` were given; false or None where they were not.
+        load: what `_LOADED` were given, likewise.
+
+    Raises:
+        UsageError: names the first one.
+    """
+    given = zip(_ALONE, alone, strict=True) if loaded else zip(_LOADED, load, strict=True)
+    flag = next((name for name, value in given if value not in (None, False)), None)
+    if flag is not None:
+        raise UsageError(
+            f"it has no part in a bench {'with' if loaded else 'without'} --rate or --trace",
+            where=flag,
+            remedy="Leave it out.",
         )
 
 
@@ -130,6 +160,7 @@ def _bench_text(
     from specplan.edited import bench_edited, problem_of_models, write_edited
     from specplan.problems import as_problem
     from specplan.progress import terminal_progress
+    from specplan.quality.calibrating import certificate_beside
 
     if (problem is None) == (not models) or (models and prompts is None):
         raise UsageError(
@@ -150,7 +181,10 @@ def _bench_text(
         if problem is None:
             return bench_edited(plan, checked, progress=progress, **runs), checked.limits
         with tempfile.TemporaryDirectory(prefix="specplan-") as work:
-            bundle = write_edited(plan, checked, Path(work) / "bundle", progress)
+            certified = certificate_beside(text)
+            bundle = write_edited(
+                plan, checked, Path(work) / "bundle", progress, certified=certified
+            )
             return api.bench(bundle, progress=progress, **runs), checked.limits
 
 

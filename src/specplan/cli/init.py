@@ -101,16 +101,16 @@ def init(
             remedy="Edit the file, or give --set to `specplan optimize`.",
         )
     file = problem.path or Path("problem.yaml")
+    if str(file) != "-" and file.exists() and not force:
+        raise UsageError(
+            "the file exists already", where=str(file), remedy="Name another one, or add --force."
+        )
     short = problem.short if new_head is None else _with_head(problem.short, new_head)
     text = problem_text(file, short)
     _check(text, Path() if str(file) == "-" else file.parent, short)
     if str(file) == "-":
         print(text, end="")
         return
-    if file.exists() and not force:
-        raise UsageError(
-            "the file exists already", where=str(file), remedy="Name another one, or add --force."
-        )
     write_atomic(file, text)
     if json:
         print_json({"problem": str(file)})

@@ -124,7 +124,7 @@ def _numbers(text: str) -> list[float]:
     """
     try:
         numbers = [number for part in text.split(",") for number in _range(part)]
-    except ValueError:
+    except (ValueError, OverflowError):
         numbers = []
     if not numbers or any(not 0.0 <= number <= 1.0 for number in numbers):
         raise UsageError(

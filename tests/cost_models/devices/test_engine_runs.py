@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from specplan.cost_models.devices.engine_runs import read_served
+from specplan.cost_models.devices.engine_runs import read_benchmark, read_served
+from specplan.cost_models.foreign_file import Source
 from specplan.ir.errors import UsageError
 
 RESULT = {
@@ -111,6 +112,9 @@ def test_refusals(tmp_path: Path) -> None:
     path.write_text(json.dumps(RESULT | {"duration": "soon"}))
     with pytest.raises(UsageError, match="duration is 'soon'"):
         read_served([path])
+    path.write_text('{"error": "connection refused"}')
+    with pytest.raises(UsageError, match="no object with completed, duration"):
+        read_benchmark(Source(path))
     path.write_text("vllm:e2e_request_latency_seconds_sum 3.0\n")
     with pytest.raises(UsageError, match="lacks e2e_request_latency_seconds_count"):
         read_served([path], batch=1)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from specplan.backends.bundle import load_bundle
 from specplan.cost_models.quality.certificate import check_certified, read_certificate
 from specplan.edited import write_edited
 from specplan.gathering import open_bench
@@ -176,6 +177,9 @@ def test_a_plan_is_calibrated_certified_and_compiled_with_its_certificate_alone(
     riskier = parse_plan(str(done.as_dict()["plan"]).replace("init=1.5", "init=0.0"))
     with pytest.raises(UsageError, match="another plan"):
         write_edited(riskier, problem, folder / "bundle", certified=certified)
+    for _ in range(2):  # anew, and in place of itself
+        bundle = write_edited(done.plan, problem, folder / "certified", certified=certified)
+        assert load_bundle(bundle.folder).certificate == certified
     digests = dict(done.certificate.models)
     check_certified(done.plan, certified, digests, "here")
     with pytest.raises(UsageError, match="another checkpoint"):
@@ -200,6 +204,7 @@ def test_a_command_scores_and_a_crash_or_a_hang_is_a_loss() -> None:
     assert scorer.score("a", "", "x = = 1\n") == 0.0
     for code, seconds, memory, expected in (
         ("print('half'); print(0.5)", 20.0, 2e9, 0.5),
+        ("print('tests run: 12, failures: 0')", 20.0, 2e9, 1.0),
         ("import os,signal; os.kill(os.getpid(), signal.SIGSEGV)", 20.0, 2e9, None),
         ("import time; time.sleep(60)", 1.0, 2e9, None),
         ("x = bytearray(1 << 30)", 20.0, 3e8, 0.0),

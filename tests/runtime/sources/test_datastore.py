@@ -175,6 +175,18 @@ def test_compaction_drops_rare_runs_and_thins_common_ones(tmp_path: Path) -> Non
         assert store.lookup(rare, np.array([6]), Wanted(1, 16)).live.sum() == known
 
 
+def test_every_line_of_a_corpus_is_in_one_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datastores, "TEXT_PIECE", 1000)
+    monkeypatch.setattr(datastores, "_DOCUMENT", 90)
+    corpus, lines = tmp_path / "corpus.txt", [f"line {i} {'x' * (i % 37)}\n" for i in range(400)]
+    corpus.write_text("".join(lines))
+    starts = range(0, corpus.stat().st_size, 1000)
+    read = [text for start in starts for _, text in datastores._documents(corpus, start)]
+    assert "".join(read) == "".join(lines)
+
+
 def test_what_follows_ends_with_its_document(tmp_path: Path) -> None:
     documents = [np.array([1, 2, 3]), np.array([1, 2, 3, 4])]
     build_datastore(tmp_path, [lambda: documents], 9, "two", silent)
