@@ -112,13 +112,18 @@ class Job:
         """The engine's word for the format of a model's KV cache; "" for its own choice."""
         return self.table.caches.get(self.caches.get(role, ""), "")
 
+    def formats(self, role: str, weights: str, cache: str) -> dict[str, str]:
+        """The settings of these names for a model's weights and KV cache, where any is needed."""
+        words = {weights: self.quantizes(role), cache: self.cache(role)}
+        return {name: word for name, word in words.items() if word}
+
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the prices assume and the files do not bring about, one sentence each."""
         formats = tuple(
             f"Predicted with the weights of {self.paths[role]} in {form}: serve a checkpoint in it."
             for role, form in self.weights.items()
-            if role in self.paths and not self.quantizes(role)
+            if not self.quantizes(role)
         )
         return (*formats, *self.assumed)
 

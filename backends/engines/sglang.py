@@ -67,19 +67,17 @@ def _settings(job: Job) -> dict[str, Any]:
         settings["tensor-parallel-size"] = job.devices
     if job.step_tokens is not None:
         settings["chunked-prefill-size"] = job.step_tokens
-    if quantization := job.quantizes("target"):
-        settings["quantization"] = quantization
-    if cache := job.cache("target"):
-        settings["kv-cache-dtype"] = cache
+    settings |= job.formats("target", "quantization", "kv-cache-dtype")
     if drafting.drafter == "none":
         return settings
     settings["speculative-algorithm"] = _ALGORITHMS[job.form or drafting.drafter]
     if drafting.own_weights:
         settings["speculative-draft-model-path"] = job.draft
-        if quantization := job.quantizes(drafting.models[0]):
-            settings["speculative-draft-model-quantization"] = quantization
-        if cache := job.cache(drafting.models[0]):
-            settings["speculative-draft-kv-cache-dtype"] = cache
+        settings |= job.formats(
+            drafting.models[0],
+            "speculative-draft-model-quantization",
+            "speculative-draft-kv-cache-dtype",
+        )
     if drafting.drafter in _STEPWISE:
         settings |= {
             "speculative-num-steps": drafting.depth,

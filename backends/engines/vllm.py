@@ -75,10 +75,7 @@ def server_settings(job: Job) -> dict[str, Any]:
         settings["tensor-parallel-size"] = job.devices
     if job.step_tokens is not None:
         settings["max-num-batched-tokens"] = job.step_tokens
-    if quantization := job.quantizes("target"):
-        settings["quantization"] = quantization
-    if cache := job.cache("target"):
-        settings["kv-cache-dtype"] = cache
+    settings |= job.formats("target", "quantization", "kv-cache-dtype")
     if job.drafting.drafter != "none":
         settings["speculative-config"] = _speculative(job)
     settings["override-generation-config"] = dict(job.sampling) or {"temperature": 0.0}
@@ -91,10 +88,7 @@ def _speculative(job: Job) -> dict[str, Any]:
     config: dict[str, Any] = {"method": _METHODS[form or drafting.drafter]}
     if drafting.own_weights:
         config["model"] = job.draft
-        if quantization := job.quantizes(drafting.models[0]):
-            config["quantization"] = quantization
-        if cache := job.cache(drafting.models[0]):
-            config["kv_cache_dtype"] = cache
+        config |= job.formats(drafting.models[0], "quantization", "kv_cache_dtype")
         if job.devices > 1:
             config["draft_tensor_parallel_size"] = job.devices
         if form in _PARALLEL:
